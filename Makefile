@@ -1,0 +1,68 @@
+# What there is to run. Each target installs what it lacks first (scripts/setup.sh): see `make help`.
+
+CARGO ?= cargo
+ARGS ?=
+FUZZ_SECONDS ?= 60
+
+# Where scripts/setup.sh puts what it installs without root. The name is harmless while nothing is there.
+export PATH := $(shell scripts/setup.sh bin):$(PATH)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test test-nng cluster-up cluster-down test-cluster lint bench bench-all fuzz clean
+
+## help: this list
+help:
+	@echo 'make TARGET [ARGS="…"]'
+	@sed -n 's/^## \([a-z-]*\): \(.*\)/  \1\t\2/p' Makefile | expand -t 14
+
+## setup: install what is missing, and nothing else
+setup:
+	@scripts/setup.sh
+
+## run: estimate pi on a pool of worker processes; ARGS="--processes 8 --samples 100000000"
+run: setup
+	$(CARGO) run --release --example pi_estimation -- $(ARGS)
+
+## test: all tests and the examples in the documentation; ARGS="name" picks some
+test: setup
+	$(CARGO) test --workspace $(ARGS)
+
+## test-nng: the same, with nng between the processes in place of Unix sockets
+test-nng: setup
+	FIBER_LINK=nng $(CARGO) test --workspace $(ARGS)
+
+## cluster-up: a Docker engine for the tests, if none answers; as root it installs Debian's packages
+cluster-up:
+	@tests/cluster/docker-up.sh
+
+## cluster-down: stops the engine that cluster-up started
+cluster-down:
+	@tests/cluster/docker-down.sh
+
+## test-cluster: the tests that need a Docker engine, which it starts if need be; ARGS="name" picks some
+test-cluster: setup cluster-up
+	TEST_BACKENDS=docker $(CARGO) test --workspace --test conformance --test docker $(ARGS)
+
+## lint: formatting, clippy, documentation: a warning fails
+lint: setup
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
+
+## bench: fiber beside multiprocessing and bare sockets; prints a table, writes docs/benchmarks.md
+bench: setup
+	$(CARGO) bench --bench suite -- $(ARGS)
+
+## bench-all: the same beside Ray, Dask and joblib too, which it installs for itself
+bench-all: setup
+	@scripts/setup.sh peers
+	BENCH_PYTHON="$$(scripts/setup.sh python)" BENCH_PEERS=multiprocessing,ray,dask,joblib \
+		$(CARGO) bench --bench suite -- $(ARGS)
+
+## fuzz: each fuzz target for FUZZ_SECONDS (60)
+fuzz: setup
+	@scripts/fuzz.sh $(FUZZ_SECONDS)
+
+## clean: what was built
+clean:
+	$(CARGO) clean

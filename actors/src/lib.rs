@@ -1,0 +1,31 @@
+//! Fiber's actors: the node, supervisors, processes and pools.
+//!
+//! Users name the crate `fiber`, which re-exports what they need from here.
+
+mod actor_pool;
+mod blocking;
+mod manager;
+mod node;
+mod pipe;
+mod pool;
+mod process;
+mod queue;
+mod remote;
+mod reply;
+mod ring;
+pub mod supervisor;
+pub mod sync;
+
+pub use actor_pool::{ActorPool, ActorPoolBuilder, Nobody, Routing};
+pub use blocking::block_on_main;
+pub use manager::{AsyncManager, Keep, ManagerBuilder, NoSnapshots, Snapshot, Snapshots, SyncManager};
+pub use node::init;
+pub use pipe::{Pipe, PipeReceiver, PipeSender};
+pub use pool::{Apply, Blocking, Broadcast, Imap, ImapUnordered, Map, Pool, PoolBuilder};
+pub use process::{Process, ProcessBuilder, ProcessHandle, active_children};
+pub use queue::{Delivery, Elements, Get, Put, Queue};
+pub use remote::{Call, RemoteAddr, RemoteMessage, RemoteRecipient};
+pub use reply::Reply;
+pub use ring::{Alone, Element, NodeFunction, Reduction, Rendezvous, Ring, RingBuilder, RingNode, RingRun};
+#[doc(no_inline)]
+pub use supervisor::tree;

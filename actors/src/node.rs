@@ -1,0 +1,296 @@
+//! This process as a node: a background thread with an actix system, the links, and the children's jobs.
+
+mod child;
+mod launch;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use actix_rt::{Arbiter, ArbiterHandle};
+use dashmap::DashMap;
+use fiber_backends::{Backend, Job, JobState, Kinship, Reach, backend};
+use fiber_core::{Config, Error, NodeId, Result, SessionKey, block_on, forbid_waiting};
+use fiber_transport::{HandshakeError, ListenAt, Listener, Peer, Role, accept, listen};
+use parking_lot::Mutex;
+use tokio::sync::{OnceCell, oneshot};
+
+pub use child::init;
+pub(crate) use child::{Inbound, Running, give_signs_of_life, host_name};
+pub(crate) use launch::{Command, Control, Launch, MESH, Pulse, ROOT, Root, attend, launch, message_limit};
+
+use crate::remote::Mesh;
+
+/// How long a peer may take to show who it is.
+pub(crate) const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How long the exit of this process may be held up by what its children printed.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+static INITIALISED: AtomicBool = AtomicBool::new(false);
+/// Set when this process is about to end: no child is started any more.
+static ENDING: AtomicBool = AtomicBool::new(false);
+
+/// This process as a node of its session. There is one, made when it is first needed.
+#[derive(Debug)]
+pub(crate) struct Node {
+    id: NodeId,
+    config: Config,
+    key: SessionKey,
+    backend: Arc<dyn Backend>,
+    /// Where to listen, if the backend need not be asked.
+    reach: Option<Reach>,
+    arbiter: ArbiterHandle,
+    /// Where children connect to. Nothing listens before there are any.
+    address: OnceCell<Address>,
+    jobs: DashMap<NodeId, Arc<dyn Job>>,
+    mesh: Mesh,
+}
+
+/// Where children connect to, and what they are to this process.
+#[derive(Debug)]
+struct Address {
+    url: String,
+    kinship: Kinship,
+}
+
+impl Node {
+    /// The node of this process, started if need be.
+    ///
+    /// # Errors
+    /// [`Error::NotInitialised`], a wrong configuration, or what the system refuses.
+    pub(crate) fn get() -> Result<&'static Node> {
+        let mut current = CURRENT.lock();
+        if let Some(node) = *current {
+            return Ok(node);
+        }
+        if !INITIALISED.load(Ordering::Acquire) {
+            return Err(Error::NotInitialised);
+        }
+        let config = Config::load()?;
+        let backend = backend(&config)?;
+        raise_file_limit();
+        let node = Node::new(NodeId::random(), config, SessionKey::random(), backend, None, start_thread()?);
+        *current = Some(node);
+        fiber_core::process::at_exit(end_children);
+        if node.config.signals {
+            node.spawn(end_by_signal);
+        }
+        Ok(node)
+    }
+
+    /// The node, if this process has one already.
+    pub(crate) fn current() -> Option<&'static Node> {
+        *CURRENT.lock()
+    }
+
+    fn new(
+        id: NodeId,
+        config: Config,
+        key: SessionKey,
+        backend: Arc<dyn Backend>,
+        reach: Option<Reach>,
+        arbiter: ArbiterHandle,
+    ) -> &'static Node {
+        Box::leak(Box::new(Node {
+            id,
+            mesh: Mesh::new(id, &key),
+            config,
+            key,
+            backend,
+            reach,
+            arbiter,
+            address: OnceCell::new(),
+            jobs: DashMap::new(),
+        }))
+    }
+
+    pub(crate) fn id(&self) -> NodeId {
+        self.id
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    pub(crate) fn key(&self) -> &SessionKey {
+        &self.key
+    }
+
+    /// The actors of this node that others can reach, and the other nodes.
+    pub(crate) fn mesh(&self) -> &Mesh {
+        &self.mesh
+    }
+
+    /// The thread on which pools and supervisors run.
+    pub(crate) fn arbiter(&self) -> &ArbiterHandle {
+        &self.arbiter
+    }
+
+    /// Runs a future on the node's thread.
+    pub(crate) fn spawn<F: Future<Output = ()> + 'static>(&self, future: impl FnOnce() -> F + Send + 'static) {
+        self.arbiter.spawn_fn(move || drop(tokio::task::spawn_local(future())));
+    }
+
+    /// Where children and other nodes connect to.
+    pub(crate) async fn address(&'static self) -> Result<&'static str> {
+        self.listening().await.map(|address| address.url.as_str())
+    }
+
+    /// Where this node listens, which it does from the first call on.
+    async fn listening(&'static self) -> Result<&'static Address> {
+        let listen = || async {
+            let reach = match &self.reach {
+                Some(reach) => reach.clone(),
+                None => self.backend.reach().await?,
+            };
+            let Reach { link, bind, advertised, kinship } = reach;
+            let at = ListenAt::new(bind);
+            let at = advertised.into_iter().fold(at, ListenAt::advertise);
+            let listener = listen(link, &self.key, &at)
+                .map_err(|error| Error::system(format!("no {link} link could be opened"), error))?;
+            let address = Address { url: listener.address(), kinship };
+            tokio::task::spawn_local(self.welcome(listener));
+            Ok(address)
+        };
+        self.address.get_or_try_init(listen).await
+    }
+
+    /// As [`address`](Node::address), for code that can't wait for a future.
+    ///
+    /// # Errors
+    /// As there; [`Error::WouldDeadlock`] on the node's own thread, when there is no address yet.
+    pub(crate) fn address_now(&'static self) -> Result<&'static str> {
+        if let Some(address) = self.address.get() {
+            return Ok(&address.url);
+        }
+        let (sender, answer) = oneshot::channel();
+        self.spawn(move || async move { drop(sender.send(self.address().await)) });
+        let ended = |_| Err(Error::system("this process has no address", "fiber's thread ended"));
+        block_on(async { answer.await.unwrap_or_else(ended) })
+    }
+
+    /// Lets peers in that hold the key and are expected.
+    async fn welcome(&'static self, mut listener: Box<dyn Listener>) {
+        loop {
+            let connection = match std::future::poll_fn(|context| listener.poll_accept(context)).await {
+                Ok(connection) => connection,
+                Err(error) => {
+                    tracing::error!("no peer can be let in for now: {error}");
+                    // Most likely too many files are open: what ends meanwhile makes room.
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    continue;
+                }
+            };
+            tokio::task::spawn_local(async move {
+                match tokio::time::timeout(HANDSHAKE, accept(connection, &self.key, self.id)).await {
+                    Ok(Ok(peer)) if peer.info.role == Role::Peer => self.mesh.welcome(self, peer),
+                    Ok(Ok(peer)) if peer.info.role == Role::Ring => crate::ring::welcome(peer),
+                    Ok(Ok(peer)) => self.hand_over(peer.info.node, Ok(peer)),
+                    Ok(Err((error, Some(info)))) if info.role == Role::Child => self.hand_over(info.node, Err(error)),
+                    Ok(Err((error, Some(_)))) => tracing::warn!("turned a peer away: {error}"),
+                    Ok(Err((error, None))) => tracing::warn!("turned a peer away: {error}"),
+                    Err(_) => tracing::warn!("turned a peer away: it did not say who it is within {HANDSHAKE:?}"),
+                }
+            });
+        }
+    }
+
+    fn hand_over(&self, id: NodeId, peer: Result<Peer, HandshakeError>) {
+        match EXPECTED.with_borrow_mut(|expected| expected.remove(&id)) {
+            // Whoever expected it may have given up meanwhile; dropping the connection tells the peer.
+            Some(waiting) => drop(waiting.send(peer)),
+            None => tracing::warn!("turned node {id} away: it is not expected (any more)"),
+        }
+    }
+
+    /// Ends all children at once, and lets no more be started. Any thread may call it, also while this process exits.
+    fn kill_children(&self) -> Vec<Arc<dyn Job>> {
+        ENDING.store(true, Ordering::SeqCst);
+        let jobs: Vec<_> = self.jobs.iter().map(|job| Arc::clone(job.value())).collect();
+        jobs.iter().for_each(|job| job.kill());
+        jobs
+    }
+}
+
+static CURRENT: Mutex<Option<&'static Node>> = Mutex::new(None);
+
+thread_local! {
+    /// Children that were started and have not connected. Connections stay on the node's thread, and so does this.
+    static EXPECTED: RefCell<HashMap<NodeId, oneshot::Sender<Result<Peer, HandshakeError>>>> = RefCell::default();
+}
+
+fn start_thread() -> Result<ArbiterHandle> {
+    let (started, arbiter) = std::sync::mpsc::channel();
+    let run = move || {
+        forbid_waiting();
+        actix_rt::System::new().block_on(async {
+            let _ = started.send(Arbiter::current());
+            std::future::pending::<()>().await;
+        });
+    };
+    let refused = |error: &dyn std::fmt::Display| Error::system("fiber's thread could not be started", error);
+    thread::Builder::new().name("fiber-node".into()).spawn(run).map_err(|error| refused(&error))?;
+    arbiter.recv().map_err(|error| refused(&error))
+}
+
+/// Each child takes a few descriptors, and the usual limit allows few children.
+fn raise_file_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::debug!("the limit of open files stays: {error}");
+    }
+}
+
+/// At the end of this process: its children end first, and what they printed comes out.
+fn end_children(waiting_allowed: bool) {
+    let Some(node) = CURRENT.try_lock().and_then(|current| *current) else { return };
+    if waiting_allowed {
+        crate::queue::settle(LAST_WORDS);
+    }
+    let jobs = node.kill_children();
+    // The node's thread passes the last words on; if this is that thread, nobody does.
+    if waiting_allowed {
+        let (done, ended) = std::sync::mpsc::channel();
+        node.spawn(move || async move {
+            all_ended(jobs).await;
+            let _ = done.send(());
+        });
+        let _ = ended.recv_timeout(LAST_WORDS);
+        fiber_backends::flush(LAST_WORDS);
+    }
+}
+
+/// Ends the children, and then this process in the way that the signal asks for.
+async fn end_by_signal() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+    let (interrupt, terminate, hangup) = match kinds.map(signal) {
+        [Ok(interrupt), Ok(terminate), Ok(hangup)] => (interrupt, terminate, hangup),
+        _ => return tracing::warn!("signals can't be handled; children end when this process is gone"),
+    };
+    let wait = |mut signal: tokio::signal::unix::Signal, kind: SignalKind| async move {
+        signal.recv().await;
+        kind.as_raw_value()
+    };
+    let number = tokio::select! {
+        number = wait(interrupt, kinds[0]) => number,
+        number = wait(terminate, kinds[1]) => number,
+        number = wait(hangup, kinds[2]) => number,
+    };
+    let Some(node) = Node::current() else { return };
+    let _ = tokio::time::timeout(LAST_WORDS, all_ended(node.kill_children())).await;
+    fiber_backends::flush(LAST_WORDS);
+    let _ = signal_hook::low_level::emulate_default_handler(number);
+}
+
+async fn all_ended(jobs: Vec<Arc<dyn Job>>) {
+    for job in jobs {
+        let _ = job.states().wait_for(|state| matches!(state, JobState::Ended(_))).await;
+    }
+}

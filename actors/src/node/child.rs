@@ -1,0 +1,250 @@
+//! This process as a child: it was started by another node to work for it.
+
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use fiber_backends::{Kinship, Reach, backend};
+use fiber_core::{BuildId, LinkKind, NodeId, SessionKey};
+use fiber_transport::{Connection, Link, Message, PeerInfo, Role, connect, join, local_ip_towards};
+use rustix::process::Signal;
+use tokio::time::{interval, timeout};
+
+use super::launch::{Control, ELSEWHERE, MESH, ROOT, Root, control, message_limit};
+use super::{CURRENT, HANDSHAKE, INITIALISED, Node, start_thread};
+use crate::remote::MeshPeer;
+
+/// The exit code of a child that could not begin its work.
+const EXIT_NOT_STARTED: i32 = 70;
+
+/// Makes this program able to host fiber's processes: the first thing that `main` has to do.
+///
+/// In a process that a user started it returns at once. In a process that fiber started it does not return: the
+/// process works for its parent, and then exits. `#[fiber::main]` calls it, and so does `fiber::test_harness!()`.
+///
+/// # Examples
+/// ```
+/// fn main() -> fiber::Result<()> {
+///     fiber::init();
+///     let pool = fiber::Pool::new(2)?;
+///     assert_eq!(pool.apply(|x: u32| x + 1, 1).wait()?, 2);
+///     Ok(())
+/// }
+/// ```
+pub fn init() {
+    if INITIALISED.load(Ordering::Acquire) {
+        return;
+    }
+    let child = match fiber_core::process::take_env(["FIBER_NODE", "FIBER_KEY"]) {
+        Some([None, None]) => None,
+        Some([node, key]) => Some((node.unwrap_or_default(), key.unwrap_or_default())),
+        None if std::env::var_os("FIBER_NODE").is_some() => {
+            give_up("`fiber::init()` must come before anything that starts a thread: make it the first line of `main`")
+        }
+        None => None,
+    };
+    INITIALISED.store(true, Ordering::Release);
+    let Some((node, key)) = child else { return };
+    let calling = node.to_str().and_then(|text| text.parse::<Calling>().ok());
+    let key = key.to_str().and_then(|text| text.parse::<SessionKey>().ok());
+    match (calling, key) {
+        (Some(calling), Some(key)) => run(calling, key),
+        _ => give_up("FIBER_NODE and FIBER_KEY are set to something else than fiber sets them to: unset them"),
+    }
+}
+
+/// Who called this process into being.
+#[derive(Clone)]
+struct Calling {
+    id: NodeId,
+    parent: NodeId,
+    /// Unless it runs elsewhere.
+    parent_pid: Option<i32>,
+    address: String,
+}
+
+impl FromStr for Calling {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Calling, ()> {
+        let mut parts = text.splitn(4, ':');
+        let mut next = || parts.next().ok_or(());
+        let id = next()?.parse().map_err(drop)?;
+        let parent = next()?.parse().map_err(drop)?;
+        let parent_pid = match next()? {
+            ELSEWHERE => None,
+            pid => Some(pid.parse().map_err(drop)?),
+        };
+        Ok(Calling { id, parent, parent_pid, address: next()?.to_string() })
+    }
+}
+
+/// Where a node listens that is not on its parent's host: the others reach it where its parent does.
+fn reach_elsewhere(parent: &str) -> Reach {
+    let address = parent.rsplit_once('/').and_then(|(_, address)| address.parse::<SocketAddr>().ok());
+    let own = address.and_then(|address| local_ip_towards(address.ip()).ok());
+    let bind = own.unwrap_or(Ipv4Addr::LOCALHOST.into());
+    Reach { link: LinkKind::Nng, bind, advertised: None, kinship: Kinship::Elsewhere }
+}
+
+/// What the root of a child is told.
+pub(crate) enum Inbound {
+    /// Something for it.
+    Message(Bytes),
+    /// To end when its work is done.
+    Shutdown,
+}
+
+/// A root at work.
+pub(crate) struct Running {
+    /// Receives, on the node's thread.
+    pub(crate) inbox: Box<dyn FnMut(Inbound)>,
+    /// Works, on the main thread, and returns the exit code.
+    pub(crate) main: Box<dyn FnOnce() -> i32 + Send>,
+}
+
+fn run(calling: Calling, key: SessionKey) -> ! {
+    if let Some(parent) = calling.parent_pid {
+        die_with_parent(parent);
+    }
+    name_process();
+    let arbiter = start_thread().unwrap_or_else(|error| give_up(&error.to_string()));
+    let (sender, main) = std::sync::mpsc::channel();
+    let node_arbiter = arbiter.clone();
+    arbiter.spawn_fn(move || {
+        tokio::task::spawn_local(async move {
+            let mut connection = meet(&calling, &key).await.unwrap_or_else(|problem| give_up(&problem));
+            let Some(Control::Start { config, root }) = first(&mut connection).await else {
+                // The parent went away, or never meant this process.
+                quit(EXIT_NOT_STARTED)
+            };
+            connection.incoming.set_limit(message_limit(&config));
+            let backend = backend(&config).unwrap_or_else(|error| give_up(&error.to_string()));
+            let beat = config.heartbeat;
+            config.clone().inherit();
+            let reach = calling.parent_pid.is_none().then(|| reach_elsewhere(&calling.address));
+            let node = Node::new(calling.id, *config, key, backend, reach, node_arbiter);
+            *CURRENT.lock() = Some(node);
+            fiber_core::process::at_exit(super::end_children);
+            // Before the root starts: from now on the parent takes silence for death.
+            tokio::task::spawn_local(give_signs_of_life(Arc::clone(&connection.link), beat, || {
+                Control::Heartbeat.message()
+            }));
+            let peer = node.mesh().join(node, calling.parent, &connection.link);
+            let running = match *root {
+                Root::Worker(worker) => worker.start(Arc::clone(&connection.link)),
+                Root::Process(process) => process.start(Arc::clone(&connection.link)),
+                Root::Host(host) => host.start(node, Arc::clone(&connection.link)),
+                Root::Ring(ring) => ring.start(node, Arc::clone(&connection.link)),
+            };
+            let _ = sender.send(running.main);
+            serve(connection, running.inbox, peer).await
+        });
+    });
+    match main.recv() {
+        Ok(main) => {
+            let code = main();
+            let _ = std::io::stdout().flush();
+            std::process::exit(code)
+        }
+        Err(_) => give_up("fiber's thread ended"),
+    }
+}
+
+async fn meet(calling: &Calling, key: &SessionKey) -> Result<Connection, String> {
+    let address = &calling.address;
+    let connect = async {
+        let mut connection = connect(address, key).await.map_err(|error| error.to_string())?;
+        let info = PeerInfo {
+            node: calling.id,
+            to: calling.parent,
+            role: Role::Child,
+            build: BuildId::current().clone(),
+            pid: std::process::id(),
+            host: host_name(),
+        };
+        join(&mut connection, key, &info).await.map_err(|error| error.to_string())?;
+        Ok(connection)
+    };
+    let problem = |problem: String| format!("the parent can't be reached at {address}: {problem}");
+    match timeout(HANDSHAKE, connect).await {
+        Ok(result) => result.map_err(problem),
+        Err(_) => Err(problem(format!("no answer within {HANDSHAKE:?}"))),
+    }
+}
+
+/// The name of this host.
+pub(crate) fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+async fn first(connection: &mut Connection) -> Option<Control> {
+    // The limit of an unproven peer is too small for what a parent sends first.
+    connection.incoming.set_limit(i32::MAX as usize);
+    control(&connection.next().await?.ok()?)
+}
+
+/// Passes on what the parent sends, and ends this process when the parent is gone.
+async fn serve(mut connection: Connection, mut inbox: Box<dyn FnMut(Inbound)>, mut parent: MeshPeer) -> ! {
+    while let Some(Ok(mut message)) = connection.next().await {
+        match message.first() {
+            Some(&ROOT) => {
+                message.advance(1);
+                inbox(Inbound::Message(message));
+            }
+            Some(&MESH) => parent.receive(message),
+            _ => {
+                if let Some(Control::Shutdown) = control(&message) {
+                    inbox(Inbound::Shutdown);
+                }
+            }
+        }
+    }
+    quit(0)
+}
+
+/// Says something at regular times, until the link closes.
+pub(crate) async fn give_signs_of_life(link: Arc<dyn Link>, every: Duration, sign: impl Fn() -> Message) {
+    let mut beat = interval(every);
+    while link.send(sign()).is_ok() {
+        beat.tick().await;
+    }
+}
+
+/// Has the kernel kill this process when its parent dies, even if this process hangs or stands still by then.
+fn die_with_parent(parent: i32) {
+    let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+    // The parent may have died before.
+    let actual = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
+    if actual != parent {
+        quit(0)
+    }
+}
+
+/// Process lists show a process that was started through `/proc/self/exe` as `exe`, unless it says otherwise.
+fn name_process() {
+    let own = std::env::current_exe().ok();
+    let name = own.as_ref().and_then(|path| path.file_name()).map(|name| name.to_string_lossy().into_owned());
+    let name: String = name.unwrap_or_default().trim_end_matches(" (deleted)").chars().take(15).collect();
+    if let Ok(name) = std::ffi::CString::new(name) {
+        let _ = rustix::thread::set_name(&name);
+    }
+}
+
+/// Ends this process and its children at once, without running what the program has registered for its exit: other
+/// threads are at work.
+fn quit(code: i32) -> ! {
+    if let Some(node) = CURRENT.try_lock().and_then(|current| *current) {
+        node.kill_children();
+    }
+    signal_hook::low_level::exit(code)
+}
+
+fn give_up(problem: &str) -> ! {
+    eprintln!("fiber: this process can't work for its parent: {problem}");
+    quit(EXIT_NOT_STARTED)
+}

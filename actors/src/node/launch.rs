@@ -1,0 +1,410 @@
+//! Children of this node, from the start of their process to its end.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use fiber_backends::{Job, JobSpec, JobState, Kinship};
+use fiber_core::{Config, Error, Exit, ExitReason, Meta, NodeId, OutputMode, codec};
+use fiber_transport::{Connection, Message, Peer, PeerInfo};
+use serde::{Deserialize, Serialize};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
+
+use super::{ENDING, EXPECTED, Node};
+use crate::manager::HostRoot;
+use crate::pool::WorkerRoot;
+use crate::process::ProcessRoot;
+use crate::remote::MeshPeer;
+use crate::ring::RingRoot;
+
+/// How long the end of a process may lag behind the end of its link, or the reverse, before it is forced.
+const LAG: Duration = Duration::from_secs(1);
+
+/// What stands in the place of the parent's pid where that means nothing.
+pub(super) const ELSEWHERE: &str = "elsewhere";
+
+/// What the first byte of a message says: who it is for.
+pub(crate) const CONTROL: u8 = 0;
+/// For what runs at the root of the child, or from there.
+pub(crate) const ROOT: u8 = 1;
+/// For the actors of a node, or from there.
+pub(crate) const MESH: u8 = 2;
+
+/// A process to be started.
+pub(crate) struct Launch {
+    pub(crate) name: String,
+    pub(crate) meta: Meta,
+    pub(crate) output: OutputMode,
+    pub(crate) root: Root,
+}
+
+/// What a child is to do.
+#[derive(Serialize, Deserialize)]
+pub(crate) enum Root {
+    Worker(WorkerRoot),
+    Process(ProcessRoot),
+    Host(HostRoot),
+    Ring(RingRoot),
+}
+
+/// What nodes tell each other about themselves.
+#[derive(Serialize, Deserialize)]
+pub(crate) enum Control {
+    /// Parent to child: what to do.
+    Start { config: Box<Config>, root: Box<Root> },
+    /// Child to parent: the root is at work. The address is where other nodes can reach it, if they are to.
+    Ready { address: Option<String> },
+    /// Child to parent: the root can't work.
+    Failed(String),
+    /// Child to parent: still here.
+    Heartbeat,
+    /// Parent to child: end, when what was accepted is done.
+    Shutdown,
+}
+
+impl Control {
+    pub(crate) fn message(&self) -> Message {
+        let mut head = vec![CONTROL];
+        codec::append(&mut head, self).expect("control messages are made of what serialises");
+        Message::new(head)
+    }
+}
+
+/// A child at work.
+pub(crate) struct Launched {
+    pub(crate) info: PeerInfo,
+    pub(crate) connection: Connection,
+    /// Where other nodes can reach it.
+    pub(crate) address: Option<String>,
+    peer: MeshPeer,
+    tenure: Tenure,
+}
+
+impl Launched {
+    /// Where it runs, for people.
+    pub(crate) fn place(&self) -> String {
+        self.tenure.job.place()
+    }
+}
+
+/// What can be asked of a child.
+pub(crate) enum Command {
+    /// To end when its work is done.
+    Shutdown,
+    /// To be ended with SIGTERM.
+    Terminate,
+    /// To be ended at once, for a reason.
+    Kill(ExitReason),
+}
+
+/// A job that ends with this value.
+struct Tenure {
+    node: &'static Node,
+    id: NodeId,
+    job: Arc<dyn Job>,
+}
+
+impl Drop for Tenure {
+    fn drop(&mut self) {
+        self.job.kill();
+        EXPECTED.with_borrow_mut(|expected| expected.remove(&self.id));
+        // It counts until it has ended: this process does not exit in the middle of that.
+        let (node, id, job) = (self.node, self.id, Arc::clone(&self.job));
+        if let JobState::Ended(_) = *job.states().borrow() {
+            node.jobs.remove(&id);
+        } else {
+            node.spawn(move || async move {
+                ended(&mut job.states()).await;
+                node.jobs.remove(&id);
+            });
+        }
+    }
+}
+
+/// Starts a process and brings it to work.
+pub(crate) async fn launch(node: &'static Node, launch: Launch) -> Result<Launched, Exit> {
+    let not_started = |problem: String| Exit::new(ExitReason::NotStarted(problem), Vec::new());
+    let address = node.listening().await.map_err(|error| not_started(error.to_string()))?;
+    let id = NodeId::random();
+    let (joined, peer) = oneshot::channel();
+    EXPECTED.with_borrow_mut(|expected| expected.insert(id, joined));
+    let parent = match address.kinship {
+        Kinship::Child => std::process::id().to_string(),
+        Kinship::Elsewhere => ELSEWHERE.to_string(),
+    };
+    let spec = JobSpec {
+        name: launch.name,
+        arguments: std::env::args_os().skip(1).collect(),
+        environment: vec![
+            ("FIBER_NODE", format!("{id}:{}:{parent}:{}", node.id, address.url)),
+            ("FIBER_KEY", node.key.reveal()),
+        ],
+        meta: launch.meta,
+        output: launch.output,
+        log_dir: node.config.log_dir.clone(),
+    };
+    let job = match node.backend.create(spec).await {
+        Ok(job) => job,
+        Err(error) => {
+            EXPECTED.with_borrow_mut(|expected| expected.remove(&id));
+            return Err(not_started(match error {
+                Error::Start { problem, .. } => problem,
+                other => other.to_string(),
+            }));
+        }
+    };
+    node.jobs.insert(id, Arc::clone(&job));
+    let tenure = Tenure { node, id, job };
+    if ENDING.load(Ordering::SeqCst) {
+        return Err(not_started("this program is about to end".into()));
+    }
+    let mut states = tenure.job.states();
+    let limit = node.config.start_timeout;
+    let reason = match timeout(limit, bring_up(node, peer, launch.root, &mut states)).await {
+        Ok(Ok(child)) => {
+            let Met { info, connection, peer, address } = child;
+            return Ok(Launched { info, connection, address, peer, tenure });
+        }
+        Ok(Err(NotReady::Absent(exit))) => return Err(early_end(exit)),
+        // Perhaps in the middle of its work: the news that it is ready may have been lost with it.
+        Ok(Err(NotReady::Ended(exit))) => return Err(exit),
+        Ok(Err(NotReady::Unfit(problem))) => ExitReason::NotStarted(problem),
+        Ok(Err(NotReady::Silent)) => ExitReason::HeartbeatLost(node.config.heartbeat_timeout),
+        Err(_) => ExitReason::NotStarted(format!(
+            "it did not connect and get ready within {limit:?}: is `fiber::init()` the first thing that `main` does? \
+             (`start_timeout` sets the limit)"
+        )),
+    };
+    // What it printed tells more, and comes with its end.
+    tenure.job.kill();
+    let exit = timeout(LAG, ended(&mut states)).await;
+    Err(Exit::new(reason, exit.map(|exit| exit.tail).unwrap_or_default()))
+}
+
+/// Counts the signs of life of another node against time.
+pub(crate) struct Pulse {
+    beat: Interval,
+    silent_beats: u128,
+    allowed: u128,
+}
+
+impl Pulse {
+    pub(crate) fn new(config: &Config) -> Pulse {
+        let mut beat = interval(config.heartbeat);
+        // A tick that comes late counts once: if this process stood still, that is not the other's fault.
+        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let allowed = config.heartbeat_timeout.as_millis().div_ceil(config.heartbeat.as_millis().max(1));
+        Pulse { beat, silent_beats: 0, allowed }
+    }
+
+    pub(crate) fn felt(&mut self) {
+        self.silent_beats = 0;
+    }
+
+    /// Returns when it has been silent for too long.
+    pub(crate) async fn lost(&mut self) {
+        while self.silent_beats <= self.allowed {
+            self.beat.tick().await;
+            self.silent_beats += 1;
+        }
+    }
+}
+
+/// Why a child did not get ready.
+enum NotReady {
+    /// Its process ended before it had connected.
+    Absent(Exit),
+    /// Its process ended after that.
+    Ended(Exit),
+    /// It is there, and of no use.
+    Unfit(String),
+    /// It was there, and gives no sign of life any more.
+    Silent,
+}
+
+/// A child that has connected and is ready.
+struct Met {
+    info: PeerInfo,
+    connection: Connection,
+    peer: MeshPeer,
+    address: Option<String>,
+}
+
+async fn bring_up(
+    node: &'static Node,
+    peer: oneshot::Receiver<Result<Peer, fiber_transport::HandshakeError>>,
+    root: Root,
+    states: &mut watch::Receiver<JobState>,
+) -> Result<Met, NotReady> {
+    let peer = tokio::select! {
+        peer = peer => peer.map_err(|_| NotReady::Unfit("this process stopped waiting for it".into()))?,
+        exit = ended(states) => return Err(NotReady::Absent(exit)),
+    };
+    let Peer { info, mut connection } = peer.map_err(|error| NotReady::Unfit(error.to_string()))?;
+    connection.incoming.set_limit(message_limit(&node.config));
+    let start = Control::Start { config: Box::new(node.config.clone()), root: Box::new(root) };
+    // If its link is closed by now, that is seen below.
+    let _ = connection.link.send(start.message());
+    let mut pulse = Pulse::new(&node.config);
+    let mut peer = node.mesh.join(node, info.node, &connection.link);
+    // What it says counts before its end: a child may be ready, do its work and end before this looks.
+    let told = tokio::select! {
+        biased;
+        told = first_word(&mut connection, &mut pulse, &mut peer) => told,
+        exit = ended(states) => match timeout(LAG, first_word(&mut connection, &mut pulse, &mut peer)).await {
+            Ok(told @ (FirstWord::Ready(_) | FirstWord::Unfit(_))) => told,
+            Ok(FirstWord::None | FirstWord::Silence) | Err(_) => return Err(NotReady::Ended(exit)),
+        },
+    };
+    match told {
+        FirstWord::Ready(address) => Ok(Met { info, connection, peer, address }),
+        FirstWord::Unfit(problem) => Err(NotReady::Unfit(problem)),
+        FirstWord::Silence => Err(NotReady::Silent),
+        // Its end says more than the end of its link.
+        FirstWord::None => Err(match timeout(LAG, ended(states)).await {
+            Ok(exit) => NotReady::Ended(exit),
+            Err(_) => NotReady::Unfit("its link broke before it was ready".into()),
+        }),
+    }
+}
+
+/// What a child says first, signs of life aside.
+enum FirstWord {
+    /// With its address.
+    Ready(Option<String>),
+    Unfit(String),
+    /// Nothing, for too long.
+    Silence,
+    /// Its link ended.
+    None,
+}
+
+async fn first_word(connection: &mut Connection, pulse: &mut Pulse, peer: &mut MeshPeer) -> FirstWord {
+    loop {
+        let message = tokio::select! {
+            biased;
+            message = connection.next() => message,
+            () = pulse.lost() => return FirstWord::Silence,
+        };
+        pulse.felt();
+        let message = match message {
+            Some(Ok(message)) => message,
+            Some(Err(error)) if error.kind() == std::io::ErrorKind::InvalidData => {
+                return FirstWord::Unfit(format!("what it said can't be read: {error}"));
+            }
+            Some(Err(_)) | None => return FirstWord::None,
+        };
+        if message.first() == Some(&MESH) {
+            // An initialiser, or an actor's factory, may well talk to other actors.
+            peer.receive(message);
+            continue;
+        }
+        match control(&message) {
+            Some(Control::Ready { address }) => return FirstWord::Ready(address),
+            Some(Control::Failed(problem)) => return FirstWord::Unfit(problem),
+            Some(Control::Heartbeat) => {}
+            _ => return FirstWord::Unfit("it said something unexpected before it was ready".into()),
+        }
+    }
+}
+
+/// The longest message that nodes accept from each other: the largest value, and what tells what it is.
+pub(crate) fn message_limit(config: &Config) -> usize {
+    config.max_message.as_u64() as usize + (64 << 10)
+}
+
+/// The control message in `message`, if it is one.
+pub(crate) fn control(message: &Bytes) -> Option<Control> {
+    let (&channel, body) = message.split_first()?;
+    if channel == CONTROL { codec::decode(body).ok() } else { None }
+}
+
+fn early_end(exit: Exit) -> Exit {
+    if let ExitReason::NotStarted(_) = exit.reason {
+        return exit;
+    }
+    let problem =
+        format!("it {} before it was ready: is `fiber::init()` the first thing that `main` does?", exit.reason);
+    Exit::new(ExitReason::NotStarted(problem), exit.tail)
+}
+
+async fn ended(states: &mut watch::Receiver<JobState>) -> Exit {
+    let state = states.wait_for(|state| matches!(state, JobState::Ended(_))).await;
+    match state.as_deref() {
+        Ok(JobState::Ended(exit)) => exit.clone(),
+        _ => Exit::new(ExitReason::LinkLost("its backend lost sight of it".into()), Vec::new()),
+    }
+}
+
+/// Attends to a child until its process has ended and all that it sent has been received.
+pub(crate) async fn attend(
+    node: &'static Node,
+    launched: Launched,
+    mut commands: mpsc::UnboundedReceiver<Command>,
+    mut receive: impl FnMut(Bytes),
+) -> Exit {
+    let Launched { mut connection, tenure, mut peer, .. } = launched;
+    let mut states = tenure.job.states();
+    let mut receive = |mut message: Bytes| match message.first() {
+        Some(&ROOT) => {
+            message.advance(1);
+            receive(message);
+        }
+        Some(&MESH) => peer.receive(message),
+        _ => {}
+    };
+    let mut pulse = Pulse::new(&node.config);
+    let mut verdict = None;
+    let mut commands_open = true;
+
+    let exit = loop {
+        tokio::select! {
+            biased;
+            message = connection.next() => match message {
+                Some(Ok(message)) => {
+                    pulse.felt();
+                    receive(message);
+                }
+                end => {
+                    let problem = match end {
+                        Some(Err(error)) => error.to_string(),
+                        _ => "it was closed by the other side".to_string(),
+                    };
+                    connection.link.close();
+                    if let Ok(exit) = timeout(LAG, ended(&mut states)).await {
+                        break exit;
+                    }
+                    verdict.get_or_insert(ExitReason::LinkLost(problem));
+                    tenure.job.kill();
+                    break ended(&mut states).await;
+                }
+            },
+            exit = ended(&mut states) => {
+                // What it sent before it died counts.
+                while let Ok(Some(Ok(message))) = timeout(LAG, connection.next()).await {
+                    receive(message);
+                }
+                break exit;
+            }
+            command = commands.recv(), if commands_open => match command {
+                Some(Command::Shutdown) => drop(connection.link.send(Control::Shutdown.message())),
+                Some(Command::Terminate) => tenure.job.terminate(),
+                Some(Command::Kill(reason)) => {
+                    verdict.get_or_insert(reason);
+                    tenure.job.kill();
+                }
+                None => commands_open = false,
+            },
+            () = pulse.lost(), if verdict.is_none() => {
+                verdict = Some(ExitReason::HeartbeatLost(node.config.heartbeat_timeout));
+                tenure.job.kill();
+            }
+        }
+    };
+    connection.link.close();
+    let exit = Exit::new(verdict.unwrap_or(exit.reason), exit.tail);
+    peer.lost(&exit.reason);
+    exit
+}

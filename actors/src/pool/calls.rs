@@ -1,0 +1,442 @@
+//! What a caller holds of its calls: futures and streams that any runtime can await, and that threads can wait for.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use fiber_core::{Error, Failure, FailureKind, Result, block_on, codec};
+use futures_core::Stream;
+use serde::de::DeserializeOwned;
+
+use super::exchange::{Arrived, Exchange};
+use super::progress::Progress;
+use super::run::{Items, PREFIX, Run};
+use super::{Ending, Shared};
+
+/// A call under way.
+struct Active {
+    exchange: Arc<Exchange>,
+    pool: Arc<Shared>,
+    progress: Progress,
+    finished: bool,
+}
+
+impl Active {
+    fn poll_arrived(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Arrived>>> {
+        let arrived = ready!(self.exchange.poll_arrived(context));
+        match &arrived {
+            Some(Ok(arrived)) => {
+                let count = match arrived {
+                    Arrived::Outcomes(run) => run.len(),
+                    Arrived::Failed(..) => 1,
+                };
+                self.progress.advance(count, self.exchange.total());
+            }
+            Some(Err(_)) | None => {
+                self.finished = true;
+                self.progress.finish();
+            }
+        }
+        Poll::Ready(arrived)
+    }
+
+    fn cancel(&mut self) {
+        self.pool.cancel(self.exchange.id, Ending::Kill);
+        self.exchange.end(Error::Cancelled { function: self.exchange.function });
+    }
+}
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        if !self.finished {
+            self.exchange.stop();
+            self.pool.cancel(self.exchange.id, Ending::LetFinish);
+        }
+    }
+}
+
+/// A call, or why there is none.
+struct Call<T> {
+    active: Result<Active>,
+    value: PhantomData<fn() -> T>,
+}
+
+impl<T: DeserializeOwned> Call<T> {
+    fn new(started: Result<(Arc<Exchange>, Arc<Shared>)>) -> Call<T> {
+        let active =
+            started.map(|(exchange, pool)| Active { exchange, pool, progress: Progress::default(), finished: false });
+        Call { active, value: PhantomData }
+    }
+
+    fn poll_arrived(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Arrived>>> {
+        match &mut self.active {
+            Ok(active) => active.poll_arrived(context),
+            Err(error) => Poll::Ready(Some(Err(error.clone()))),
+        }
+    }
+
+    fn decode(&self, run: Run) -> Decode<T> {
+        let function = self.active.as_ref().map_or("", |active| active.exchange.function);
+        Decode { function, index: run.start, end: run.end, bytes: run.arguments(), position: 0, value: PhantomData }
+    }
+
+    fn cancel(&mut self) {
+        if let Ok(active) = &mut self.active {
+            active.cancel();
+        }
+    }
+
+    fn progress(&mut self, label: String, length: Option<u64>) {
+        if let Ok(active) = &mut self.active {
+            active.progress = Progress::new(label, length.or(active.exchange.total()));
+        }
+    }
+}
+
+/// Outcomes, one by one.
+struct Decode<T> {
+    function: &'static str,
+    index: u64,
+    end: u64,
+    bytes: Bytes,
+    position: usize,
+    value: PhantomData<fn() -> T>,
+}
+
+impl<T: DeserializeOwned> Iterator for Decode<T> {
+    type Item = Result<T>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Result<T>> {
+        if self.index == self.end {
+            return None;
+        }
+        let index = self.index;
+        self.index += 1;
+        let Some((item, failed)) = Items::new(&self.bytes[self.position..]).next() else {
+            let failure = Failure::new(FailureKind::Result, "the worker sent less than it announced");
+            return Some(Err(Error::Task { function: self.function, index, failure }));
+        };
+        self.position += PREFIX + item.len();
+        if !failed {
+            return Some(codec::decode(item));
+        }
+        let failure = codec::decode(item).unwrap_or_else(|error| Failure::new(FailureKind::Result, error));
+        Some(Err(Error::Task { function: self.function, index, failure }))
+    }
+}
+
+macro_rules! call_handle {
+    () => {
+        /// Ends the call: what has not begun is not begun, and workers that run a task of it are replaced. The handle
+        /// then gives [`Error::Cancelled`].
+        ///
+        /// Dropping the handle is milder: what runs is run to its end, for nobody.
+        pub fn cancel(&mut self) {
+            self.call.cancel();
+        }
+    };
+}
+
+macro_rules! debug_handle {
+    ($name:ident) => {
+        impl<T> fmt::Debug for $name<T> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(stringify!($name))
+            }
+        }
+
+        // No value of `T` is kept in place.
+        impl<T> Unpin for $name<T> {}
+    };
+}
+
+/// One task under way: a future of its result.
+#[must_use = "a call whose handle is dropped is cancelled"]
+pub struct Apply<T> {
+    call: Call<T>,
+}
+
+debug_handle!(Apply);
+
+impl<T: DeserializeOwned> Apply<T> {
+    pub(super) fn new(started: Result<(Arc<Exchange>, Arc<Shared>)>) -> Apply<T> {
+        Apply { call: Call::new(started) }
+    }
+
+    call_handle!();
+
+    /// Blocks this thread until the result is there.
+    ///
+    /// # Errors
+    /// The task's failure, and [`Error::WouldDeadlock`] on fiber's own threads.
+    pub fn wait(self) -> Result<T> {
+        block_on(self)
+    }
+}
+
+impl<T: DeserializeOwned> Future for Apply<T> {
+    type Output = Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
+        let result = match ready!(self.call.poll_arrived(context)) {
+            Some(Ok(Arrived::Outcomes(run))) => {
+                self.call.decode(run).next().unwrap_or_else(|| unreachable!("a run has at least one task"))
+            }
+            Some(Ok(Arrived::Failed(_, error)) | Err(error)) => Err(error),
+            None => Err(taken()),
+        };
+        if let Ok(active) = &mut self.call.active {
+            active.finished = true;
+        }
+        Poll::Ready(result)
+    }
+}
+
+fn taken() -> Error {
+    Error::Invalid { what: "a call's handle", problem: "it was polled after it had given its result".into() }
+}
+
+/// Many tasks under way: a future of all their results, in the order of the arguments.
+#[must_use = "a call whose handle is dropped is cancelled"]
+pub struct Map<T> {
+    call: Call<T>,
+    parts: Vec<(u64, Vec<T>)>,
+    length: Option<u64>,
+}
+
+debug_handle!(Map);
+
+impl<T: DeserializeOwned> Map<T> {
+    pub(super) fn new(started: Result<(Arc<Exchange>, Arc<Shared>)>, length: Option<u64>) -> Map<T> {
+        Map { call: Call::new(started), parts: Vec::new(), length }
+    }
+
+    call_handle!();
+
+    /// Shows a progress bar while the results are awaited, if standard error is a terminal.
+    pub fn progress(mut self, label: impl Into<String>) -> Map<T> {
+        self.call.progress(label.into(), self.length);
+        self
+    }
+
+    /// Blocks this thread until all results are there.
+    ///
+    /// # Errors
+    /// The failure that arrives first; the other tasks are then cancelled. [`Error::WouldDeadlock`] on fiber's own
+    /// threads.
+    pub fn wait(self) -> Result<Vec<T>> {
+        block_on(self)
+    }
+
+    fn collect(&mut self) -> Vec<T> {
+        let mut parts = std::mem::take(&mut self.parts);
+        parts.sort_unstable_by_key(|(first, _)| *first);
+        let mut all = Vec::with_capacity(parts.iter().map(|(_, values)| values.len()).sum());
+        parts.into_iter().for_each(|(_, values)| all.extend(values));
+        all
+    }
+}
+
+impl<T: DeserializeOwned> Future for Map<T> {
+    type Output = Result<Vec<T>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<Vec<T>>> {
+        loop {
+            let result = match ready!(self.call.poll_arrived(context)) {
+                Some(Ok(Arrived::Outcomes(run))) => {
+                    let first = run.start;
+                    self.call.decode(run).collect::<Result<Vec<T>>>().map(|values| self.parts.push((first, values)))
+                }
+                Some(Ok(Arrived::Failed(_, error)) | Err(error)) => Err(error),
+                None => return Poll::Ready(Ok(self.collect())),
+            };
+            if let Err(error) = result {
+                // Nobody will ask for the rest.
+                if let Ok(active) = &mut self.call.active {
+                    active.exchange.stop();
+                    active.pool.cancel(active.exchange.id, Ending::LetFinish);
+                    active.finished = true;
+                    active.progress.finish();
+                }
+                return Poll::Ready(Err(error));
+            }
+        }
+    }
+}
+
+/// Many tasks under way: a stream of their results, in the order of the arguments.
+///
+/// A task that fails is an `Err` in its place; the stream goes on.
+#[must_use = "a call whose handle is dropped is cancelled"]
+pub struct Imap<T> {
+    call: Call<T>,
+    next: u64,
+    early: BTreeMap<u64, Arrived>,
+    current: Option<Decode<T>>,
+    length: Option<u64>,
+    ended: bool,
+}
+
+debug_handle!(Imap);
+
+/// Many tasks under way: a stream of their results, as they come.
+///
+/// A task that fails is an `Err`; the stream goes on.
+#[must_use = "a call whose handle is dropped is cancelled"]
+pub struct ImapUnordered<T> {
+    call: Call<T>,
+    current: Option<Decode<T>>,
+    length: Option<u64>,
+    ended: bool,
+}
+
+debug_handle!(ImapUnordered);
+
+macro_rules! stream_handle {
+    ($name:ident) => {
+        impl<T: DeserializeOwned> $name<T> {
+            call_handle!();
+
+            /// Shows a progress bar while the results are taken, if standard error is a terminal.
+            pub fn progress(mut self, label: impl Into<String>) -> $name<T> {
+                self.call.progress(label.into(), self.length);
+                self
+            }
+
+            /// The results as an iterator, which blocks this thread while the next is not there.
+            pub fn wait(self) -> Blocking<$name<T>> {
+                Blocking(self)
+            }
+
+            fn poll_current(&mut self) -> Option<Result<T>> {
+                let current = self.current.as_mut()?;
+                let result = current.next();
+                if current.index == current.end {
+                    self.current = None;
+                }
+                result
+            }
+
+            fn took(&self, arrived: &Arrived) {
+                if let Ok(active) = &self.call.active {
+                    let count = if let Arrived::Outcomes(run) = arrived { run.len() } else { 1 };
+                    active.exchange.taken(count);
+                }
+            }
+        }
+    };
+}
+
+stream_handle!(Imap);
+stream_handle!(ImapUnordered);
+
+impl<T: DeserializeOwned> Imap<T> {
+    pub(super) fn new(started: Result<(Arc<Exchange>, Arc<Shared>)>, length: Option<u64>) -> Imap<T> {
+        let call = Call::new(started);
+        Imap { call, next: 0, early: BTreeMap::new(), current: None, length, ended: false }
+    }
+}
+
+impl<T: DeserializeOwned> ImapUnordered<T> {
+    pub(super) fn new(started: Result<(Arc<Exchange>, Arc<Shared>)>, length: Option<u64>) -> ImapUnordered<T> {
+        ImapUnordered { call: Call::new(started), current: None, length, ended: false }
+    }
+}
+
+impl<T: DeserializeOwned> Stream for Imap<T> {
+    type Item = Result<T>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<T>>> {
+        loop {
+            if let Some(result) = self.poll_current() {
+                return Poll::Ready(Some(result));
+            }
+            let next = self.next;
+            match self.early.remove(&next) {
+                Some(arrived) => {
+                    self.took(&arrived);
+                    match arrived {
+                        Arrived::Outcomes(run) => {
+                            self.next = run.end;
+                            self.current = Some(self.call.decode(run));
+                        }
+                        Arrived::Failed(index, error) => {
+                            self.next = index + 1;
+                            return Poll::Ready(Some(Err(error)));
+                        }
+                    }
+                }
+                None if self.ended => return Poll::Ready(None),
+                None => match ready!(self.call.poll_arrived(context)) {
+                    Some(Ok(arrived)) => {
+                        let first = match &arrived {
+                            Arrived::Outcomes(run) => run.start,
+                            Arrived::Failed(index, _) => *index,
+                        };
+                        self.early.insert(first, arrived);
+                    }
+                    Some(Err(error)) => {
+                        self.ended = true;
+                        return Poll::Ready(Some(Err(error)));
+                    }
+                    None => self.ended = true,
+                },
+            }
+        }
+    }
+}
+
+impl<T: DeserializeOwned> Stream for ImapUnordered<T> {
+    type Item = Result<T>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<T>>> {
+        if let Some(result) = self.poll_current() {
+            return Poll::Ready(Some(result));
+        }
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        match ready!(self.call.poll_arrived(context)) {
+            Some(Ok(arrived)) => {
+                self.took(&arrived);
+                match arrived {
+                    Arrived::Outcomes(run) => {
+                        self.current = Some(self.call.decode(run));
+                        Poll::Ready(self.poll_current())
+                    }
+                    Arrived::Failed(_, error) => Poll::Ready(Some(Err(error))),
+                }
+            }
+            Some(Err(error)) => {
+                self.ended = true;
+                Poll::Ready(Some(Err(error)))
+            }
+            None => {
+                self.ended = true;
+                Poll::Ready(None)
+            }
+        }
+    }
+}
+
+/// A stream of results as an iterator that blocks.
+#[derive(Debug)]
+pub struct Blocking<S>(S);
+
+impl<T, S: Stream<Item = Result<T>> + Unpin> Iterator for Blocking<S> {
+    type Item = Result<T>;
+
+    fn next(&mut self) -> Option<Result<T>> {
+        let next = std::future::poll_fn(|context| Pin::new(&mut self.0).poll_next(context).map(Ok));
+        match block_on(next) {
+            Ok(item) => item,
+            Err(error) => Some(Err(error)),
+        }
+    }
+}

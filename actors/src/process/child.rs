@@ -1,0 +1,190 @@
+//! A process as the child of a supervisor: the one that keeps all spawned processes, or a user's.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fiber_core::{Exit, ExitReason, Failure, FailureKind, Meta, Outcome, OutputMode, codec};
+use futures_util::future::LocalBoxFuture;
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::root::ProcessRoot;
+use super::{Shared, State, register};
+use crate::node::{Command, Control, Launch, Node, Root, attend, launch};
+use crate::supervisor::{self, ChildContext, Running, Start};
+
+/// What a process is to do, and with what.
+#[derive(Clone)]
+pub(super) struct Work {
+    pub(super) node: &'static Node,
+    pub(super) function: &'static str,
+    pub(super) meta: Meta,
+    pub(super) output: OutputMode,
+    pub(super) root: ProcessRoot,
+}
+
+/// One process, from before its start to its end. Dropped, it has ended.
+pub(super) struct Life {
+    shared: Arc<Shared>,
+    commands: mpsc::UnboundedReceiver<Command>,
+    work: Work,
+}
+
+impl Life {
+    pub(super) fn new(name: String, work: Work) -> Life {
+        let (sender, commands) = mpsc::unbounded_channel();
+        let state = watch::Sender::new(State::Starting);
+        let shared = Arc::new(Shared { name, state, commands: sender, outcome: Mutex::default() });
+        register(&shared);
+        Life { shared, commands, work }
+    }
+
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    async fn start(self, context: ChildContext) -> Result<Running, ExitReason> {
+        let Life { shared, mut commands, work: Work { node, meta, output, root, .. } } = self;
+        let mut ending = EndsWith(shared);
+        let shared = Arc::clone(&ending.0);
+        let launch = launch(node, Launch { name: shared.name.clone(), meta, output, root: Root::Process(root) });
+        tokio::pin!(launch);
+        let mut asked = Vec::new();
+        let launched = loop {
+            tokio::select! {
+                launched = &mut launch => break launched,
+                // To be ended while it starts: it has no link yet through which it could be told.
+                Some(command) = commands.recv() => match command {
+                    Command::Kill(reason) => break Err(Exit::new(reason, Vec::new())),
+                    command => asked.push(command),
+                }
+            }
+        };
+        let launched = launched.map_err(|exit| {
+            let reason = match exit.reason {
+                ExitReason::NotStarted(_) => exit.not_started(),
+                ref reason => reason.clone(),
+            };
+            ending.end(exit);
+            reason
+        })?;
+        let pid = launched.info.pid;
+        let place = launched.place();
+        context.set_place(&*place);
+        asked.into_iter().for_each(|command| drop(shared.commands.send(command)));
+        shared.state.send_replace(State::Running { pid });
+        // A link that is closed by now is seen by the attendant.
+        let _ = launched.connection.link.send(ProcessRoot::begin());
+        let told = Rc::new(Cell::new(Told::Nothing));
+        let control = Ender { commands: shared.commands.clone(), told: Rc::clone(&told) };
+        let (exited, exit) = oneshot::channel();
+        actix::spawn(async move {
+            let link = Arc::clone(&launched.connection.link);
+            let receive = |message: Bytes| {
+                let outcome = if message.first() == Some(&0) { Outcome::Value } else { Outcome::Failure };
+                *shared.outcome.lock() = Some((outcome, message.slice(message.len().min(1)..)));
+                // It waits for this, so that its result is not lost with it.
+                let _ = link.send(Control::Shutdown.message());
+            };
+            let exit = attend(node, launched, commands, receive).await;
+            let _ = exited.send(reason(&shared, &exit, told.get()));
+            ending.end(exit);
+        });
+        let exited = async { exit.await.unwrap_or(ExitReason::LinkLost("its attendant ended".into())) };
+        Ok(Running::new(control, exited).place(place))
+    }
+}
+
+/// Sees to it that a process that will never run is known to have ended.
+struct EndsWith(Arc<Shared>);
+
+impl EndsWith {
+    fn end(&mut self, exit: Exit) {
+        self.0.end(exit);
+    }
+}
+
+impl Drop for EndsWith {
+    fn drop(&mut self) {
+        // Only the first end counts.
+        self.0.end(Exit::new(ExitReason::Shutdown, Vec::new()));
+    }
+}
+
+/// Why a process ended, as its supervisor sees it: what the function said of its end counts before the exit code.
+fn reason(shared: &Shared, exit: &Exit, told: Told) -> ExitReason {
+    let by_itself = matches!(exit.reason, ExitReason::Normal | ExitReason::Code(_));
+    match (&*shared.outcome.lock(), &exit.reason) {
+        (Some((Outcome::Failure, failure)), _) if by_itself => match codec::decode::<Failure>(failure) {
+            Ok(Failure { kind: FailureKind::Panicked, message, .. }) => ExitReason::Panicked(message),
+            Ok(Failure { kind: FailureKind::Returned, message, .. }) => ExitReason::Failed(message),
+            Ok(failure) => ExitReason::Failed(failure.to_string()),
+            Err(_) => exit.reason.clone(),
+        },
+        (_, ExitReason::Signal(SIGTERM)) if told == Told::ToEnd => ExitReason::Shutdown,
+        _ => exit.reason.clone(),
+    }
+}
+
+const SIGTERM: i32 = 15;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Told {
+    Nothing,
+    ToEnd,
+}
+
+/// Ends a process, whose work may have no end. Dropped, it does so at once.
+struct Ender {
+    commands: mpsc::UnboundedSender<Command>,
+    told: Rc<Cell<Told>>,
+}
+
+impl supervisor::Control for Ender {
+    fn shutdown(&mut self) {
+        self.told.set(Told::ToEnd);
+        // An attendant that is gone has seen the end of its process.
+        let _ = self.commands.send(Command::Terminate);
+    }
+
+    fn kill(&mut self, reason: ExitReason) {
+        let _ = self.commands.send(Command::Kill(reason));
+    }
+}
+
+impl Drop for Ender {
+    fn drop(&mut self) {
+        let _ = self.commands.send(Command::Kill(ExitReason::Shutdown));
+    }
+}
+
+/// Starts a process once, or anew for each incarnation.
+pub(super) enum ProcessStart {
+    Once(Option<Life>),
+    AgainAndAgain(Work),
+}
+
+impl ProcessStart {
+    pub(super) fn once(life: Life) -> ProcessStart {
+        ProcessStart::Once(Some(life))
+    }
+
+    pub(super) fn again_and_again(work: Work) -> ProcessStart {
+        ProcessStart::AgainAndAgain(work)
+    }
+}
+
+impl Start for ProcessStart {
+    fn start(&mut self, context: ChildContext) -> LocalBoxFuture<'static, Result<Running, ExitReason>> {
+        let life = match self {
+            ProcessStart::Once(life) => life.take(),
+            ProcessStart::AgainAndAgain(work) => Some(Life::new(context.path().into(), work.clone())),
+        };
+        Box::pin(async move {
+            let again = || ExitReason::NotStarted("what was spawned is started once".into());
+            life.ok_or_else(again)?.start(context).await
+        })
+    }
+}

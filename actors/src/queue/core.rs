@@ -1,0 +1,146 @@
+//! What all handles of queues and pipes have inside.
+
+use std::sync::{Arc, OnceLock};
+
+use fiber_core::{Error, Result, codec};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::blocks::Encoded;
+use super::client::Client;
+use super::store::{Capacity, Store};
+use super::wire::{ASK, Ask, Closing};
+use crate::node::Node;
+use crate::remote::{Asked, PortRef};
+use crate::sync::Waiting;
+
+/// A queue, wherever it is.
+#[derive(Clone)]
+pub(crate) struct Core {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    queue: Arc<PortRef>,
+    bounded: bool,
+    side: OnceLock<Side>,
+}
+
+/// How this process reaches the queue.
+pub(super) enum Side {
+    Here(Arc<Store>),
+    There(Arc<Client>),
+}
+
+impl Core {
+    pub(super) fn new(name: &str, capacity: Capacity) -> Result<Core> {
+        let node = Node::get()?;
+        let store = node.mesh().ports().open(|port| Store::new(port, capacity));
+        let queue = Arc::new(PortRef::here(node, name, store.port)?);
+        let bounded = matches!(capacity, Capacity::Elements(_));
+        Ok(Core { shared: Arc::new(Shared { queue, bounded, side: OnceLock::from(Side::Here(store)) }) })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.shared.queue.name
+    }
+
+    pub(super) fn is_bounded(&self) -> bool {
+        self.shared.bounded
+    }
+
+    pub(super) fn side(&self) -> Result<&Side> {
+        let shared = &*self.shared;
+        if let Some(side) = shared.side.get() {
+            return Ok(side);
+        }
+        let node = shared.queue.node()?;
+        let side = if node.id() == shared.queue.home() {
+            match shared.queue.if_here().map(|port| port.as_any().downcast::<Store>()) {
+                Some(Ok(store)) => Side::Here(store),
+                _ => return Err(self.closed(Closing::Closed)),
+            }
+        } else {
+            Side::There(Client::of(&shared.queue)?)
+        };
+        Ok(shared.side.get_or_init(|| side))
+    }
+
+    /// The store, if it is of this process.
+    pub(super) fn store(&self) -> Option<&Arc<Store>> {
+        match self.side() {
+            Ok(Side::Here(store)) => Some(store),
+            _ => None,
+        }
+    }
+
+    pub(super) fn closed(&self, closing: Closing) -> Error {
+        Error::Closed { what: self.name().to_string(), how: closing.words() }
+    }
+
+    pub(super) fn encode<T: Serialize + ?Sized>(&self, value: &T) -> Result<Encoded> {
+        Encoded::new(value, Node::get()?.config().max_message.as_u64())
+    }
+
+    /// Asks the queue.
+    pub(super) fn ask(&self, ask: &Ask) -> Result<Asked> {
+        Ok(match self.side()? {
+            Side::Here(_) => self.shared.queue.ask(self.parcel(ask)),
+            Side::There(client) => client.ask(ask),
+        })
+    }
+
+    pub(super) fn tell(&self, ask: &Ask) {
+        match self.side() {
+            Ok(Side::Here(_)) => self.shared.queue.tell(self.parcel(ask)),
+            Ok(Side::There(client)) => client.tell(ask),
+            Err(error) => tracing::debug!("{} was not told: {error}", self.name()),
+        }
+    }
+
+    fn parcel(&self, ask: &Ask) -> Vec<u8> {
+        let mut parcel = self.shared.queue.parcel();
+        parcel.push(ASK);
+        codec::append(&mut parcel, ask).expect("requests are made of what serialises");
+        parcel
+    }
+
+    pub(super) fn call<R: DeserializeOwned + Send + 'static>(&self, doing: &str, ask: &Ask) -> Waiting<R> {
+        let (core, asked) = (self.clone(), self.ask(ask));
+        Waiting::new(format!("{doing} {}", self.name()), async move {
+            // It lives for as long as it is waited for.
+            let _core = core;
+            codec::decode(&asked?.await?)
+        })
+    }
+
+    /// Keeps the queue alive until this process ends: handles of it are elsewhere.
+    fn keep(&self) {
+        if let (Some(Side::Here(store)), Some(node)) = (self.shared.side.get(), Node::current()) {
+            let store: Arc<Store> = Arc::clone(store);
+            node.mesh().ports().keep(self.shared.queue.id, store);
+        }
+    }
+}
+
+impl PartialEq for Core {
+    fn eq(&self, other: &Core) -> bool {
+        self.shared.queue == other.shared.queue
+    }
+}
+
+impl Eq for Core {}
+
+impl Serialize for Core {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.keep();
+        (&self.shared.queue, self.shared.bounded).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Core {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Core, D::Error> {
+        let (queue, bounded) = Deserialize::deserialize(deserializer)?;
+        Ok(Core { shared: Arc::new(Shared { queue, bounded, side: OnceLock::new() }) })
+    }
+}

@@ -1,0 +1,34 @@
+//! Actors of other processes: addresses that travel, and the mesh of nodes that carries their messages.
+//!
+//! - [`Mesh`] has a [`Channel`] for each node that this one talks to, opened when it is first needed and used by both
+//!   sides, and an [`Inbox`] for each actor of this node that others can reach.
+//! - A [`RemoteAddr`] names a node and an actor there. That of a managed actor names its owner, which knows where the
+//!   actor's current incarnation is: a [`Route`] asks it once, and again after a death.
+//! - A [`Port`] is to fiber's own shared objects what an inbox is to an actor.
+//! - A call is one frame: the actor, a [method entry](method) in place of a name, and the message. Whatever happens to
+//!   it is told to its caller: an answer, a failure, or why nobody answers any more.
+
+mod addr;
+mod call;
+mod channel;
+mod deadlines;
+mod export;
+mod inbox;
+mod mesh;
+mod method;
+mod owned;
+mod port;
+mod porter;
+mod question;
+mod route;
+mod wire;
+
+pub use addr::{RemoteAddr, RemoteMessage, RemoteRecipient};
+pub use call::Call;
+pub(crate) use channel::Load;
+pub(crate) use inbox::Inbox;
+pub(crate) use mesh::{Mesh, MeshPeer, reach};
+pub(crate) use owned::Owned;
+pub(crate) use port::{Alarm, Asked, Asker, Letter, PeerId, Port, PortId, PortRef, push, push_head};
+pub(crate) use porter::Host;
+pub(crate) use wire::NodeRef;

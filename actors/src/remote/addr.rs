@@ -1,0 +1,472 @@
+//! Addresses of actors in other processes.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::dev::ToEnvelope;
+use actix::{Actor, Addr, Handler, Message, Recipient};
+use fiber_core::entry::EntryRef;
+use fiber_core::{Error, ExitReason, Result};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
+
+use super::call::Call;
+use super::channel::{Answer, Load, Pending, Unanswered};
+use super::deadlines::{Deadlines, Waiter};
+use super::method::method;
+use super::question::{End, Question};
+use super::route::ask;
+use super::wire::{ActorId, NodeRef, Parcel};
+use crate::node::Node;
+use crate::reply::Reply;
+use crate::supervisor::Down;
+
+/// A message that can go to an actor in another process: serde carries it, and its result.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` can't be sent to an actor in another process",
+    note = "such a message is an `actix::Message` that implements serde's `Serialize` and `DeserializeOwned`, and so does its \
+            result (for a `Result`, both its value and its error)"
+)]
+pub trait RemoteMessage:
+    Message<Result: Serialize + DeserializeOwned + Send + 'static> + Serialize + DeserializeOwned + Send + 'static
+{
+}
+
+impl<M> RemoteMessage for M
+where
+    M: Message + Serialize + DeserializeOwned + Send + 'static,
+    M::Result: Serialize + DeserializeOwned + Send + 'static,
+{
+}
+
+/// The address of an actor, wherever it is: what [`actix::Addr`] is in one process.
+///
+/// It can be an argument of a task, a field of a message, or an element of a queue, and works in whatever process it
+/// arrives: messages go from node to node, not through the parent. Messages and results need serde and nothing else.
+///
+/// - Messages from one process to one actor arrive in the order in which they were sent.
+/// - The address of a [managed](crate::AsyncManager) actor stays valid when the actor is restarted: what is sent
+///   meanwhile waits. Calls that were under way when it died fail with the reason, or are sent again if
+///   [`resend`](RemoteAddr::resend) was chosen.
+/// - An exported actor's address is valid for as long as the actor, and its process, live.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// use actix::prelude::*;
+/// use fiber::{Process, RemoteAddr};
+/// use serde::{Deserialize, Serialize};
+///
+/// struct Counter(u64);
+///
+/// #[derive(Message, Serialize, Deserialize)]
+/// #[rtype(result = "u64")]
+/// struct Add(u64);
+///
+/// impl Actor for Counter {
+///     type Context = Context<Self>;
+/// }
+///
+/// impl Handler<Add> for Counter {
+///     type Result = u64;
+///
+///     fn handle(&mut self, add: Add, _: &mut Context<Self>) -> u64 {
+///         self.0 += add.0;
+///         self.0
+///     }
+/// }
+///
+/// fn add_three(counter: RemoteAddr<Counter>) -> u64 {
+///     counter.send(Add(3)).wait().unwrap()
+/// }
+///
+/// System::new().block_on(async {
+///     let counter = RemoteAddr::export(Counter(1).start())?;
+///     assert_eq!(Process::spawn(add_three, counter.clone())?.await?, 4);
+///     assert_eq!(counter.send(Add(1)).await?, 5);
+///     fiber::Result::Ok(())
+/// })?;
+/// # Ok::<(), fiber::Error>(())
+/// ```
+pub struct RemoteAddr<A> {
+    core: Core,
+    actor: PhantomData<fn() -> A>,
+}
+
+/// A [`RemoteAddr`] that takes one kind of message, whatever the actor: what [`actix::Recipient`] is in one process.
+pub struct RemoteRecipient<M> {
+    core: Core,
+    method: EntryRef,
+    message: PhantomData<fn(M)>,
+}
+
+/// An address, whatever its actor.
+#[derive(Clone, Serialize, Deserialize)]
+struct Core {
+    target: Arc<Target>,
+    timeout: Option<Duration>,
+    resend: bool,
+}
+
+#[derive(PartialEq, Serialize, Deserialize)]
+struct Target {
+    session: u64,
+    name: Arc<str>,
+    /// The actor's node, or its owner's.
+    node: NodeRef,
+    actor: ActorId,
+    owned: bool,
+}
+
+impl<A: Actor> RemoteAddr<A> {
+    /// Makes a local actor reachable from the other processes of this program, for as long as it lives.
+    ///
+    /// It is kept alive by this, until it stops by itself. Called where the actor was started, its messages take the
+    /// shortest way.
+    ///
+    /// # Errors
+    /// If fiber can't work at all; [`Error::WouldDeadlock`] on fiber's own thread before this process has an address.
+    pub fn export(addr: Addr<A>) -> Result<RemoteAddr<A>> {
+        super::export::export(addr, std::any::type_name::<A>())
+    }
+
+    pub(super) fn direct(node: &Node, name: &str, home: NodeRef, actor: ActorId) -> RemoteAddr<A> {
+        RemoteAddr::new(node, name, home, actor, false)
+    }
+
+    /// The address of an actor that this node owns.
+    pub(crate) fn owned(node: &Node, name: &str, home: NodeRef, actor: ActorId) -> RemoteAddr<A> {
+        RemoteAddr::new(node, name, home, actor, true)
+    }
+
+    fn new(node: &Node, name: &str, home: NodeRef, actor: ActorId, owned: bool) -> RemoteAddr<A> {
+        let target = Target { session: node.mesh().session(), name: name.into(), node: home, actor, owned };
+        RemoteAddr { core: Core { target: Arc::new(target), timeout: None, resend: false }, actor: PhantomData }
+    }
+
+    /// The actor's name: that of its manager, or its type.
+    pub fn name(&self) -> &str {
+        &self.core.target.name
+    }
+
+    /// The same address, whose calls fail when they have not been answered within `limit`. By default they wait for as
+    /// long as the actor lives.
+    #[must_use]
+    pub fn timeout(mut self, limit: Duration) -> RemoteAddr<A> {
+        self.core.timeout = Some(limit);
+        self
+    }
+
+    /// The same address, whose calls are sent again when the actor's process dies before it has answered them: they
+    /// may then be handled twice. By default they fail. It only makes a difference for managed actors, which are
+    /// restarted.
+    #[must_use]
+    pub fn resend(mut self) -> RemoteAddr<A> {
+        self.core.resend = true;
+        self
+    }
+
+    /// Sends a message; the future is its answer. It is sent at once, even if the future is never awaited.
+    pub fn send<M>(&self, message: M) -> Call<M::Result>
+    where
+        M: RemoteMessage,
+        A: Handler<M>,
+        A::Context: ToEnvelope<A, M> + 'static,
+    {
+        self.core.call(method::<A, M>().reference(), &message, None)
+    }
+
+    /// As [`send`](RemoteAddr::send), counted until it is answered.
+    pub(crate) fn send_counted<M>(&self, message: M, load: Load) -> Call<M::Result>
+    where
+        M: RemoteMessage,
+        A: Handler<M>,
+        A::Context: ToEnvelope<A, M> + 'static,
+    {
+        self.core.call(method::<A, M>().reference(), &message, Some(load))
+    }
+
+    /// Sends a message and forgets it, whatever becomes of it.
+    pub fn do_send<M>(&self, message: M)
+    where
+        M: RemoteMessage,
+        A: Handler<M>,
+        A::Context: ToEnvelope<A, M> + 'static,
+    {
+        self.core.tell(method::<A, M>().reference(), &message);
+    }
+
+    /// Sends a message without waiting for an answer.
+    ///
+    /// # Errors
+    /// What is known at once: that the message can't be sent, or that the actor is gone. Whether its mailbox is full is
+    /// known only where the actor is: a [`send`](RemoteAddr::send) is told.
+    pub fn try_send<M>(&self, message: M) -> Result<()>
+    where
+        M: RemoteMessage,
+        A: Handler<M>,
+        A::Context: ToEnvelope<A, M> + 'static,
+    {
+        self.core.start(method::<A, M>().reference(), &message, None)
+    }
+
+    /// The address for one kind of message only.
+    pub fn recipient<M>(&self) -> RemoteRecipient<M>
+    where
+        M: RemoteMessage,
+        A: Handler<M>,
+        A::Context: ToEnvelope<A, M> + 'static,
+    {
+        RemoteRecipient { core: self.core.clone(), method: method::<A, M>().reference(), message: PhantomData }
+    }
+
+    /// Whether the actor may be there: `false` only if this process knows that it is gone for good.
+    pub fn connected(&self) -> bool {
+        self.core.connected()
+    }
+
+    /// Waits until the actor has ended and will not be started again, and says why it ended.
+    pub fn ended(&self) -> Reply<ExitReason> {
+        let core = self.core.clone();
+        Reply::new(async move {
+            let node = core.node()?;
+            let question = Question::Ended { actor: core.target.actor };
+            Ok(on_node(node, move || async move { ask(node, &core.target.node, question).await })
+                .await
+                .unwrap_or_else(|reason| reason))
+        })
+    }
+
+    /// Tells `recipient` of the end of each incarnation, wherever the actor is, from when the reply is there.
+    pub fn watch(&self, recipient: Recipient<Down>) -> Reply<()> {
+        let core = self.core.clone();
+        let (watching, watched) = oneshot::channel();
+        let node = core.node();
+        if let Ok(node) = &node {
+            let node = *node;
+            node.spawn(move || async move { watch(node, &core.target, &recipient, watching).await });
+        }
+        Reply::new(async move {
+            node?;
+            // Dropped, the recipient has been told of the end already.
+            let _ = watched.await;
+            Ok(())
+        })
+    }
+}
+
+/// Runs a future on the node's thread and waits for what it gives.
+async fn on_node<T: Send + 'static, F: Future<Output = Result<T, ExitReason>> + 'static>(
+    node: &'static Node,
+    future: impl FnOnce() -> F + Send + 'static,
+) -> Result<T, ExitReason> {
+    let (sender, value) = oneshot::channel();
+    node.spawn(move || async move { drop(sender.send(future().await)) });
+    value.await.unwrap_or_else(|_| Err(ExitReason::LinkLost("this process ends".into())))
+}
+
+async fn watch(node: &'static Node, target: &Target, recipient: &Recipient<Down>, watching: oneshot::Sender<()>) {
+    let mut incarnation = match ask::<u64>(node, &target.node, Question::Incarnation { actor: target.actor }).await {
+        Ok(current) => current,
+        Err(reason) => return tell(target, recipient, reason),
+    };
+    let _ = watching.send(());
+    loop {
+        let end = match target.owned {
+            true => ask::<End>(node, &target.node, Question::Fate { actor: target.actor, incarnation }).await,
+            false => {
+                let reason = ask(node, &target.node, Question::Ended { actor: target.actor }).await;
+                reason.map(|reason| End { reason, incarnation, gone: true })
+            }
+        };
+        match end {
+            Ok(end) => {
+                tell(target, recipient, end.reason);
+                incarnation = end.incarnation + 1;
+                if end.gone || !recipient.connected() {
+                    return;
+                }
+            }
+            Err(reason) => return tell(target, recipient, reason),
+        }
+    }
+}
+
+fn tell(target: &Target, recipient: &Recipient<Down>, reason: ExitReason) {
+    recipient.do_send(Down { name: target.name.to_string(), reason });
+}
+
+impl<M: RemoteMessage> RemoteRecipient<M> {
+    /// As [`RemoteAddr::send`].
+    pub fn send(&self, message: M) -> Call<M::Result> {
+        self.core.call(self.method, &message, None)
+    }
+
+    /// As [`RemoteAddr::do_send`].
+    pub fn do_send(&self, message: M) {
+        self.core.tell(self.method, &message);
+    }
+
+    /// As [`RemoteAddr::try_send`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn try_send(&self, message: M) -> Result<()> {
+        self.core.start(self.method, &message, None)
+    }
+
+    /// As [`RemoteAddr::connected`].
+    pub fn connected(&self) -> bool {
+        self.core.connected()
+    }
+}
+
+impl Core {
+    /// This process's node, if the address is of its session.
+    fn node(&self) -> Result<&'static Node> {
+        let node = Node::get()?;
+        if node.mesh().session() != self.target.session {
+            return Err(Error::OtherSession { name: self.target.name.to_string() });
+        }
+        Ok(node)
+    }
+
+    fn connected(&self) -> bool {
+        let Ok(node) = self.node() else { return false };
+        let target = &*self.target;
+        if target.owned {
+            return node.mesh().route(&target.node, target.actor).is_open();
+        }
+        if target.node.id == node.id() {
+            return node.mesh().inbox(target.actor).is_some_and(|inbox| inbox.is_open());
+        }
+        !node.mesh().channel(node, &target.node).is_closed()
+    }
+
+    fn call<M: RemoteMessage>(&self, method: EntryRef, message: &M, load: Option<Load>) -> Call<M::Result> {
+        let (sender, answer) = oneshot::channel();
+        let sent = self.start(method, message, Some((sender, load)));
+        Call::new::<M>(&self.target.name, sent.map(|()| answer))
+    }
+
+    fn tell<M: RemoteMessage>(&self, method: EntryRef, message: &M) {
+        if let Err(error) = self.start(method, message, None) {
+            tracing::debug!("a message that wanted no answer was not sent: {error}");
+        }
+    }
+
+    fn start<M: RemoteMessage>(
+        &self,
+        method: EntryRef,
+        message: &M,
+        answer: Option<(oneshot::Sender<Answer>, Option<Load>)>,
+    ) -> Result<()> {
+        let node = self.node()?;
+        let target = &*self.target;
+        let actor = if target.owned { ActorId::HOSTED } else { target.actor };
+        let parcel = Parcel::call(actor, method, message)?;
+        let limit = node.config().max_message.as_u64();
+        if parcel.len() as u64 > limit {
+            let what = format!("a message of type `{}`", std::any::type_name::<M>());
+            return Err(Error::TooLarge { what, size: parcel.len() as u64, limit });
+        }
+        let pending = answer.map(|(sender, load)| Pending {
+            waiter: match self.timeout {
+                Some(limit) => Deadlines::within(node, limit, sender),
+                None => Waiter::Patient(sender),
+            },
+            route: None,
+            again: (self.resend && target.owned).then(|| parcel.clone()),
+            load,
+        });
+        if target.owned {
+            node.mesh().route(&target.node, target.actor).send(node, parcel, pending);
+            return Ok(());
+        }
+        let Err(refused) = node.mesh().channel(node, &target.node).send(parcel, pending) else { return Ok(()) };
+        match refused.pending {
+            Some(pending) => {
+                pending.tell(Err(Unanswered::Lost(refused.reason)));
+                Ok(())
+            }
+            None => Err(super::question::stopped(&target.name, refused.reason)),
+        }
+    }
+}
+
+impl<A> Clone for RemoteAddr<A> {
+    fn clone(&self) -> RemoteAddr<A> {
+        RemoteAddr { core: self.core.clone(), actor: PhantomData }
+    }
+}
+
+impl<M> Clone for RemoteRecipient<M> {
+    fn clone(&self) -> RemoteRecipient<M> {
+        RemoteRecipient { core: self.core.clone(), method: self.method, message: PhantomData }
+    }
+}
+
+/// Two addresses are equal if they are of the same actor.
+impl<A> PartialEq for RemoteAddr<A> {
+    fn eq(&self, other: &RemoteAddr<A>) -> bool {
+        self.core.target == other.core.target
+    }
+}
+
+impl<A> Eq for RemoteAddr<A> {}
+
+impl<A> Hash for RemoteAddr<A> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.core.target.node.id, self.core.target.actor).hash(state);
+    }
+}
+
+impl<M> PartialEq for RemoteRecipient<M> {
+    fn eq(&self, other: &RemoteRecipient<M>) -> bool {
+        self.core.target == other.core.target && self.method == other.method
+    }
+}
+
+impl<M> Eq for RemoteRecipient<M> {}
+
+impl<A> fmt::Debug for RemoteAddr<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let target = &self.core.target;
+        write!(f, "RemoteAddr({} {} at {})", target.name, target.actor.0, target.node.id)
+    }
+}
+
+impl<M> fmt::Debug for RemoteRecipient<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RemoteRecipient({})", self.core.target.name)
+    }
+}
+
+impl<A> Serialize for RemoteAddr<A> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.core.serialize(serializer)
+    }
+}
+
+impl<'de, A> Deserialize<'de> for RemoteAddr<A> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<RemoteAddr<A>, D::Error> {
+        Ok(RemoteAddr { core: Core::deserialize(deserializer)?, actor: PhantomData })
+    }
+}
+
+impl<M> Serialize for RemoteRecipient<M> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (&self.core, self.method).serialize(serializer)
+    }
+}
+
+impl<'de, M> Deserialize<'de> for RemoteRecipient<M> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<RemoteRecipient<M>, D::Error> {
+        let (core, method) = Deserialize::deserialize(deserializer)?;
+        Ok(RemoteRecipient { core, method, message: PhantomData })
+    }
+}

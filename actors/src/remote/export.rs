@@ -1,0 +1,53 @@
+//! Local actors that other processes can reach.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+use actix::{Actor, Addr};
+use fiber_core::{ExitReason, Result};
+
+use super::addr::RemoteAddr;
+use super::inbox::Inbox;
+use super::porter::Dispatch;
+use super::wire::NodeRef;
+use crate::node::{Node, message_limit};
+
+/// Exports an actor under a name that errors will show.
+pub(super) fn export<A: Actor>(addr: Addr<A>, name: &str) -> Result<RemoteAddr<A>> {
+    let node = Node::get()?;
+    let home = NodeRef { id: node.id(), address: node.address_now()?.into() };
+    let inbox = Arc::new(Inbox::new(usize::MAX));
+    let actor = node.mesh().export(Arc::clone(&inbox));
+    let limit = message_limit(node.config());
+    let carry = move || async move {
+        let mut dispatch = Dispatch::new(limit);
+        let mut addr = addr;
+        poll_fn(|task| {
+            while let Poll::Ready(next) = inbox.poll_next(task) {
+                let Some(delivery) = next else { return Poll::Ready(()) };
+                if !addr.connected() {
+                    delivery.responder.fail(&super::wire::CallFailure::Stopped(ended()));
+                    inbox.close(&ended());
+                    return Poll::Ready(());
+                }
+                // Its panics end nothing but the message: the actor handles it elsewhere.
+                let _ = dispatch.handle(&mut addr, &mut (), delivery);
+            }
+            dispatch.poll_answers(task);
+            Poll::Pending
+        })
+        .await;
+    };
+    // Most likely it is the actor's own thread, which saves waking another.
+    match actix::Arbiter::try_current() {
+        Some(arbiter) => drop(arbiter.spawn_fn(move || drop(actix::spawn(carry())))),
+        None => node.spawn(carry),
+    }
+    Ok(RemoteAddr::direct(node, name, home, actor))
+}
+
+/// Why an exported actor does not answer any more: actix does not tell.
+pub(super) fn ended() -> ExitReason {
+    ExitReason::Normal
+}

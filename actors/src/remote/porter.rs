@@ -1,0 +1,166 @@
+//! What carries messages from an inbox to an actor, and answers back.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll};
+
+use actix::fut::ActorFuture;
+use actix::{Actor, ActorContext, ActorState, Context};
+use fiber_core::entry::{Entry, EntryRef, MethodFn};
+use fiber_core::{ExitReason, Failure, FailureKind, panics};
+use futures_util::StreamExt;
+use futures_util::future::LocalBoxFuture;
+use futures_util::stream::FuturesUnordered;
+use parking_lot::Mutex;
+
+use super::inbox::{Delivery, Inbox, Responder};
+use super::method::{Encoded, Handling, Outcome};
+use super::wire::CallFailure;
+
+/// Messages handled before others of the thread have their turn.
+const TURN: usize = 64;
+
+/// Calls whose handlers have begun and not answered.
+#[derive(Default)]
+struct UnderWay {
+    calls: HashMap<u64, Responder>,
+    last: u64,
+}
+
+/// Hands messages to an actor, and answers as the handlers end, in whatever order.
+pub(super) struct Dispatch {
+    methods: HashMap<EntryRef, &'static Entry<MethodFn>>,
+    under_way: Arc<Mutex<UnderWay>>,
+    later: FuturesUnordered<LocalBoxFuture<'static, (u64, Encoded)>>,
+    limit: usize,
+}
+
+impl Dispatch {
+    pub(super) fn new(limit: usize) -> Dispatch {
+        Dispatch { methods: HashMap::new(), under_way: Arc::default(), later: FuturesUnordered::new(), limit }
+    }
+
+    /// Has a message handled.
+    ///
+    /// # Errors
+    /// The handler's panic in words. The caller has been told.
+    pub(super) fn handle(
+        &mut self,
+        actor: &mut dyn Any,
+        context: &mut dyn Any,
+        delivery: Delivery,
+    ) -> Result<(), String> {
+        let Delivery { method, message, responder } = delivery;
+        let failed = |kind, problem: &dyn std::fmt::Display| CallFailure::Failed(Failure::new(kind, problem));
+        let entry = match self.methods.get(&method).copied().map_or_else(|| method.resolve::<MethodFn>(), Ok) {
+            Ok(entry) => *self.methods.entry(method).or_insert(entry),
+            Err(error) => {
+                responder.fail(&failed(FailureKind::Unknown, &error));
+                return Ok(());
+            }
+        };
+        let wanted = responder.is_wanted();
+        let mut handling = Handling { message, wanted, limit: self.limit, outcome: Outcome::None };
+        let body = AssertUnwindSafe(|| entry.call()(actor, context, &mut handling));
+        if let Err(panic) = panics::catch(|| catch_unwind(body)) {
+            responder.fail(&failed(FailureKind::Panicked, &panic));
+            return Err(panic);
+        }
+        match handling.outcome {
+            Outcome::Now(Ok(frame)) => responder.answer(frame),
+            Outcome::Now(Err(failure)) => responder.fail(&failure),
+            Outcome::None => {}
+            Outcome::Later(answer) => {
+                let mut under_way = self.under_way.lock();
+                under_way.last += 1;
+                let number = under_way.last;
+                under_way.calls.insert(number, responder);
+                self.later.push(Box::pin(async move { (number, answer.await) }));
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes on the answers that have become ready.
+    pub(super) fn poll_answers(&mut self, task: &mut TaskContext<'_>) {
+        while let Poll::Ready(Some((number, answer))) = self.later.poll_next_unpin(task) {
+            let responder = self.under_way.lock().calls.remove(&number);
+            match (responder, answer) {
+                (Some(responder), Ok(frame)) => responder.answer(frame),
+                (Some(responder), Err(failure)) => responder.fail(&failure),
+                (None, _) => {}
+            }
+        }
+    }
+}
+
+/// The remote side of a supervised actor: what stays from one incarnation to the next.
+pub(crate) struct Host {
+    inbox: Arc<Inbox>,
+    under_way: Arc<Mutex<UnderWay>>,
+    limit: usize,
+}
+
+impl Host {
+    /// One whose answers are at most `limit` bytes long.
+    pub(crate) fn new(inbox: Arc<Inbox>, limit: usize) -> Host {
+        Host { inbox, under_way: Arc::default(), limit }
+    }
+
+    /// What has to run in the actor's context. `handled` is called after each message.
+    pub(crate) fn porter<A>(
+        &self,
+        handled: impl FnMut(&mut A) + Unpin + 'static,
+    ) -> impl ActorFuture<A, Output = ()> + 'static
+    where
+        A: Actor<Context = Context<A>>,
+    {
+        let mut dispatch = Dispatch::new(self.limit);
+        dispatch.under_way = Arc::clone(&self.under_way);
+        Porter { inbox: Arc::clone(&self.inbox), dispatch, handled }
+    }
+
+    /// The actor's incarnation has ended: what it had begun, nobody answers any more.
+    pub(crate) fn ended(&self, reason: &ExitReason) {
+        let calls = std::mem::take(&mut self.under_way.lock().calls);
+        calls.into_values().for_each(|responder| responder.fail(&CallFailure::Stopped(reason.clone())));
+    }
+}
+
+struct Porter<F> {
+    inbox: Arc<Inbox>,
+    dispatch: Dispatch,
+    handled: F,
+}
+
+impl<A, F> ActorFuture<A> for Porter<F>
+where
+    A: Actor<Context = Context<A>>,
+    F: FnMut(&mut A) + Unpin + 'static,
+{
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, actor: &mut A, context: &mut Context<A>, task: &mut TaskContext<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        let mut turn = 0;
+        // An actor that was told to stop leaves the rest to its next incarnation.
+        while context.state() == ActorState::Running {
+            let Poll::Ready(Some(delivery)) = this.inbox.poll_next(task) else { break };
+            if let Err(panic) = this.dispatch.handle(actor, context, delivery) {
+                // The actor is not to be used any more. Its supervisor catches this.
+                resume_unwind(Box::new(panic));
+            }
+            (this.handled)(actor);
+            turn += 1;
+            if turn == TURN {
+                task.waker().wake_by_ref();
+                break;
+            }
+        }
+        this.dispatch.poll_answers(task);
+        Poll::Pending
+    }
+}

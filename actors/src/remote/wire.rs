@@ -1,0 +1,198 @@
+//! What nodes say to each other on behalf of their actors.
+//!
+//! ```text
+//! MESH  CALL    call u64  actor u64  method: offset u64, name u64  message…     call 0: no answer is wanted
+//! MESH  ASK     call u64  question…
+//! MESH  ANSWER  call u64  value…
+//! MESH  FAILED  call u64  failure…
+//! MESH  BEAT    0 u64                          a sign of life
+//! MESH  PORT    call u64  port u64  body…        answered like a call
+//! ```
+//! Numbers are little-endian; message, question, value and failure are MessagePack.
+
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes};
+use fiber_core::entry::EntryRef;
+use fiber_core::{ExitReason, Failure, NodeId, Result, codec};
+use fiber_transport::Message;
+use serde::{Deserialize, Serialize};
+
+use super::port::PortId;
+use super::question::Question;
+use crate::node::MESH;
+
+const CALL: u8 = 0;
+const ASK: u8 = 1;
+const ANSWER: u8 = 2;
+const FAILED: u8 = 3;
+const BEAT: u8 = 4;
+const PORT: u8 = 4;
+
+/// Where a frame carries its call's id.
+const CALL_ID: std::ops::Range<usize> = 2..10;
+/// Bytes before the body of a message to a port.
+pub(super) const PORT_HEAD: usize = 18;
+/// Frames from this length on are handed to the link as they are; shorter ones are copied together.
+const LONG: usize = 16 << 10;
+
+/// A call, told apart from others between the same two nodes.
+pub(super) type CallId = u64;
+
+/// The call that wants no answer.
+pub(super) const NO_ANSWER: CallId = 0;
+
+/// An actor of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct ActorId(pub(crate) u64);
+
+impl ActorId {
+    /// The actor that a process was started for.
+    pub(crate) const HOSTED: ActorId = ActorId(0);
+}
+
+/// A node and where it can be reached.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct NodeRef {
+    pub(crate) id: NodeId,
+    pub(crate) address: Arc<str>,
+}
+
+/// A call that is to be sent: a whole frame, but for its id.
+#[derive(Clone, Debug)]
+pub(super) struct Parcel(Vec<u8>);
+
+impl Parcel {
+    /// A call of `method` at `actor`, with a message of any length.
+    pub(super) fn call<M: Serialize>(actor: ActorId, method: EntryRef, message: &M) -> Result<Parcel> {
+        let mut frame = Vec::with_capacity(96);
+        frame.extend_from_slice(&[MESH, CALL]);
+        for number in [NO_ANSWER, actor.0, method.offset, method.name] {
+            frame.extend_from_slice(&number.to_le_bytes());
+        }
+        codec::append(&mut frame, message)?;
+        Ok(Parcel(frame))
+    }
+
+    /// A question to the node itself.
+    pub(super) fn ask(question: &Question) -> Parcel {
+        let mut frame = vec![MESH, ASK];
+        frame.extend_from_slice(&NO_ANSWER.to_le_bytes());
+        codec::append(&mut frame, question).expect("questions are made of what serialises");
+        Parcel(frame)
+    }
+
+    /// What began as [`port_head`].
+    pub(super) fn raw(frame: Vec<u8>) -> Parcel {
+        Parcel(frame)
+    }
+
+    /// Bytes of the message.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The frame, with its call's id.
+    pub(super) fn into_message(mut self, call: CallId) -> Message {
+        self.0[CALL_ID].copy_from_slice(&call.to_le_bytes());
+        message(self.0)
+    }
+}
+
+fn message(frame: Vec<u8>) -> Message {
+    if frame.len() < LONG { Message::new(frame) } else { Message { head: Vec::new(), body: frame.into() } }
+}
+
+/// The beginning of a message to a port; its body is to be appended.
+pub(super) fn port_head(port: PortId) -> Vec<u8> {
+    let mut frame = Vec::with_capacity(64);
+    begin_port(&mut frame, port);
+    frame
+}
+
+pub(super) fn begin_port(frame: &mut Vec<u8>, port: PortId) {
+    frame.extend_from_slice(&[MESH, PORT]);
+    frame.extend_from_slice(&NO_ANSWER.to_le_bytes());
+    frame.extend_from_slice(&port.0.to_le_bytes());
+}
+
+/// The beginning of an answer; its value is to be appended.
+pub(super) fn answer_head() -> Vec<u8> {
+    let mut frame = Vec::with_capacity(64);
+    frame.extend_from_slice(&[MESH, ANSWER]);
+    frame.extend_from_slice(&NO_ANSWER.to_le_bytes());
+    frame
+}
+
+/// An answer that began as [`answer_head`].
+pub(super) fn answer(call: CallId, mut frame: Vec<u8>) -> Message {
+    frame[CALL_ID].copy_from_slice(&call.to_le_bytes());
+    message(frame)
+}
+
+/// The value in an answer that began as [`answer_head`].
+pub(super) fn answer_value(frame: Vec<u8>) -> Bytes {
+    Bytes::from(frame).slice(CALL_ID.end..)
+}
+
+/// The news that a call has failed.
+pub(super) fn failed(call: CallId, failure: &CallFailure) -> Message {
+    let mut frame = vec![MESH, FAILED];
+    frame.extend_from_slice(&call.to_le_bytes());
+    codec::append(&mut frame, failure).expect("a failure is made of text, which serialises");
+    message(frame)
+}
+
+/// A sign of life.
+pub(super) fn beat() -> Message {
+    let mut frame = vec![MESH, BEAT];
+    frame.extend_from_slice(&NO_ANSWER.to_le_bytes());
+    message(frame)
+}
+
+/// Why a call was not answered.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum CallFailure {
+    /// The message, its handler or its answer.
+    Failed(Failure),
+    /// The actor ended.
+    Stopped(ExitReason),
+    /// Too much waits for the actor already.
+    Full { capacity: usize },
+}
+
+/// A frame that came.
+pub(super) enum Frame {
+    Call { call: CallId, actor: ActorId, method: EntryRef, message: Bytes },
+    Ask { call: CallId, question: Question },
+    Port { call: CallId, port: PortId, body: Bytes },
+    Answer { call: CallId, value: Bytes },
+    Failed { call: CallId, failure: CallFailure },
+    Beat,
+}
+
+impl Frame {
+    /// Reads a frame. `None` if it is none: its sender has the key, and so this is a bug, not an attack.
+    pub(super) fn read(mut frame: Bytes) -> Option<Frame> {
+        if frame.len() < CALL_ID.end {
+            return None;
+        }
+        let (_, kind, call) = (frame.get_u8(), frame.get_u8(), frame.get_u64_le());
+        match kind {
+            CALL if frame.len() >= 24 => {
+                let actor = ActorId(frame.get_u64_le());
+                let method = EntryRef { offset: frame.get_u64_le(), name: frame.get_u64_le() };
+                Some(Frame::Call { call, actor, method, message: frame })
+            }
+            PORT if frame.len() >= 8 => {
+                let port = PortId(frame.get_u64_le());
+                Some(Frame::Port { call, port, body: frame })
+            }
+            ASK => codec::decode(&frame).ok().map(|question| Frame::Ask { call, question }),
+            ANSWER => Some(Frame::Answer { call, value: frame }),
+            FAILED => codec::decode(&frame).ok().map(|failure| Frame::Failed { call, failure }),
+            BEAT => Some(Frame::Beat),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,401 @@
+//! Ranked processes that work together.
+//!
+//! The owner has a supervisor for each run, one for all, whose children are the ranks' processes ([`owner`]). A rank
+//! runs its function on its main thread ([`root`]), which reads and writes the streams to the other ranks itself
+//! ([`lines`]): through shared memory where all are on one host, else over links ([`linked`]).
+
+mod call;
+mod collective;
+mod element;
+mod function;
+mod lines;
+mod linked;
+mod node;
+mod owner;
+mod rendezvous;
+mod root;
+mod wire;
+
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use fiber_core::entry::EntryRef;
+use fiber_core::{
+    Error, Function, Kind, Meta, Output, OutputMode, Result, Tries, TryOutput, Values, block_on, codec, task_entry,
+};
+use parking_lot::Mutex;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::{oneshot, watch};
+
+pub use self::element::{Element, Reduction};
+pub use self::function::{Alone, NodeFunction};
+pub use self::node::RingNode;
+use self::owner::{Outcome, Owner, RankStart, State};
+pub use self::rendezvous::Rendezvous;
+use self::root::ring_entry;
+pub(crate) use self::root::{RingRoot, welcome};
+use crate::node::Node;
+use crate::reply::Reply;
+use crate::supervisor::{Backoff, ChildSpec, Restart, Shutdown, Strategy, Supervisor};
+
+/// Processes with ranks that run one function and work together: see [`RingNode`] for what they can do.
+///
+/// All ranks are processes of their own; the one that runs the ring is none of them. They are supervised one for all: if
+/// one dies, the run ends with an error, or, where the function takes [checkpoints](RingNode::checkpoint), all are
+/// started again and go on from the last one.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// use fiber::{Reduction, Ring, RingNode};
+///
+/// fn mean_of_ranks(mut node: RingNode, weight: f64) -> fiber::Result<f64> {
+///     let mut value = [node.rank() as f64 * weight];
+///     node.all_reduce(&mut value, Reduction::Mean)?;
+///     Ok(value[0])
+/// }
+///
+/// let means = Ring::builder().size(4).try_run(mean_of_ranks, 10.0).wait()?;
+/// assert_eq!(means, [15.0; 4]);
+/// # Ok::<(), fiber::Error>(())
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Ring;
+
+impl Ring {
+    /// A ring to be.
+    pub fn builder() -> RingBuilder {
+        RingBuilder {
+            name: None,
+            size: None,
+            meta: Meta::default(),
+            output: None,
+            initializer: None,
+            deadline: Duration::from_secs(300),
+            intensity: (3, Duration::from_secs(5)),
+            backoff: Backoff::default(),
+        }
+    }
+
+    /// Runs `function` on a ring of `size` nodes, with its [`RingNode`] and `args`.
+    ///
+    /// See [`RingBuilder::run`].
+    pub fn run<F, A, M, N>(size: usize, function: F, args: A) -> RingRun<<Values<N> as Kind<F::Output>>::Value>
+    where
+        F: NodeFunction<A, M>,
+        A: Serialize + DeserializeOwned,
+        F::Output: Output<N>,
+        N: 'static,
+    {
+        Ring::builder().size(size).run(function, args)
+    }
+}
+
+/// A [`Ring`] to be; [`Ring::builder`] makes one.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct RingBuilder {
+    name: Option<String>,
+    size: Option<usize>,
+    meta: Meta,
+    output: Option<OutputMode>,
+    initializer: Option<Result<(EntryRef, Vec<u8>)>>,
+    deadline: Duration,
+    intensity: (u32, Duration),
+    backoff: Backoff,
+}
+
+impl RingBuilder {
+    /// Names the ring, for errors and the [tree](crate::tree); the default is `ring-1` and so on.
+    pub fn name(mut self, name: impl Into<String>) -> RingBuilder {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Sets the number of nodes, at least 1. The default is one a processor core.
+    pub fn size(mut self, size: usize) -> RingBuilder {
+        self.size = Some(size);
+        self
+    }
+
+    /// Asks for resources for each node, over what the function's `#[fiber::meta]` asks.
+    pub fn meta(mut self, meta: Meta) -> RingBuilder {
+        self.meta = meta;
+        self
+    }
+
+    /// Sets where the output of the nodes goes; the default is what the configuration says.
+    pub fn output(mut self, output: OutputMode) -> RingBuilder {
+        self.output = Some(output);
+        self
+    }
+
+    /// Has each node run this before its function, whenever it starts. If it panics, the run ends.
+    pub fn initializer<F, A, M, N>(self, function: F, args: A) -> RingBuilder
+    where
+        F: Function<A, M>,
+        A: Serialize + DeserializeOwned,
+        F::Output: Output<N>,
+        N: 'static,
+    {
+        self.initialize::<F, A, M, Values<N>>(function, &args)
+    }
+
+    /// As [`initializer`](RingBuilder::initializer), for a function that returns a `Result` whose error can be displayed.
+    pub fn try_initializer<F, A, M, N>(self, function: F, args: A) -> RingBuilder
+    where
+        F: Function<A, M>,
+        A: Serialize + DeserializeOwned,
+        F::Output: TryOutput<N>,
+        N: 'static,
+    {
+        self.initialize::<F, A, M, Tries<N>>(function, &args)
+    }
+
+    fn initialize<F, A, M, K>(mut self, function: F, args: &A) -> RingBuilder
+    where
+        F: Function<A, M>,
+        A: Serialize + DeserializeOwned,
+        K: Kind<F::Output>,
+    {
+        let _ = function;
+        let entry = task_entry::<F, A, M, K>().reference();
+        self.initializer = Some(codec::encode(args).map(|args| (entry, args)));
+        self
+    }
+
+    /// Sets how long a call of a node waits for others while nothing moves; then the run ends with an error that says what
+    /// each rank is doing. The default is 5 minutes.
+    pub fn deadline(mut self, deadline: Duration) -> RingBuilder {
+        self.deadline = deadline;
+        self
+    }
+
+    /// Sets how often the nodes may be started again in a period. When it is needed once more, the run ends with an error.
+    /// The default is 3 times in 5 seconds.
+    pub fn intensity(mut self, restarts: u32, period: Duration) -> RingBuilder {
+        self.intensity = (restarts, period);
+        self
+    }
+
+    /// Sets the pause before each restart but the first.
+    pub fn backoff(mut self, backoff: Backoff) -> RingBuilder {
+        self.backoff = backoff;
+        self
+    }
+
+    /// Starts the nodes, in which `function` runs with its [`RingNode`] and `args`: one value, or a tuple for a function
+    /// that takes several, or `()`. The handle gives what the function has returned, by rank.
+    ///
+    /// # Errors
+    /// Awaiting the handle gives [`Error::RankDied`] if a node died and could not be started again, [`Error::Ring`] if the
+    /// ranks did not do the same, [`Error::Task`] if a function panicked (its `index` is the rank), [`Error::Start`] if a
+    /// node could not be started; [`Error::Invalid`] for a number that can't be; [`Error::Encode`] and [`Error::TooLarge`]
+    /// for the arguments; [`Error::NotInitialised`].
+    pub fn run<F, A, M, N>(self, function: F, args: A) -> RingRun<<Values<N> as Kind<F::Output>>::Value>
+    where
+        F: NodeFunction<A, M>,
+        A: Serialize + DeserializeOwned,
+        F::Output: Output<N>,
+        N: 'static,
+    {
+        self.start::<F, A, M, Values<N>>(function, &args)
+    }
+
+    /// As [`run`](RingBuilder::run), for a function that returns a `Result` whose error can be displayed. An `Err` ends the
+    /// run with [`Error::Task`].
+    pub fn try_run<F, A, M, N>(self, function: F, args: A) -> RingRun<<Tries<N> as Kind<F::Output>>::Value>
+    where
+        F: NodeFunction<A, M>,
+        A: Serialize + DeserializeOwned,
+        F::Output: TryOutput<N>,
+        N: 'static,
+    {
+        self.start::<F, A, M, Tries<N>>(function, &args)
+    }
+
+    fn start<F, A, M, K>(self, function: F, args: &A) -> RingRun<K::Value>
+    where
+        F: NodeFunction<A, M>,
+        A: Serialize + DeserializeOwned,
+        K: Kind<F::Output>,
+    {
+        let _ = function;
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let name = self.name.clone().unwrap_or_else(|| format!("ring-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
+        let entry = ring_entry::<F, A, M, K>();
+        let (done, outcome) = oneshot::channel();
+        let meta = self.meta.or(Meta::of::<F>());
+        let prepared = codec::encode(args)
+            .and_then(|args| self.prepare(name.clone(), entry.reference(), entry.name(), meta, args));
+        match prepared {
+            Ok((owner, intensity, backoff)) => {
+                let (running, node) = (Arc::clone(&owner), owner.node);
+                node.spawn(move || async move { drop(done.send(supervise(running, intensity, backoff).await)) });
+                RingRun { name, outcome, owner: Some(owner), over: false, value: PhantomData }
+            }
+            Err(error) => {
+                let _ = done.send(Err(error));
+                RingRun { name, outcome, owner: None, over: false, value: PhantomData }
+            }
+        }
+    }
+
+    fn prepare(
+        self,
+        name: String,
+        entry: EntryRef,
+        function: &'static str,
+        meta: Meta,
+        arguments: Vec<u8>,
+    ) -> Result<(Arc<Owner>, (u32, Duration), Backoff)> {
+        let node = Node::get()?;
+        let config = node.config();
+        let default = match config.processes {
+            0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            processes => processes,
+        };
+        let size = self.size.unwrap_or(default);
+        if size == 0 || u32::try_from(size).is_err() {
+            let problem = format!("a ring has at least one node, and this one would have {size}");
+            return Err(Error::Invalid { what: "size", problem });
+        }
+        let (bytes, limit) = (arguments.len() as u64, config.max_message.as_u64());
+        if bytes > limit {
+            return Err(Error::TooLarge { what: format!("the arguments of `{function}`"), size: bytes, limit });
+        }
+        let root = RingRoot {
+            entry,
+            ring: name.clone(),
+            rank: 0,
+            initializer: self.initializer.transpose()?,
+            deadline: self.deadline,
+        };
+        let owner = Owner {
+            node,
+            name,
+            function,
+            root,
+            arguments: arguments.into(),
+            meta,
+            output: self.output.unwrap_or(config.output),
+            state: Mutex::new(State::new(size)),
+            pids: watch::Sender::new(vec![None; size]),
+        };
+        Ok((Arc::new(owner), self.intensity, self.backoff))
+    }
+}
+
+/// Runs the ranks under a supervisor until the run is over and they have ended.
+async fn supervise(owner: Arc<Owner>, (restarts, period): (u32, Duration), backoff: Backoff) -> Outcome {
+    let node = owner.node;
+    let size = owner.pids.borrow().len();
+    let mut supervisor = Supervisor::builder(owner.name.clone())
+        .strategy(Strategy::OneForAll)
+        .intensity(restarts, period)
+        .backoff(backoff);
+    for rank in 0..size {
+        let start = RankStart { owner: Arc::clone(&owner), rank };
+        let spec = ChildSpec::new(format!("rank-{rank}"), start)
+            .restart(Restart::Permanent)
+            .shutdown(Shutdown::After(node.config().shutdown_timeout));
+        supervisor = supervisor.child(spec);
+    }
+    match supervisor.start_on(node.arbiter()).await {
+        Ok(supervisor) => {
+            owner.supervised(supervisor.clone());
+            let reason = supervisor.ended().await?;
+            owner.ended(reason)
+        }
+        Err(error) => owner.outcome().unwrap_or(Err(error)),
+    }
+}
+
+/// A ring at work: a future of what its function has returned, by rank. Dropping it ends the ring.
+#[must_use = "dropping it ends the ring: use `.await` or `.wait()`"]
+pub struct RingRun<T> {
+    name: String,
+    outcome: oneshot::Receiver<Outcome>,
+    owner: Option<Arc<Owner>>,
+    over: bool,
+    value: PhantomData<fn() -> T>,
+}
+
+impl<T: DeserializeOwned> RingRun<T> {
+    /// Blocks this thread until all nodes have ended.
+    ///
+    /// # Errors
+    /// As [`RingBuilder::run`].
+    pub fn wait(self) -> Result<Vec<T>> {
+        block_on(self)
+    }
+
+    /// The ring's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The id of a rank's process; `None` if it has not started, or has ended.
+    pub fn pid(&self, rank: usize) -> Option<u32> {
+        self.owner.as_ref()?.pids.borrow().get(rank).copied().flatten()
+    }
+
+    /// Waits until all nodes are at work, and gives their process ids by rank.
+    pub fn started(&self) -> Reply<Vec<u32>> {
+        let owner = self.owner.clone();
+        let name = self.name.clone();
+        Reply::new(async move {
+            let ended = || Error::Ring { ring: name, problem: "it has ended before all nodes were at work".into() };
+            let Some(owner) = owner else { return Err(ended()) };
+            let mut pids = owner.pids.subscribe();
+            let all = pids.wait_for(|pids| pids.is_empty() || pids.iter().all(Option::is_some)).await;
+            match all {
+                Ok(all) if !all.is_empty() => Ok(all.iter().copied().flatten().collect()),
+                _ => Err(ended()),
+            }
+        })
+    }
+
+    /// Kills a rank's process (SIGKILL).
+    pub fn kill(&self, rank: usize) {
+        if let Some(owner) = &self.owner {
+            owner.kill(rank);
+        }
+    }
+}
+
+impl<T> Unpin for RingRun<T> {}
+
+impl<T: DeserializeOwned> Future for RingRun<T> {
+    type Output = Result<Vec<T>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<Vec<T>>> {
+        let lost = |_| Err(Error::system("the ring could not be run", "fiber's thread ended"));
+        let outcome = ready!(Pin::new(&mut self.outcome).poll(context)).unwrap_or_else(lost);
+        self.over = true;
+        Poll::Ready(outcome.and_then(|values| values.iter().map(|value| codec::decode(value)).collect()))
+    }
+}
+
+impl<T> Drop for RingRun<T> {
+    fn drop(&mut self) {
+        if let Some(owner) = self.owner.take().filter(|_| !self.over) {
+            let problem = "its handle was dropped".to_string();
+            owner.end(Err(Error::Ring { ring: owner.name.clone(), problem }));
+        }
+    }
+}
+
+impl<T> fmt::Debug for RingRun<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RingRun").field("name", &self.name).finish_non_exhaustive()
+    }
+}

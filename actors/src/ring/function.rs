@@ -1,0 +1,74 @@
+//! What the nodes of a ring run.
+
+use std::marker::PhantomData;
+
+use fiber_core::{Many, One};
+
+use super::node::RingNode;
+
+/// A function that the nodes of a ring run: it takes its [`RingNode`] and then `Args`: one value, or a tuple of two to
+/// six that it takes as separate arguments, or nothing for `()`.
+///
+/// It is implemented for every `fn` and every closure that captures nothing, sync or async; `Marker` only tells the
+/// compiler how the arguments are taken, and is always inferred.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` can't be run by the nodes of a ring with `{Args}`",
+    label = "not a node function for `{Args}`",
+    note = "a node function is an `fn` or a closure that captures nothing; it takes a `RingNode` by value, and then the \
+            argument, or the parts of a tuple as separate ones"
+)]
+pub trait NodeFunction<Args, Marker>: Copy + 'static {
+    /// What the function returns.
+    type Output;
+
+    /// Calls it.
+    fn call(self, node: RingNode, args: Args) -> Self::Output;
+}
+
+/// Marks functions that take the node alone.
+#[derive(Debug)]
+pub struct Alone(PhantomData<()>);
+
+impl<F, R> NodeFunction<(), Alone> for F
+where
+    F: Fn(RingNode) -> R + Copy + 'static,
+{
+    type Output = R;
+
+    fn call(self, node: RingNode, (): ()) -> R {
+        self(node)
+    }
+}
+
+impl<F, A, R> NodeFunction<A, One<A>> for F
+where
+    F: Fn(RingNode, A) -> R + Copy + 'static,
+{
+    type Output = R;
+
+    fn call(self, node: RingNode, args: A) -> R {
+        self(node, args)
+    }
+}
+
+macro_rules! many {
+    ($($name:ident)+) => {
+        impl<F, R, $($name),+> NodeFunction<($($name,)+), Many<($($name,)+)>> for F
+        where
+            F: Fn(RingNode, $($name),+) -> R + Copy + 'static,
+        {
+            type Output = R;
+
+            #[allow(non_snake_case)]
+            fn call(self, node: RingNode, ($($name,)+): ($($name,)+)) -> R {
+                self(node, $($name),+)
+            }
+        }
+    };
+}
+
+many!(A B);
+many!(A B C);
+many!(A B C D);
+many!(A B C D E);
+many!(A B C D E G);

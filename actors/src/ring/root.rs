@@ -1,0 +1,245 @@
+//! The process of a rank.
+
+use std::any::{Any, type_name};
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, OnceLock, mpsc};
+use std::time::Duration;
+
+use bytes::Bytes;
+use fiber_core::entry::{Entry, EntryRef, MethodFn};
+use fiber_core::{Error, Failure, FailureKind, Kind, LinkKind, Result, codec, panics};
+use fiber_transport::shared::StreamListener;
+use fiber_transport::{Link, Peer};
+use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::function::NodeFunction;
+use super::lines::{Here, Lines, Source};
+use super::linked::{Bell, LinkReader};
+use super::node::RingNode;
+use super::rendezvous::Reserved;
+use super::wire::{Doing, Member, News, Order};
+use crate::blocking::BlockingRuntime;
+use crate::node::{Control, Inbound, Node, Running};
+use crate::pool::initialize;
+use crate::remote::NodeRef;
+
+/// The exit code of a process whose function failed.
+const EXIT_FAILED: i32 = 1;
+
+static HERE: OnceLock<Arc<Here>> = OnceLock::new();
+
+/// What a rank is to run. Its arguments and its state in the last checkpoint come by themselves: they may be large.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct RingRoot {
+    pub(super) entry: EntryRef,
+    pub(super) ring: String,
+    pub(super) rank: u64,
+    pub(super) initializer: Option<(EntryRef, Vec<u8>)>,
+    pub(super) deadline: Duration,
+}
+
+/// Another rank has connected, to send over this link.
+pub(crate) fn welcome(peer: Peer) {
+    let Some(here) = HERE.get() else {
+        return tracing::warn!("turned node {} away: this process is no node of a ring", peer.info.node);
+    };
+    let arrived = |rank, reader| here.arrivals.lock().push((rank, Source::Link(reader)));
+    tokio::task::spawn_local(LinkReader::attend(peer, Arc::clone(&here.bell), arrived));
+}
+
+/// What the main thread is told.
+enum Told {
+    Order(Order),
+    Shutdown,
+}
+
+impl RingRoot {
+    pub(crate) fn start(self, node: &'static Node, link: Arc<dyn Link>) -> Running {
+        let (sender, told) = mpsc::channel();
+        let reporting = Arc::clone(&link);
+        let inbox = move |inbound| {
+            let told = match inbound {
+                Inbound::Shutdown => Told::Shutdown,
+                Inbound::Message(message) => match Order::read(message) {
+                    Some(Order::Report) => {
+                        let doing = HERE.get().map(|here| here.doing.lock().clone()).unwrap_or_default();
+                        let _ = reporting.send(News::Doing(doing).message());
+                        return;
+                    }
+                    Some(order) => Told::Order(order),
+                    None => return tracing::error!("a message of the ring's owner was ignored"),
+                },
+            };
+            let _ = sender.send(told);
+        };
+        let main = move || match Job::prepare(node, &link, self) {
+            Ok(job) => job.run(&link, &told),
+            Err(problem) => {
+                let _ = link.send(Control::Failed(problem).message());
+                // The parent ends this process when it has read that.
+                loop {
+                    std::thread::park();
+                }
+            }
+        };
+        Running { inbox: Box::new(inbox), main: Box::new(main) }
+    }
+}
+
+/// A rank that can be reached.
+struct Job {
+    node: &'static Node,
+    root: RingRoot,
+    entry: &'static Entry<MethodFn>,
+    here: Arc<Here>,
+    member: Member,
+    address: String,
+    _reserved: Option<Reserved>,
+}
+
+impl Job {
+    fn prepare(node: &'static Node, link: &Arc<dyn Link>, mut root: RingRoot) -> Result<Job, String> {
+        let text = |error: Error| error.to_string();
+        let entry = root.entry.resolve::<MethodFn>().map_err(text)?;
+        if let Some((initializer, arguments)) = root.initializer.take() {
+            initialize(initializer, arguments)?;
+        }
+        let address = node.address_now().map_err(text)?.to_string();
+        let bell = Bell::new().map_err(|error| format!("it can't be woken: {error}"))?;
+        let here = Arc::new(Here { bell: Arc::new(bell), arrivals: Mutex::default(), doing: Mutex::default() });
+        let _ = HERE.set(Arc::clone(&here));
+        let streams = match node.config().link {
+            LinkKind::Unix => Some(receive_streams(node, &here).map_err(|error| error.to_string())?),
+            _ => None,
+        };
+        let reserved = (root.rank == 0).then(Reserved::new).transpose().map_err(text)?;
+        let port = reserved.as_ref().map(|reserved| reserved.port);
+        let place = NodeRef { id: node.id(), address: address.as_str().into() };
+        let member = Member { node: place, streams, port };
+        let _ = link;
+        Ok(Job { node, root, entry, here, member, address, _reserved: reserved })
+    }
+
+    fn run(self, link: &Arc<dyn Link>, told: &mpsc::Receiver<Told>) -> i32 {
+        let _ = link.send(Control::Ready { address: Some(self.address.clone()) }.message());
+        let _ = link.send(News::Joined(self.member.clone()).message());
+        let (mut arguments, mut restored) = (Bytes::new(), None);
+        let members = loop {
+            match told.recv() {
+                Ok(Told::Order(Order::Arguments(given))) => arguments = given,
+                Ok(Told::Order(Order::Restored(number, state))) => restored = Some((number, state)),
+                Ok(Told::Order(Order::Members(members))) => break members,
+                Ok(Told::Order(Order::Report)) => {}
+                Ok(Told::Shutdown) | Err(_) => return 0,
+            }
+        };
+        let rank = self.root.rank as usize;
+        let lines = Lines::new(self.node, rank, members, Arc::clone(&self.here), self.root.deadline);
+        let limit = self.node.config().max_message.as_u64();
+        let name = self.root.ring.clone();
+        let node = RingNode::new(lines, Arc::clone(link), name, limit, restored, Arc::clone(&self.here));
+        let mut task = Task { node: Some(node), arguments, limit, outcome: None };
+        self.entry.call()(&mut task, &mut (), &mut ());
+        // A node that was never taken says goodbye too.
+        drop(task.node.take());
+        *self.here.doing.lock() = Doing::Finished;
+        let (news, code) = match task.outcome.expect("an entry gives an outcome") {
+            Ok(value) => (News::Value(value.into()), 0),
+            Err(failure) => {
+                let failure = codec::encode(&failure).expect("a failure is made of text, which serialises");
+                (News::Failure(failure.into()), EXIT_FAILED)
+            }
+        };
+        let _ = link.send(news.message());
+        // Until all ranks are done, for what this one has sent may still be on its way.
+        while !matches!(told.recv(), Ok(Told::Shutdown) | Err(_)) {}
+        code
+    }
+}
+
+/// Takes in the streams that other ranks open, on a thread of its own.
+fn receive_streams(node: &'static Node, here: &Arc<Here>) -> std::io::Result<String> {
+    let listener = StreamListener::bind()?;
+    let address = listener.address().to_string();
+    let here = Arc::clone(here);
+    let receive = move || loop {
+        match listener.accept(node.key()) {
+            Ok((greeting, reader)) => {
+                let Ok(rank) = greeting.try_into().map(u64::from_le_bytes) else { continue };
+                here.arrivals.lock().push((rank as usize, Source::Shared(reader, false)));
+                here.bell.ring();
+            }
+            Err(error) => {
+                tracing::error!("no stream of another rank can be taken in for now: {error}");
+                // Most likely too many files are open: what ends meanwhile makes room.
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+    };
+    std::thread::Builder::new().name("fiber-ring".into()).spawn(receive)?;
+    Ok(address)
+}
+
+/// The function of a rank, once.
+struct Task {
+    node: Option<RingNode>,
+    arguments: Bytes,
+    limit: u64,
+    outcome: Option<Result<Vec<u8>, Failure>>,
+}
+
+/// The entry through which the ranks run `F`.
+pub(super) fn ring_entry<F, A, M, K>() -> &'static Entry<MethodFn>
+where
+    F: NodeFunction<A, M>,
+    A: DeserializeOwned,
+    K: Kind<F::Output>,
+{
+    Maker::<F, A, M, K>::ENTRY
+}
+
+struct Maker<F, A, M, K>(PhantomData<(F, A, M, K)>);
+
+impl<F, A, M, K> Maker<F, A, M, K>
+where
+    F: NodeFunction<A, M>,
+    A: DeserializeOwned,
+    K: Kind<F::Output>,
+{
+    const ENTRY: &'static Entry<MethodFn> = {
+        // Not `assert!`: what the compiler shows of that depends on whether it has the standard library's sources.
+        let captures_nothing = if size_of::<F>() == 0 { Some(()) } else { None };
+        captures_nothing.expect(
+            "a node function can't capture variables, for it runs in other processes: pass what it needs as arguments \
+             (a tuple for several). A function pointer (`as fn(..) -> ..`) is not a node function either: name the \
+             function itself.",
+        );
+        &Entry::new(type_name::<F>, Self::run)
+    };
+
+    fn run(task: &mut dyn Any, _: &mut dyn Any, _: &mut dyn Any) {
+        let task = task.downcast_mut::<Task>().expect("this entry is called with nothing else");
+        let node = task.node.take().expect("a rank runs its function once");
+        let arguments = std::mem::take(&mut task.arguments);
+        let limit = task.limit;
+        let work = AssertUnwindSafe(move || {
+            let failed = |kind| move |error: Error| Failure::new(kind, error);
+            let arguments: A = codec::decode(&arguments).map_err(failed(FailureKind::Arguments))?;
+            let output = fiber_core::instance::<F>().call(node, arguments);
+            let output = K::settle(output, &BlockingRuntime::default())
+                .map_err(|message| Failure::new(FailureKind::Returned, message))?;
+            let value = codec::encode(&output).map_err(failed(FailureKind::Result))?;
+            let size = value.len() as u64;
+            if size > limit {
+                let what = format!("the result of `{}`", type_name::<F>());
+                return Err(Failure::new(FailureKind::Result, Error::TooLarge { what, size, limit }));
+            }
+            Ok(value)
+        });
+        let outcome = panics::catch(|| catch_unwind(work));
+        task.outcome = Some(outcome.unwrap_or_else(|message| Err(Failure::new(FailureKind::Panicked, message))));
+    }
+}

@@ -1,0 +1,45 @@
+//! How many restarts are too many.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use fiber_core::ExitReason;
+
+/// At most this many restarts in this time.
+#[derive(Clone, Debug)]
+pub(super) struct Intensity {
+    pub(super) restarts: u32,
+    pub(super) period: Duration,
+}
+
+impl Default for Intensity {
+    fn default() -> Intensity {
+        Intensity { restarts: 3, period: Duration::from_secs(5) }
+    }
+}
+
+impl Intensity {
+    pub(super) fn reached(&self, child: &str, last: ExitReason) -> ExitReason {
+        ExitReason::IntensityReached {
+            restarts: self.restarts,
+            period: self.period,
+            child: child.into(),
+            last: Box::new(last),
+        }
+    }
+}
+
+/// The failures within the period that ends now.
+#[derive(Debug, Default)]
+pub(super) struct Failures(VecDeque<Instant>);
+
+impl Failures {
+    /// Adds a failure. `true` if a restart would now be one too many.
+    pub(super) fn add(&mut self, now: Instant, limit: &Intensity) -> bool {
+        while self.0.front().is_some_and(|time| now.duration_since(*time) > limit.period) {
+            self.0.pop_front();
+        }
+        self.0.push_back(now);
+        self.0.len() > limit.restarts as usize
+    }
+}

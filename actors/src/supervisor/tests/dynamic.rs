@@ -1,0 +1,134 @@
+use fiber_core::{Error, ExitReason};
+use futures_util::future::join_all;
+
+use super::script::{Manner, eager, run, scene, settled, system};
+use crate::supervisor::{Restart, Shutdown, Strategy, tree};
+
+#[test]
+fn an_added_child_is_supervised_until_it_is_terminated() {
+    run(async {
+        let (scene, mut log) = scene();
+        let supervisor = eager("added").start_on(&system()).await.unwrap();
+        supervisor.add(scene.child("a")).await.unwrap();
+        scene.exit("a", ExitReason::Code(1));
+        log.expect(&["start a", "start a"]).await;
+        settled(&supervisor).await;
+        supervisor.terminate("a").await.unwrap();
+        log.expect(&["stop a"]).await;
+        assert!(matches!(supervisor.terminate("a").await, Err(Error::Invalid { .. })));
+        supervisor.add(scene.child("a")).await.unwrap();
+        log.expect(&["start a"]).await;
+        assert!(matches!(supervisor.add(scene.child("b/c")).await, Err(Error::Invalid { .. })));
+        log.expect_no_more();
+    });
+}
+
+#[test]
+fn a_name_is_taken_until_its_child_is_forgotten() {
+    run(async {
+        let (scene, _log) = scene();
+        let (other, _other_log) = self::scene();
+        let supervisor = eager("taken").start_on(&system()).await.unwrap();
+        supervisor.add(scene.child("a").restart(Restart::Temporary)).await.unwrap();
+        assert!(matches!(supervisor.add(other.child("a")).await, Err(Error::Invalid { .. })));
+        scene.exit_now("a", ExitReason::Code(1)).await;
+        settled(&supervisor).await;
+        supervisor.add(other.child("a")).await.unwrap();
+    });
+}
+
+#[test]
+fn a_child_that_can_not_be_started_is_not_added() {
+    run(async {
+        let (scene, mut log) = scene();
+        let supervisor = eager("refused").start_on(&system()).await.unwrap();
+        let spec = scene.child("a");
+        scene.fail_starts("a", 1);
+        let error = supervisor.add(spec).await.unwrap_err();
+        assert!(matches!(&error, Error::Start { name, .. } if name == "refused/a"), "{error}");
+        log.expect(&["fail a"]).await;
+        assert!(tree().find("refused/a").is_none());
+        supervisor.add(scene.child("a")).await.unwrap();
+    });
+}
+
+#[test]
+fn children_start_and_end_at_the_same_time_as_others() {
+    run(async {
+        let (scene, mut log) = scene();
+        let supervisor = eager("concurrent").start_on(&system()).await.unwrap();
+        // Neither start is done before the other has begun, and the same for the ends.
+        let (slow, other) = (scene.slow("slow", "other"), scene.slow("other", "slow"));
+        let (first, second) = tokio::join!(supervisor.add(slow), supervisor.add(other));
+        first.and(second).unwrap();
+        for _ in 0..4 {
+            log.next().await;
+        }
+        supervisor.add(scene.mannered("c", Manner::Ignores).shutdown(Shutdown::Wait)).await.unwrap();
+        supervisor.add(scene.mannered("d", Manner::Ignores).shutdown(Shutdown::Wait)).await.unwrap();
+        log.expect(&["start c", "start d"]).await;
+        let end = async {
+            log.expect(&["stop c", "stop d"]).await;
+            scene.exit("c", ExitReason::Normal);
+            scene.exit("d", ExitReason::Normal);
+        };
+        let (c, d, ()) = tokio::join!(supervisor.terminate("c"), supervisor.terminate("d"), end);
+        c.and(d).unwrap();
+    });
+}
+
+#[test]
+fn a_child_can_be_terminated_while_it_starts() {
+    run(async {
+        let (scene, mut log) = scene();
+        let supervisor = eager("early").start_on(&system()).await.unwrap();
+        let end = async {
+            log.expect(&["begin slow"]).await;
+            supervisor.terminate("slow").await.unwrap();
+        };
+        let (added, ()) = tokio::join!(supervisor.add(scene.slow("slow", "nobody")), end);
+        assert!(matches!(added, Err(Error::ActorStopped { .. })), "{added:?}");
+        assert!(tree().find("early/slow").is_none());
+    });
+}
+
+#[test]
+fn a_thousand_children_are_added_and_shut_down() {
+    run(async {
+        let (scene, _log) = scene();
+        let supervisor = eager("thousand").start_on(&system()).await.unwrap();
+        let specs: Vec<_> = (0..1_000).map(|number| scene.child(&format!("child-{number}"))).collect();
+        let added = join_all(specs.into_iter().map(|spec| supervisor.add(spec))).await;
+        added.into_iter().for_each(Result::unwrap);
+        assert_eq!(tree().find("thousand").unwrap().children.len(), 1_000);
+        supervisor.shutdown().await.unwrap();
+        assert!(tree().find("thousand").is_none());
+    });
+}
+
+#[test]
+fn added_children_end_together_only_if_they_do_not_depend_on_each_other() {
+    run(async {
+        for (strategy, together) in [(Strategy::OneForOne, true), (Strategy::RestForOne, false)] {
+            let (scene, mut log) = scene();
+            let builder = eager("ends").strategy(strategy).child(scene.child("static"));
+            let supervisor = builder.start_on(&system()).await.unwrap();
+            for name in ["a", "b"] {
+                supervisor.add(scene.mannered(name, Manner::Ignores).shutdown(Shutdown::Wait)).await.unwrap();
+            }
+            log.expect(&["start static", "start a", "start b"]).await;
+            let ends = async {
+                log.expect(if together { &["stop b", "stop a"] } else { &["stop b"] }).await;
+                log.expect_no_more();
+                scene.exit("b", ExitReason::Normal);
+                if !together {
+                    log.expect(&["stop a"]).await;
+                }
+                scene.exit("a", ExitReason::Normal);
+                log.expect(&["stop static"]).await;
+            };
+            let (ended, ()) = tokio::join!(supervisor.shutdown(), ends);
+            ended.unwrap();
+        }
+    });
+}

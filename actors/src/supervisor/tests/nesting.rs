@@ -1,0 +1,117 @@
+use std::time::Duration;
+
+use fiber_core::ExitReason;
+
+use super::script::{eager, run, scene, settled, system};
+use crate::supervisor::{ChildSpec, Restart, Strategy, tree};
+
+const CRASH: ExitReason = ExitReason::Code(1);
+
+#[test]
+fn a_supervisor_that_gives_up_is_restarted_with_its_whole_sub_tree() {
+    run(async {
+        let (scene, mut log) = scene();
+        let inner = eager("").intensity(0, Duration::from_secs(60)).child(scene.child("a")).child(scene.child("b"));
+        let builder = eager("outer").child(scene.child("before")).child(ChildSpec::supervisor("inner", inner));
+        let supervisor = builder.child(scene.child("after")).start_on(&system()).await.unwrap();
+        log.expect(&["start before", "start a", "start b", "start after"]).await;
+        scene.exit("b", CRASH);
+        log.expect(&["stop a", "start a", "start b"]).await;
+        let inner = supervisor.supervisor("inner").unwrap();
+        settled(&inner).await;
+        settled(&supervisor).await;
+        let tree = tree();
+        let branch = tree.find("outer/inner").unwrap();
+        assert_eq!(branch.restarts, 1);
+        assert!(matches!(branch.last_exit, Some(ExitReason::IntensityReached { .. })));
+        supervisor.shutdown().await.unwrap();
+        log.expect(&["stop after", "stop b", "stop a", "stop before"]).await;
+        log.expect_no_more();
+        assert!(matches!(inner.ended().await.unwrap(), ExitReason::Shutdown));
+    });
+}
+
+#[test]
+fn failures_escalate_to_the_top() {
+    run(async {
+        let (scene, mut log) = scene();
+        let none = Duration::from_secs(60);
+        let low = eager("").intensity(0, none).child(scene.child("a"));
+        let middle = eager("").intensity(0, none).child(ChildSpec::supervisor("low", low));
+        let builder = eager("top").intensity(0, none).child(scene.child("z"));
+        let supervisor = builder.child(ChildSpec::supervisor("middle", middle)).start_on(&system()).await.unwrap();
+        scene.exit("a", CRASH);
+        let ExitReason::IntensityReached { child, last, .. } = supervisor.ended().await.unwrap() else {
+            panic!("no reason")
+        };
+        let ExitReason::IntensityReached { child: below, .. } = *last else { panic!("no reason below") };
+        assert_eq!((child.as_str(), below.as_str()), ("middle", "low"));
+        log.expect(&["start z", "start a", "stop z"]).await;
+        log.expect_no_more();
+    });
+}
+
+#[test]
+fn a_nested_start_that_fails_fails_the_start_of_all() {
+    run(async {
+        let (scene, mut log) = scene();
+        let inner = eager("").child(scene.child("a")).child(scene.child("b"));
+        scene.fail_starts("b", 1);
+        let builder = eager("whole").child(scene.child("first")).child(ChildSpec::supervisor("inner", inner));
+        let error = builder.start_on(&system()).await.unwrap_err();
+        assert!(error.to_string().contains("its child `inner` could not be started: its child `b`"), "{error}");
+        log.expect(&["start first", "start a", "fail b", "stop a", "stop first"]).await;
+    });
+}
+
+#[test]
+fn children_added_to_a_nested_supervisor_end_with_it() {
+    run(async {
+        let (scene, mut log) = scene();
+        let inner = eager("").intensity(0, Duration::from_secs(60)).child(scene.child("a"));
+        let supervisor = eager("lost").child(ChildSpec::supervisor("inner", inner)).start_on(&system()).await.unwrap();
+        let inner = supervisor.supervisor("inner").unwrap();
+        inner.add(scene.child("x")).await.unwrap();
+        scene.exit("a", CRASH);
+        log.expect(&["start a", "start x", "stop x", "start a"]).await;
+        settled(&inner).await;
+        assert!(supervisor.watch_child("inner/x", watcher()).is_err());
+        supervisor.watch_child("inner/a", watcher()).unwrap();
+        inner.add(scene.child("x")).await.unwrap();
+    });
+}
+
+#[test]
+fn a_killed_supervisor_kills_all_below_it() {
+    run(async {
+        let (scene, mut log) = scene();
+        let inner = eager("").child(scene.child("a")).child(scene.child("b"));
+        let spec = ChildSpec::supervisor("inner", inner).restart(Restart::Temporary);
+        let supervisor = eager("killer").child(spec).start_on(&system()).await.unwrap();
+        supervisor.kill("inner", ExitReason::TaskCancelled).await.unwrap();
+        log.expect(&["start a", "start b", "kill b", "kill a"]).await;
+        log.expect_no_more();
+        assert!(tree().find("killer/inner").is_none());
+    });
+}
+
+#[test]
+fn a_nested_supervisor_restarts_with_its_group() {
+    run(async {
+        let (scene, mut log) = scene();
+        let inner = eager("").child(scene.child("a")).child(scene.child("b"));
+        let builder = eager("group").strategy(Strategy::RestForOne).child(scene.child("first"));
+        let supervisor = builder.child(ChildSpec::supervisor("inner", inner)).start_on(&system()).await.unwrap();
+        scene.exit("first", CRASH);
+        log.expect(&["start first", "start a", "start b"]).await;
+        log.expect(&["stop b", "stop a", "start first", "start a", "start b"]).await;
+        settled(&supervisor).await;
+        supervisor.terminate("inner").await.unwrap();
+        log.expect(&["stop b", "stop a"]).await;
+        log.expect_no_more();
+    });
+}
+
+fn watcher() -> actix::Recipient<crate::supervisor::Down> {
+    super::telling::Watcher::start_on(&system()).1
+}

@@ -1,0 +1,218 @@
+//! What all shared objects have in common: a state machine where it was made, and handles that travel.
+
+use std::any::Any;
+use std::fmt;
+use std::marker::PhantomData;
+use std::panic::Location;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fiber_core::{FailureKind, Result, codec};
+use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::waiting::Waiting;
+use crate::node::Node;
+use crate::remote::{Asked, Asker, Letter, PeerId, Port, PortRef};
+
+/// The state of a shared object, and what changes it.
+pub(super) trait Machine: Send + 'static {
+    /// What can be asked of it.
+    type Ask: Serialize + DeserializeOwned + 'static;
+
+    /// Acts on a request; it may keep the asker and answer later.
+    fn ask(&mut self, ask: Self::Ask, asker: Asker);
+
+    /// A peer is gone, with whatever it held.
+    fn lost(&mut self, _: PeerId) {}
+}
+
+/// A request that waits, or what was given for it: its peer's number for it tells it from the peer's others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Ticket(u64);
+
+impl Ticket {
+    pub(crate) fn new() -> Ticket {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Ticket(LAST.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// A ticket among those of all peers.
+pub(crate) type Key = (PeerId, Ticket);
+
+/// The object itself.
+struct Owner<M> {
+    machine: Mutex<M>,
+    port: crate::remote::PortId,
+}
+
+impl<M: Machine> Port for Owner<M> {
+    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
+        self
+    }
+
+    fn receive(&self, letter: Letter) {
+        match codec::decode::<M::Ask>(&letter.body) {
+            Ok(ask) => self.machine.lock().ask(ask, letter.asker),
+            Err(error) => letter.asker.fail(FailureKind::Arguments, &error),
+        }
+    }
+
+    fn lost(&self, peer: PeerId) {
+        self.machine.lock().lost(peer);
+    }
+}
+
+impl<M> Drop for Owner<M> {
+    fn drop(&mut self) {
+        if let Some(node) = Node::current() {
+            node.mesh().ports().close(self.port);
+        }
+    }
+}
+
+/// A handle of a shared object, wherever that is.
+pub(super) struct Handle<M> {
+    port: Arc<PortRef>,
+    /// The object, where it is of this process.
+    home: Option<Arc<dyn Port>>,
+    machine: PhantomData<fn() -> M>,
+}
+
+/// What errors call an object: its kind, and the place in the program that made it.
+pub(crate) fn made_at(kind: &str, place: &Location<'_>) -> String {
+    format!("the {kind} made at {}:{}", place.file(), place.line())
+}
+
+impl<M: Machine> Handle<M> {
+    /// Makes an object that lives in this process.
+    #[track_caller]
+    pub(super) fn new(kind: &str, machine: M) -> Result<Handle<M>> {
+        let name = made_at(kind, Location::caller());
+        let node = Node::get()?;
+        let owner = node.mesh().ports().open(|port| Owner { machine: Mutex::new(machine), port });
+        let port = Arc::new(PortRef::here(node, &name, owner.port)?);
+        Ok(Handle { port, home: Some(owner), machine: PhantomData })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.port.name
+    }
+
+    /// Asks the object.
+    pub(super) fn ask(&self, ask: &M::Ask) -> Asked {
+        let mut parcel = self.port.parcel();
+        codec::append(&mut parcel, ask).expect("requests are made of what serialises");
+        crate::queue::send_held_back();
+        self.port.ask(parcel)
+    }
+
+    /// Asks the object; errors say that what is described by `doing` did not happen in time.
+    pub(super) fn call<R: DeserializeOwned + Send + 'static>(&self, doing: &str, ask: &M::Ask) -> Waiting<R> {
+        let (handle, asked) = (self.clone(), self.ask(ask));
+        Waiting::new(format!("{doing} {}", self.name()), async move {
+            // The object lives for as long as it is waited for.
+            let _handle = handle;
+            codec::decode(&asked.await?)
+        })
+    }
+
+    /// Tells the object something that it does not answer.
+    pub(super) fn tell(&self, ask: &M::Ask) {
+        let mut parcel = self.port.parcel();
+        codec::append(&mut parcel, ask).expect("requests are made of what serialises");
+        crate::queue::send_held_back();
+        self.port.tell(parcel);
+    }
+}
+
+impl<M> Clone for Handle<M> {
+    fn clone(&self) -> Handle<M> {
+        Handle { port: Arc::clone(&self.port), home: self.home.clone(), machine: PhantomData }
+    }
+}
+
+impl<M> PartialEq for Handle<M> {
+    fn eq(&self, other: &Handle<M>) -> bool {
+        self.port == other.port
+    }
+}
+
+impl<M> Eq for Handle<M> {}
+
+impl<M> fmt::Debug for Handle<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.port.name)
+    }
+}
+
+impl<M> Serialize for Handle<M> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if let (Some(home), Some(node)) = (&self.home, Node::current()) {
+            // Nobody knows where it goes: from now on it lives as long as this process.
+            node.mesh().ports().keep(self.port.id, Arc::clone(home));
+        }
+        self.port.serialize(serializer)
+    }
+}
+
+impl<'de, M> Deserialize<'de> for Handle<M> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Handle<M>, D::Error> {
+        let port = Arc::<PortRef>::deserialize(deserializer)?;
+        Ok(Handle { home: port.if_here(), port, machine: PhantomData })
+    }
+}
+
+/// Takes a request back when it is dropped before it was fulfilled, by telling the object this.
+pub(super) struct TakeBack<M: Machine> {
+    pub(super) handle: Handle<M>,
+    pub(super) ask: Option<M::Ask>,
+}
+
+impl<M: Machine> TakeBack<M> {
+    pub(super) fn new(handle: &Handle<M>, ask: M::Ask) -> TakeBack<M> {
+        TakeBack { handle: handle.clone(), ask: Some(ask) }
+    }
+
+    /// It was fulfilled.
+    pub(super) fn keep(mut self) {
+        self.ask = None;
+    }
+}
+
+impl<M: Machine> Drop for TakeBack<M> {
+    fn drop(&mut self) {
+        if let Some(ask) = self.ask.take() {
+            self.handle.tell(&ask);
+        }
+    }
+}
+
+/// Implements what a handle of a generic type has to be, for a type with the fields `handle` and `marker`.
+macro_rules! generic_handle {
+    ($name:ident<$($generic:ident),+>) => {
+        impl<$($generic),+> Clone for $name<$($generic),+> {
+            fn clone(&self) -> Self {
+                $name { handle: self.handle.clone(), marker: PhantomData }
+            }
+        }
+
+        /// Two handles are equal if they are of the same object.
+        impl<$($generic),+> PartialEq for $name<$($generic),+> {
+            fn eq(&self, other: &Self) -> bool {
+                self.handle == other.handle
+            }
+        }
+
+        impl<$($generic),+> Eq for $name<$($generic),+> {}
+
+        impl<$($generic),+> std::fmt::Debug for $name<$($generic),+> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                write!(f, "{}({:?})", stringify!($name), self.handle)
+            }
+        }
+    };
+}
+pub(super) use generic_handle;

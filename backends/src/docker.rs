@@ -1,0 +1,141 @@
+//! Jobs as Docker containers, one process each.
+//!
+//! What is the same for all jobs of this process (the engine, this process's own container, the network, the image) is
+//! found out when it is first needed. A failure is told to who asked, and the next one tries again.
+
+mod bundle;
+mod container;
+mod engine;
+mod events;
+mod image;
+mod network;
+mod owner;
+mod request;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fiber_core::{Config, Error, Result, random};
+use futures_util::future::LocalBoxFuture;
+use tokio::sync::OnceCell;
+
+use self::container::Container;
+use self::engine::Engine;
+use self::events::Events;
+use self::image::Image;
+use self::network::Place;
+use self::owner::OwnContainer;
+use self::request::EngineAccess;
+use crate::gpus::Gpus;
+use crate::output::Log;
+use crate::{Backend, Job, JobSpec, OutputMode, Reach};
+
+/// Runs jobs as containers of a Docker engine.
+#[derive(Debug)]
+pub struct Docker {
+    config: Config,
+    gpus: Gpus,
+    /// Tells the containers of this process from all others.
+    session: String,
+    next: AtomicU64,
+    site: OnceCell<Site>,
+    image: OnceCell<Image>,
+}
+
+/// What is the same for all jobs of this process.
+#[derive(Debug)]
+struct Site {
+    engine: Arc<Engine>,
+    own: Option<OwnContainer>,
+    place: Place,
+    access: EngineAccess,
+    events: Arc<Events>,
+}
+
+impl Docker {
+    /// As the configuration has it. The engine is not needed yet.
+    ///
+    /// # Errors
+    /// [`Error::Config`], for what can't be understood.
+    pub fn new(config: &Config) -> Result<Docker> {
+        request::check(config)?;
+        let session = random::<6>().iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Docker {
+            config: config.clone(),
+            gpus: Gpus::new(config),
+            session,
+            next: AtomicU64::new(1),
+            site: OnceCell::new(),
+            image: OnceCell::new(),
+        })
+    }
+
+    async fn site(&self) -> Result<&Site, String> {
+        let find_out = || async {
+            let engine = Arc::new(Engine::connect().await?);
+            let own = OwnContainer::find(&engine).await?;
+            let place = Place::choose(&engine, &self.config, own.as_ref()).await?;
+            let events = Events::subscribe(Arc::clone(&engine), &self.session);
+            let (sweeper, own_id) = (Arc::clone(&engine), own.as_ref().map(|own| own.id.clone()));
+            tokio::task::spawn_local(async move {
+                match owner::sweep(&sweeper, own_id.as_deref()).await {
+                    Ok(removed) if removed.is_empty() => {}
+                    Ok(removed) => tracing::info!("removed what dead sessions had left: {}", removed.join(", ")),
+                    Err(error) => tracing::warn!("what dead sessions may have left stays for now: {error}"),
+                }
+            });
+            let access = match self.config.nested {
+                true => EngineAccess::new(&engine, own.as_ref()),
+                false => EngineAccess::default(),
+            };
+            Ok(Site { engine, own, place, access, events })
+        };
+        self.site.get_or_try_init(find_out).await
+    }
+
+    async fn start(&self, spec: JobSpec) -> Result<Arc<dyn Job>, String> {
+        let site = self.site().await?;
+        let find_image = || image::find(&site.engine, &self.config, site.own.as_ref());
+        let image = self.image.get_or_try_init(find_image).await?;
+        let resources = request::resources(&spec.meta, &site.engine, &self.gpus)?;
+        let log = match spec.output {
+            OutputMode::File => Some(Log::open(&spec).map_err(|error| error.to_string())?),
+            _ => None,
+        };
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let name = request::container_name(&self.session, number, &spec.name);
+        let labels = owner::labels(&self.session, &spec.name, site.own.as_ref().map(|own| own.id.as_str()));
+        let body = request::body(&self.config, &spec, image, site, &resources, labels);
+        Ok(Container::start(site, image, container::Plan { name, body, spec, resources, log }))
+    }
+}
+
+impl Backend for Docker {
+    fn name(&self) -> &'static str {
+        "docker"
+    }
+
+    fn reach(&self) -> LocalBoxFuture<'_, Result<Reach>> {
+        Box::pin(async move {
+            let site = self.site().await.map_err(|problem| Error::system("containers can't be used", problem))?;
+            Ok(site.place.reach.clone())
+        })
+    }
+
+    fn create(&self, spec: JobSpec) -> LocalBoxFuture<'_, Result<Arc<dyn Job>>> {
+        Box::pin(async move {
+            let name = spec.name.clone();
+            self.start(spec).await.map_err(|problem| Error::Start { name, problem })
+        })
+    }
+
+    fn sweep(&self) -> LocalBoxFuture<'_, Result<Vec<String>>> {
+        Box::pin(async move {
+            let sweep = async {
+                let site = self.site().await?;
+                owner::sweep(&site.engine, site.own.as_ref().map(|own| own.id.as_str())).await
+            };
+            sweep.await.map_err(|problem| Error::system("what dead sessions left can't be removed", problem))
+        })
+    }
+}

@@ -1,0 +1,234 @@
+//! This program with all that it needs to run, as the file system of an image.
+//!
+//! What it needs is what the loader has put into this very process: no search for libraries can be more to the point.
+//! Each keeps its path, and gets a link under the name by which it is asked for, in a directory that the loader is told
+//! of.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use futures_util::Stream;
+use object::elf;
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
+use object::read::{ReadCache, ReadRef};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+
+const EXECUTABLE: &str = "/proc/self/exe";
+const PROGRAMS: &str = "/fiber/bin";
+const LIBRARIES: &str = "/fiber/lib";
+/// Bytes that are handed to the engine at a time, and how many of those may wait.
+const CHUNK: usize = 256 << 10;
+const CHUNKS: usize = 4;
+
+/// What goes into an image.
+#[derive(Debug)]
+pub(super) struct Bundle {
+    /// The program's file name.
+    pub(super) name: String,
+    pub(super) bytes: u64,
+    /// Its loader, if it is linked dynamically.
+    loader: Option<PathBuf>,
+    libraries: Vec<Library>,
+}
+
+#[derive(Clone, Debug)]
+struct Library {
+    path: PathBuf,
+    /// What it is asked for by.
+    name: String,
+}
+
+impl Bundle {
+    /// # Errors
+    /// What of it can't be read, and what to do.
+    pub(super) fn of_this_program() -> Result<Bundle, String> {
+        let own = fs::read_link(EXECUTABLE).map_err(|error| format!("{EXECUTABLE} can't be read: {error}"))?;
+        let name = own.file_name().unwrap_or_default().to_string_lossy().trim_end_matches(" (deleted)").to_string();
+        let loader = loader().map_err(|error| format!("{EXECUTABLE} can't be read: {error}"))?;
+        let maps = fs::read_to_string("/proc/self/maps").map_err(|error| format!("/proc/self/maps: {error}"))?;
+        let mut libraries = Vec::new();
+        for path in code_in(&maps).into_iter().filter(|path| *path != own) {
+            if path.to_string_lossy().ends_with(" (deleted)") {
+                return Err(format!(
+                    "its library {} was replaced since this process started: start the program again",
+                    path.display()
+                ));
+            }
+            let name = name_of(&path).map_err(|error| format!("its library {}: {error}", path.display()))?;
+            libraries.push(Library { path, name });
+        }
+        let paths = libraries.iter().map(|library| library.path.as_path()).chain([Path::new(EXECUTABLE)]);
+        let bytes = paths.map(|path| fs::metadata(path).map_or(0, |data| data.len())).sum();
+        Ok(Bundle { name, bytes, loader, libraries })
+    }
+
+    /// The program's path in the image.
+    pub(super) fn program(&self) -> String {
+        format!("{PROGRAMS}/{}", self.name)
+    }
+
+    /// What the loader has to know.
+    pub(super) fn environment(&self) -> Vec<String> {
+        if self.libraries.is_empty() { Vec::new() } else { vec![format!("LD_LIBRARY_PATH={LIBRARIES}")] }
+    }
+
+    /// The file system, made while it is read.
+    pub(super) fn tar(&self) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
+        let (chunks, receiver) = mpsc::channel(CHUNKS);
+        let (program, loader, libraries) = (self.program(), self.loader.clone(), self.libraries.clone());
+        tokio::task::spawn_blocking(move || {
+            let mut sink = Sink { chunks, buffer: Vec::with_capacity(CHUNK) };
+            let written = write(&mut sink, &program, loader.as_deref(), &libraries).and_then(|()| sink.flush());
+            if let Err(error) = written {
+                // Nobody listens if the engine gave up.
+                let _ = sink.chunks.blocking_send(Err(error));
+            }
+        });
+        ReceiverStream::new(receiver)
+    }
+}
+
+fn write(sink: &mut Sink, program: &str, loader: Option<&Path>, libraries: &[Library]) -> io::Result<()> {
+    let mut tar = tar::Builder::new(sink);
+    let mut temporary = header(tar::EntryType::Directory, 0o1777, 0);
+    tar.append_data(&mut temporary, "tmp/", io::empty())?;
+    file(&mut tar, Path::new(EXECUTABLE), Path::new(program))?;
+    // It may be a link, and its own library.
+    if let Some(loader) = loader {
+        file(&mut tar, loader, loader)?;
+    }
+    for library in libraries {
+        if Some(library.path.as_path()) != loader {
+            file(&mut tar, &library.path, &library.path)?;
+        }
+        let mut link = header(tar::EntryType::Symlink, 0o777, 0);
+        tar.append_link(&mut link, relative(&Path::new(LIBRARIES).join(&library.name)), &library.path)?;
+    }
+    tar.finish()
+}
+
+fn file(tar: &mut tar::Builder<&mut Sink>, source: &Path, target: &Path) -> io::Result<()> {
+    let file = File::open(source)
+        .map_err(|error| io::Error::new(error.kind(), format!("{} can't be read: {error}", source.display())))?;
+    let mut header = header(tar::EntryType::Regular, 0o755, file.metadata()?.len());
+    tar.append_data(&mut header, relative(target), file)
+}
+
+fn header(kind: tar::EntryType, mode: u32, size: u64) -> tar::Header {
+    let mut header = tar::Header::new_gnu();
+    header.set_entry_type(kind);
+    header.set_mode(mode);
+    header.set_size(size);
+    header.set_mtime(0);
+    header
+}
+
+fn relative(path: &Path) -> &Path {
+    path.strip_prefix("/").unwrap_or(path)
+}
+
+/// The files of which this table of memory holds code.
+fn code_in(maps: &str) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> = maps
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.splitn(6, ' ').skip(1);
+            let rights = fields.next()?;
+            let path = fields.nth(3)?.trim_start();
+            (rights.contains('x') && path.starts_with('/')).then(|| PathBuf::from(path))
+        })
+        .collect();
+    paths.sort();
+    paths.dedup();
+    paths
+}
+
+/// The loader that the program asks for.
+fn loader() -> io::Result<Option<PathBuf>> {
+    let cache = ReadCache::new(File::open(EXECUTABLE)?);
+    let data = &cache;
+    let header = elf::FileHeader64::<object::Endianness>::parse(data).map_err(io::Error::other)?;
+    let endian = header.endian().map_err(io::Error::other)?;
+    for segment in header.program_headers(endian, data).map_err(io::Error::other)? {
+        if let Ok(Some(path)) = segment.interpreter(endian, data) {
+            return Ok(Some(PathBuf::from(String::from_utf8_lossy(path).into_owned())));
+        }
+    }
+    Ok(None)
+}
+
+/// The name by which a library is asked for: the one in it, else that of its file.
+fn name_of(path: &Path) -> io::Result<String> {
+    let cache = ReadCache::new(File::open(path)?);
+    let name = soname(&cache).map(|name| String::from_utf8_lossy(name).into_owned());
+    Ok(name.unwrap_or_else(|| path.file_name().unwrap_or_default().to_string_lossy().into_owned()))
+}
+
+fn soname<'data, R: ReadRef<'data>>(data: R) -> Option<&'data [u8]> {
+    let header = elf::FileHeader64::<object::Endianness>::parse(data).ok()?;
+    let endian = header.endian().ok()?;
+    let sections = header.sections(endian, data).ok()?;
+    sections.iter().find_map(|section| {
+        let (entries, strings) = section.dynamic(endian, data).ok()??;
+        let strings = sections.strings(endian, data, strings).ok()?;
+        entries.iter().find_map(|entry| {
+            use object::read::elf::Dyn;
+            let wanted = entry.tag32(endian) == Some(elf::DT_SONAME);
+            wanted.then(|| strings.get(entry.val32(endian)?).ok()).flatten()
+        })
+    })
+}
+
+/// Hands on what is written to it, in chunks.
+struct Sink {
+    chunks: mpsc::Sender<io::Result<Bytes>>,
+    buffer: Vec<u8>,
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let room = CHUNK - self.buffer.len();
+        let taken = bytes.len().min(room);
+        self.buffer.extend_from_slice(&bytes[..taken]);
+        if self.buffer.len() == CHUNK {
+            self.flush()?;
+        }
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let full = std::mem::replace(&mut self.buffer, Vec::with_capacity(CHUNK));
+        if full.is_empty() {
+            return Ok(());
+        }
+        let gone = |_| io::Error::new(io::ErrorKind::BrokenPipe, "the Docker engine stopped reading");
+        self.chunks.blocking_send(Ok(full.into())).map_err(gone)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_bundled_with_its_loader_and_libraries() {
+        let bundle = Bundle::of_this_program().unwrap();
+        assert!(bundle.bytes > 1 << 20);
+        assert!(bundle.loader.as_ref().is_some_and(|loader| loader.is_file()), "{bundle:?}");
+        assert!(bundle.libraries.iter().any(|library| library.name == "libc.so.6"), "{bundle:?}");
+    }
+
+    #[test]
+    fn code_is_told_from_data() {
+        let maps = "55d0-55d1 r--p 00000000 08:01 1   /bin/program\n\
+                    55d1-55d2 r-xp 00001000 08:01 1   /bin/program\n\
+                    7f00-7f01 r-xp 00000000 08:01 2   /lib/with space.so\n\
+                    7f01-7f02 rw-p 00000000 00:00 0 \n\
+                    7f02-7f03 r--p 00000000 08:01 3   /data\n\
+                    7ffd-7ffe r-xp 00000000 00:00 0   [vdso]\n";
+        assert_eq!(code_in(maps), [PathBuf::from("/bin/program"), PathBuf::from("/lib/with space.so")]);
+    }
+}

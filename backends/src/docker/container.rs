@@ -1,0 +1,278 @@
+//! One container, from the request for it to its end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bollard::container::LogOutput;
+use bollard::models::ContainerCreateBody;
+use bollard::query_parameters::{AttachContainerOptions, CreateContainerOptions, KillContainerOptions};
+use fiber_core::{Exit, ExitReason};
+use futures_util::StreamExt;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::Site;
+use super::engine::{Engine, is_missing, refusal};
+use super::events::{Event, Events};
+use super::image::Image;
+use super::owner;
+use super::request::Resources;
+use crate::output::{Log, Pump, Stream, Tail, Target};
+use crate::{Job, JobSpec, JobState};
+
+/// How long to read what a container printed after its end, and how long to wait for what the engine tells late.
+const DRAIN: Duration = Duration::from_secs(2);
+/// What a shell's, and the init process's, exit code is for a program that a signal killed, beside the signal.
+const BY_SIGNAL: i64 = 128;
+
+/// A container to be.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) name: String,
+    pub(super) body: ContainerCreateBody,
+    pub(super) spec: JobSpec,
+    pub(super) resources: Resources,
+    pub(super) log: Option<Log>,
+}
+
+/// A container as a job. A task of the node's thread makes it, watches it and ends it.
+#[derive(Debug)]
+pub(super) struct Container {
+    name: String,
+    states: watch::Receiver<JobState>,
+    orders: mpsc::UnboundedSender<Order>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    Terminate,
+    Kill,
+}
+
+impl Job for Container {
+    fn place(&self) -> String {
+        format!("container {}", self.name)
+    }
+
+    fn states(&self) -> watch::Receiver<JobState> {
+        self.states.clone()
+    }
+
+    fn terminate(&self) {
+        let _ = self.orders.send(Order::Terminate);
+    }
+
+    fn kill(&self) {
+        let _ = self.orders.send(Order::Kill);
+    }
+}
+
+impl Container {
+    pub(super) fn start(site: &Site, image: &Image, plan: Plan) -> Arc<dyn Job> {
+        let (states, receiver) = watch::channel(JobState::Starting);
+        let (orders, ordered) = mpsc::unbounded_channel();
+        let name = plan.name.clone();
+        let attendant = Attendant {
+            engine: Arc::clone(&site.engine),
+            events: Arc::clone(&site.events),
+            image: image.name.clone(),
+            program: image.program.clone(),
+            tail: Tail::default(),
+            orders: ordered,
+        };
+        tokio::task::spawn_local(async move {
+            let Plan { name, body, spec, resources, log } = plan;
+            let limited = resources.memory.is_some();
+            let reason = attendant.attend(&name, body, &spec, limited, log, &states).await;
+            // What it had is free before anybody hears of its end, and starts another in its place.
+            drop(resources);
+            states.send_replace(JobState::Ended(reason));
+        });
+        Arc::new(Container { name, states: receiver, orders })
+    }
+}
+
+struct Attendant {
+    engine: Arc<Engine>,
+    events: Arc<Events>,
+    image: String,
+    program: String,
+    tail: Tail,
+    orders: mpsc::UnboundedReceiver<Order>,
+}
+
+/// How a container ended.
+struct End {
+    code: Option<i64>,
+    out_of_memory: bool,
+}
+
+impl Attendant {
+    async fn attend(
+        mut self,
+        name: &str,
+        body: ContainerCreateBody,
+        spec: &JobSpec,
+        limited: bool,
+        log: Option<Log>,
+        states: &watch::Sender<JobState>,
+    ) -> Exit {
+        let not_started = |problem: String| Exit::new(ExitReason::NotStarted(problem), Vec::new());
+        let options = CreateContainerOptions { name: Some(name.to_string()), ..Default::default() };
+        let id = match self.engine.api.create_container(Some(options), body).await {
+            Ok(created) => created.id,
+            Err(error) => return not_started(self.explain(&error)),
+        };
+        if let Ok(Order::Kill) = self.orders.try_recv() {
+            return self.discard(name, &id, ExitReason::Signal(9)).await;
+        }
+        let mut events = self.events.of(&id);
+        let printing = match self.set_going(&id, spec, log).await {
+            Ok(printing) => printing,
+            Err(error) => {
+                let problem = self.explain(&error);
+                return self.discard(name, &id, ExitReason::NotStarted(problem)).await;
+            }
+        };
+        states.send_replace(JobState::Running);
+
+        let mut end = End { code: None, out_of_memory: false };
+        let mut may_order = true;
+        loop {
+            tokio::select! {
+                biased;
+                event = events.next() => match event {
+                    Event::OutOfMemory => end.out_of_memory = true,
+                    Event::Died(code) => {
+                        end.code = Some(code);
+                        break;
+                    }
+                    Event::Removed => break,
+                },
+                order = self.orders.recv(), if may_order => {
+                    // Nobody could end it any more if nobody holds the job.
+                    let order = order.unwrap_or(Order::Kill);
+                    may_order = order == Order::Terminate;
+                    if let Err(error) = self.obey(&id, order).await {
+                        let problem = self.engine.explain(&error);
+                        return Exit::new(ExitReason::LinkLost(problem), self.tail.lines());
+                    }
+                }
+            }
+        }
+        let abort = printing.abort_handle();
+        if timeout(DRAIN, printing).await.is_err() {
+            abort.abort();
+        }
+        let killed = end.code == Some(BY_SIGNAL + 9);
+        if killed && limited && may_order && !end.out_of_memory {
+            // The engine may hear of the end before it hears of the reason; the removal comes after both.
+            let told = async {
+                loop {
+                    match events.next().await {
+                        Event::OutOfMemory => return true,
+                        Event::Removed => return false,
+                        Event::Died(_) => {}
+                    }
+                }
+            };
+            end.out_of_memory = timeout(DRAIN, told).await.unwrap_or(false);
+        }
+        Exit::new(self.reason(&end), self.tail.lines())
+    }
+
+    /// Removes a container that was not started.
+    async fn discard(&self, name: &str, id: &str, reason: ExitReason) -> Exit {
+        if let Err(error) = owner::remove(&self.engine, id).await {
+            tracing::warn!("the container {name} stays behind: {}", self.engine.explain(&error));
+        }
+        Exit::new(reason, Vec::new())
+    }
+
+    /// Connects to the output of the container, and starts it.
+    async fn set_going(
+        &self,
+        id: &str,
+        spec: &JobSpec,
+        log: Option<Log>,
+    ) -> Result<JoinHandle<()>, bollard::errors::Error> {
+        let options = AttachContainerOptions { stream: true, stdout: true, stderr: true, ..Default::default() };
+        let attached = self.engine.api.attach_container(id, Some(options)).await?;
+        let file = log.map(|log| Arc::new(log.file));
+        let target = |stream| match &file {
+            Some(file) => Target::File(Arc::clone(file)),
+            None => Target::new(spec.output, stream, &spec.name),
+        };
+        let mut out = Pump::new(target(Stream::Out), self.tail.clone());
+        let mut errors = Pump::new(target(Stream::Error), self.tail.clone());
+        let mut output = attached.output;
+        let printing = tokio::task::spawn_local(async move {
+            while let Some(Ok(part)) = output.next().await {
+                match part {
+                    LogOutput::StdErr { message } => errors.take(&message).await,
+                    LogOutput::StdOut { message } | LogOutput::Console { message } => out.take(&message).await,
+                    LogOutput::StdIn { .. } => {}
+                }
+            }
+            out.end().await;
+            errors.end().await;
+        });
+        self.engine.api.start_container(id, None).await?;
+        Ok(printing)
+    }
+
+    async fn obey(&self, id: &str, order: Order) -> Result<(), bollard::errors::Error> {
+        match order {
+            Order::Kill => owner::remove(&self.engine, id).await,
+            Order::Terminate => {
+                let options = KillContainerOptions { signal: "SIGTERM".into() };
+                match self.engine.api.kill_container(id, Some(options)).await {
+                    // It has ended by itself.
+                    Err(error) if is_missing(&error) || matches!(refusal(&error), Some((409, _))) => Ok(()),
+                    result => result,
+                }
+            }
+        }
+    }
+
+    fn reason(&self, end: &End) -> ExitReason {
+        match end.code {
+            Some(0) => ExitReason::Normal,
+            Some(137) if end.out_of_memory => ExitReason::OutOfMemory,
+            Some(code @ (126 | 127)) => self.no_program().unwrap_or(ExitReason::Code(code as i32)),
+            Some(code @ 129..=192) => ExitReason::Signal((code - BY_SIGNAL) as i32),
+            Some(code) => ExitReason::Code(code as i32),
+            None => ExitReason::LinkLost("its container was removed, or the Docker engine stopped".into()),
+        }
+    }
+
+    /// What the container's init process says when it can't start the program.
+    fn no_program(&self) -> Option<ExitReason> {
+        let said = self.tail.lines().into_iter().find(|line| line.contains("] exec ") && line.contains(" failed: "))?;
+        let (_, problem) = said.rsplit_once(" failed: ")?;
+        Some(ExitReason::NotStarted(format!(
+            "the image `{}` has no program that runs at `{}` ({problem}): set `program` to its path in the image, or \
+             rebuild the image with it; a program that is linked dynamically needs its loader and libraries there too",
+            self.image, self.program
+        )))
+    }
+
+    /// The engine's refusals, with what to do.
+    fn explain(&self, error: &bollard::errors::Error) -> String {
+        let problem = self.engine.explain(error);
+        let Some((_, said)) = refusal(error) else { return problem };
+        let remedy = if said.contains("capabilities: [[gpu]]") {
+            ": the Docker host offers no graphics processors (install the NVIDIA container toolkit there), or ask for none"
+        } else if said.contains("bind source path does not exist") {
+            ": correct `mounts`; the path has to be on the Docker host"
+        } else if said.contains("No such image") {
+            ": it was removed meanwhile; run the program again"
+        } else if said.contains("unable to find user") {
+            ": set `user` to one that the image knows, or to a number"
+        } else {
+            ""
+        };
+        format!("the Docker engine refused: {problem}{remedy}")
+    }
+}

@@ -1,0 +1,211 @@
+//! The image that containers are made from: the one that is configured, that of this process's own container, or one
+//! that is made of this program.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::time::Instant;
+
+use bollard::query_parameters::{CreateImageOptions, ListImagesOptions};
+use bytesize::ByteSize;
+use fiber_core::{BuildId, Config};
+use futures_util::StreamExt;
+
+use super::bundle::Bundle;
+use super::engine::{Engine, is_missing};
+use super::owner::OwnContainer;
+
+/// Images that were made of programs: `fiber-auto/<program>:<build id>`.
+const REPOSITORY: &str = "fiber-auto";
+/// How many builds of one program are kept.
+const KEEP: usize = 3;
+
+/// What containers are made from.
+#[derive(Debug)]
+pub(super) struct Image {
+    /// For people.
+    pub(super) name: String,
+    pub(super) id: String,
+    /// The program's path in it.
+    pub(super) program: String,
+    /// The user to run it as, if it is not the image's own.
+    pub(super) user: Option<String>,
+    /// What the program needs in its environment.
+    pub(super) environment: Vec<String>,
+}
+
+/// The image to use, fetched or made if need be.
+///
+/// # Errors
+/// Why there is none, and what to do.
+pub(super) async fn find(engine: &Engine, config: &Config, own: Option<&OwnContainer>) -> Result<Image, String> {
+    match (&config.image, own) {
+        (Some(name), _) => given(engine, config, name).await,
+        (None, Some(own)) => same_as_own(config, own),
+        (None, None) => made_of_this_program(engine).await,
+    }
+}
+
+async fn given(engine: &Engine, config: &Config, name: &str) -> Result<Image, String> {
+    let found = match engine.api.inspect_image(name).await {
+        Err(error) if is_missing(&error) => {
+            pull(engine, name).await?;
+            engine.api.inspect_image(name).await
+        }
+        result => result,
+    };
+    let details = found.map_err(|error| engine.explain(&error))?;
+    let settings = details.config.unwrap_or_default();
+    let entry = settings.entrypoint.unwrap_or_default().into_iter().chain(settings.cmd.unwrap_or_default()).next();
+    let program = config.program.clone().or(entry).ok_or_else(|| {
+        format!(
+            "the image `{name}` does not say what to run: give it an ENTRYPOINT, or set `program` to the program's path"
+        )
+    })?;
+    let id = details.id.unwrap_or_else(|| name.to_string());
+    Ok(Image { name: name.to_string(), id, program, user: None, environment: Vec::new() })
+}
+
+async fn pull(engine: &Engine, name: &str) -> Result<(), String> {
+    let progress = Progress::begin(format!("fetching the image {name}"));
+    // Without a tag the engine would fetch all that there are.
+    let tagged = name.rsplit('/').next().is_some_and(|last| last.contains(':') || last.contains('@'));
+    let options = CreateImageOptions {
+        from_image: Some(name.to_string()),
+        tag: (!tagged).then(|| "latest".to_string()),
+        ..Default::default()
+    };
+    let mut steps = Box::pin(engine.api.create_image(Some(options), None, None));
+    while let Some(step) = steps.next().await {
+        step.map_err(|error| {
+            format!(
+                "the Docker host has no image `{name}`, and it can't be fetched: {}. Build it, fetch it with `docker pull \
+                 {name}`, correct `image` (FIBER_IMAGE), or leave that out for an image made of this program",
+                engine.explain(&error)
+            )
+        })?;
+    }
+    progress.done();
+    Ok(())
+}
+
+fn same_as_own(config: &Config, own: &OwnContainer) -> Result<Image, String> {
+    let missing = |what: &str| format!("this process's own container has no {what} that is known: set `image`");
+    let id = own.details.image.clone().ok_or_else(|| missing("image"))?;
+    let name = own.details.config.as_ref().and_then(|config| config.image.clone()).unwrap_or_else(|| id.clone());
+    let program = match &config.program {
+        Some(program) => program.clone(),
+        None => {
+            let path = std::env::current_exe().map_err(|error| error.to_string())?;
+            path.to_str().ok_or_else(|| missing("program"))?.to_string()
+        }
+    };
+    let library_path = std::env::var("LD_LIBRARY_PATH").map(|path| format!("LD_LIBRARY_PATH={path}"));
+    Ok(Image { name, id, program, user: Some(this_user()), environment: library_path.into_iter().collect() })
+}
+
+/// Files that containers make in what is mounted belong to whom they would belong without containers.
+fn this_user() -> String {
+    format!("{}:{}", rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw())
+}
+
+async fn made_of_this_program(engine: &Engine) -> Result<Image, String> {
+    let bundle = tokio::task::spawn_blocking(Bundle::of_this_program);
+    let bundle = bundle.await.map_err(|error| error.to_string())?;
+    let bundle = bundle.map_err(|problem| {
+        format!("no image can be made of this program: {problem} (`image`, or FIBER_IMAGE, names one that was built otherwise)")
+    })?;
+    let repository = format!("{REPOSITORY}/{}", repository_name(&bundle.name));
+    let name = format!("{repository}:{}", BuildId::current());
+    let image = |id: Option<String>| Image {
+        id: id.unwrap_or_else(|| name.clone()),
+        name: name.clone(),
+        program: bundle.program(),
+        user: Some(this_user()),
+        environment: bundle.environment(),
+    };
+    match engine.api.inspect_image(&name).await {
+        Ok(found) => return Ok(image(found.id)),
+        Err(error) if is_missing(&error) => {}
+        Err(error) => return Err(engine.explain(&error)),
+    }
+    let progress = Progress::begin(format!("making the image {name} ({})", ByteSize(bundle.bytes)));
+    let options = CreateImageOptions {
+        from_src: Some("-".into()),
+        repo: Some(repository.clone()),
+        tag: Some(BuildId::current().to_string()),
+        ..Default::default()
+    };
+    let mut steps =
+        Box::pin(engine.api.create_image(Some(options), Some(bollard::body_try_stream(bundle.tar())), None));
+    while let Some(step) = steps.next().await {
+        step.map_err(|error| format!("the image {name} could not be made: {}", engine.explain(&error)))?;
+    }
+    progress.done();
+    let found = engine.api.inspect_image(&name).await.map_err(|error| engine.explain(&error))?;
+    remove_old(engine, &repository).await;
+    Ok(image(found.id))
+}
+
+/// Removes images of older builds, except the newest and those that are in use.
+async fn remove_old(engine: &Engine, repository: &str) {
+    let filters = HashMap::from([("reference".to_string(), vec![repository.to_string()])]);
+    let options = ListImagesOptions { filters: Some(filters), ..Default::default() };
+    let Ok(mut images) = engine.api.list_images(Some(options)).await else { return };
+    images.sort_by_key(|image| std::cmp::Reverse(image.created));
+    for name in images.iter().skip(KEEP).flat_map(|image| &image.repo_tags) {
+        if let Err(error) =
+            engine.api.remove_image(name, None::<bollard::query_parameters::RemoveImageOptions>, None).await
+        {
+            tracing::debug!("the image {name} stays: {}", engine.explain(&error));
+        }
+    }
+}
+
+/// A program's name as a part of an image's: in lower case, and without the hash that cargo gives to tests.
+fn repository_name(program: &str) -> String {
+    let name = match program.rsplit_once('-') {
+        Some((name, hash)) if hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()) => name,
+        _ => program,
+    };
+    let plain =
+        name.to_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect::<String>();
+    // Neither two separators nor one at an end are allowed.
+    let parts: Vec<_> = plain.split('_').filter(|part| !part.is_empty()).collect();
+    if parts.is_empty() { "program".into() } else { parts.join("_") }
+}
+
+/// Tells people why nothing happens for a while.
+struct Progress {
+    begun: Instant,
+}
+
+impl Progress {
+    fn begin(what: String) -> Progress {
+        let _ = write!(std::io::stderr().lock(), "fiber: {what} … ");
+        Progress { begun: Instant::now() }
+    }
+
+    fn done(self) {
+        let _ = writeln!(std::io::stderr().lock(), "done in {:.1} s", self.begun.elapsed().as_secs_f64());
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        let _ = writeln!(std::io::stderr().lock(), "failed");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::repository_name;
+
+    #[test]
+    fn programs_have_names_that_images_may_have() {
+        assert_eq!(repository_name("pi_estimation"), "pi_estimation");
+        assert_eq!(repository_name("pool-0123456789abcdef"), "pool");
+        assert_eq!(repository_name("My Program__2-x"), "my_program_2_x");
+        assert_eq!(repository_name("__"), "program");
+    }
+}

@@ -1,0 +1,137 @@
+//! Which network containers join, and where this process listens for them.
+
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+
+use bollard::models::NetworkInspect;
+use fiber_core::{Config, LinkKind};
+
+use super::engine::{Engine, is_missing};
+use super::owner::OwnContainer;
+use crate::{Kinship, Reach};
+
+const BRIDGE: &str = "bridge";
+const HOST: &str = "host";
+
+/// Where containers are, and how they get to this process.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) network: String,
+    pub(super) reach: Reach,
+}
+
+impl Place {
+    /// As the configuration has it; else the network of this process's own container, else the engine's bridge.
+    ///
+    /// # Errors
+    /// Why containers would not get to this process, and what to do.
+    pub(super) async fn choose(engine: &Engine, config: &Config, own: Option<&OwnContainer>) -> Result<Place, String> {
+        let mut place = match own {
+            Some(own) => beside(own, config.network.as_deref())?,
+            None => outside(engine, config).await?,
+        };
+        if let Some(bind) = config.bind_host {
+            place.reach.bind = bind;
+        }
+        if let Some(host) = &config.advertised_host {
+            place.reach.advertised = Some(host.clone());
+        }
+        if place.reach.bind.is_unspecified() && place.reach.advertised.is_none() {
+            return Err(format!(
+                "bind_host is {}, which says nothing about how containers reach this process: set `advertised_host` too",
+                place.reach.bind
+            ));
+        }
+        Ok(place)
+    }
+}
+
+/// The network of this process's own container.
+fn beside(own: &OwnContainer, wanted: Option<&str>) -> Result<Place, String> {
+    let mode = own.details.host_config.as_ref().and_then(|host| host.network_mode.as_deref());
+    if mode == Some(HOST) {
+        return match wanted {
+            None | Some(HOST) => Ok(on_host()),
+            Some(other) => Err(format!(
+                "the network is to be `{other}`, but this process is in a container on the network of its host: leave \
+                 `network` out, or run it in `{other}` too"
+            )),
+        };
+    }
+    let networks = own.details.network_settings.as_ref().and_then(|settings| settings.networks.clone());
+    let mut networks: Vec<_> = networks.unwrap_or_default().into_iter().collect();
+    networks.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let names = networks.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
+    let chosen = match wanted {
+        Some(wanted) => networks.iter().find(|(name, _)| name == wanted),
+        None => networks.first(),
+    };
+    let (name, endpoint) = chosen.ok_or_else(|| match wanted {
+        Some(wanted) => format!(
+            "the network is to be `{wanted}`, but this process's own container is in: {names}. Connect it (`docker \
+             network connect {wanted} {}`), or choose one of these",
+            own.id.get(..12).unwrap_or(&own.id)
+        ),
+        None => "this process's own container is in no network: give it one".to_string(),
+    })?;
+    let address = endpoint.ip_address.as_deref().and_then(|address| address.parse().ok());
+    let bind: IpAddr = address.ok_or_else(|| format!("this process's own container has no address in `{name}`"))?;
+    Ok(Place { network: name.clone(), reach: reach(bind) })
+}
+
+/// A network that this process reaches by its gateway.
+async fn outside(engine: &Engine, config: &Config) -> Result<Place, String> {
+    let name = config.network.as_deref().unwrap_or(BRIDGE);
+    if name == HOST {
+        return Ok(on_host());
+    }
+    let network = engine.api.inspect_network(name, None).await.map_err(|error| {
+        if is_missing(&error) {
+            format!("there is no network `{name}`: make it (`docker network create {name}`), or correct `network`")
+        } else {
+            engine.explain(&error)
+        }
+    })?;
+    if let Some(bind) = config.bind_host {
+        return Ok(Place { network: name.to_string(), reach: reach(bind) });
+    }
+    let gateway = gateway(&network).ok_or_else(|| {
+        format!(
+            "the network `{name}` has no gateway, by which containers could reach this process: use a bridge network, or \
+             set `bind_host` to the address of this host that they reach"
+        )
+    })?;
+    // Only addresses of this host can be bound to.
+    UdpSocket::bind((gateway, 0)).map_err(|error| {
+        format!(
+            "containers in `{name}` would look for this process at its gateway {gateway}, which is no address of this host \
+             ({error}): if the engine is on another host, set `bind_host` and `advertised_host` to what containers \
+             reach this one by"
+        )
+    })?;
+    Ok(Place { network: name.to_string(), reach: reach(gateway) })
+}
+
+/// The address of the engine's host in a network. A bridge that had no container yet may not say it, and has the first
+/// one of its subnet.
+fn gateway(network: &NetworkInspect) -> Option<IpAddr> {
+    let configs = network.ipam.as_ref()?.config.as_ref()?;
+    let first_of = |subnet: &str| -> Option<IpAddr> {
+        let base: Ipv4Addr = subnet.split('/').next()?.parse().ok()?;
+        Some(Ipv4Addr::from(u32::from(base) + 1).into())
+    };
+    let is_bridge = network.driver.as_deref() == Some(BRIDGE);
+    let gateways = configs.iter().filter_map(|config| match &config.gateway {
+        Some(gateway) => gateway.split('/').next()?.parse().ok(),
+        None if is_bridge => config.subnet.as_deref().and_then(first_of),
+        None => None,
+    });
+    gateways.min_by_key(IpAddr::is_ipv6)
+}
+
+fn on_host() -> Place {
+    Place { network: HOST.to_string(), reach: Reach::host_only(LinkKind::Nng, Kinship::Elsewhere) }
+}
+
+fn reach(bind: IpAddr) -> Reach {
+    Reach { link: LinkKind::Nng, bind, advertised: None, kinship: Kinship::Elsewhere }
+}

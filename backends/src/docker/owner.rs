@@ -1,0 +1,215 @@
+//! Who made a container, and whether they are still alive.
+
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use bollard::errors::Error;
+use bollard::models::ContainerInspectResponse;
+use bollard::query_parameters::{ListContainersOptions, RemoveContainerOptions};
+
+use super::engine::{Engine, is_missing};
+
+/// The label that tells sessions apart.
+pub(super) const SESSION: &str = "fiber.session";
+/// The label that says who made a container, as [`Owner`] writes it.
+const OWNER: &str = "fiber.owner";
+/// The job's name.
+const NAME: &str = "fiber.name";
+
+/// The labels of a container that this process makes.
+pub(super) fn labels(session: &str, name: &str, own_container: Option<&str>) -> HashMap<String, String> {
+    let owner = Owner::this(own_container);
+    HashMap::from([(SESSION, session), (OWNER, &owner.to_text()), (NAME, name)].map(|(k, v)| (k.into(), v.into())))
+}
+
+/// The container that this process runs in.
+#[derive(Debug)]
+pub(super) struct OwnContainer {
+    pub(super) id: String,
+    pub(super) details: ContainerInspectResponse,
+}
+
+impl OwnContainer {
+    /// The container of this engine that this process runs in, if it runs in one.
+    pub(super) async fn find(engine: &Engine) -> Result<Option<OwnContainer>, String> {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let Some(id) = container_of(&mounts) else { return Ok(None) };
+        match engine.api.inspect_container(id, None).await {
+            Ok(details) => Ok(Some(OwnContainer { id: id.to_string(), details })),
+            // It is a container of another engine.
+            Err(error) if is_missing(&error) => Ok(None),
+            Err(error) => Err(engine.explain(&error)),
+        }
+    }
+}
+
+impl OwnContainer {
+    /// Where something that is mounted into this container is on the engine's host.
+    pub(super) fn source_of(&self, path: &str) -> Option<String> {
+        let mounts = self.details.mounts.iter().flatten();
+        let real = fs::canonicalize(path).ok()?;
+        let same = |target: &str| fs::canonicalize(target).is_ok_and(|target| target == real);
+        mounts.clone().find(|mount| mount.destination.as_deref().is_some_and(same))?.source.clone()
+    }
+}
+
+/// The id of the container in which this table of mounts is seen: Docker keeps some files of a container's /etc in a
+/// directory that has its name.
+fn container_of(mountinfo: &str) -> Option<&str> {
+    mountinfo.lines().find_map(|line| {
+        let mut fields = line.split(' ').skip(3);
+        let (root, point) = (fields.next()?, fields.next()?);
+        if !["/etc/hostname", "/etc/hosts", "/etc/resolv.conf"].contains(&point) {
+            return None;
+        }
+        let id = root.split_once("/containers/")?.1.split('/').next()?;
+        (id.len() == 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(id)
+    })
+}
+
+/// A process that makes containers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Owner {
+    /// Whatever runs in a container.
+    Container(String),
+    /// A process of a host that runs since a certain boot.
+    Process { boot: String, namespace: u64, pid: u32, started: u64 },
+}
+
+impl Owner {
+    fn this(own_container: Option<&str>) -> Owner {
+        match own_container {
+            Some(id) => Owner::Container(id.to_string()),
+            None => {
+                let pid = std::process::id();
+                Owner::Process { boot: boot(), namespace: namespace(), pid, started: started(pid).unwrap_or(0) }
+            }
+        }
+    }
+
+    fn to_text(&self) -> String {
+        match self {
+            Owner::Container(id) => format!("container {id}"),
+            Owner::Process { boot, namespace, pid, started } => format!("process {pid} {started} {namespace} {boot}"),
+        }
+    }
+
+    fn from_text(text: &str) -> Option<Owner> {
+        let mut words = text.split(' ');
+        let owner = match words.next()? {
+            "container" => Owner::Container(words.next()?.to_string()),
+            "process" => Owner::Process {
+                pid: words.next()?.parse().ok()?,
+                started: words.next()?.parse().ok()?,
+                namespace: words.next()?.parse().ok()?,
+                boot: words.next()?.to_string(),
+            },
+            _ => return None,
+        };
+        Some(owner)
+    }
+
+    /// Whether it is certain that it is no more.
+    async fn is_dead(&self, engine: &Engine) -> bool {
+        match self {
+            Owner::Container(id) => match engine.api.inspect_container(id, None).await {
+                Ok(details) => details.state.and_then(|state| state.running) == Some(false),
+                Err(error) => is_missing(&error),
+            },
+            Owner::Process { boot: its_boot, namespace: its_namespace, pid, started: its_start } => {
+                *its_boot == boot() && *its_namespace == namespace() && started(*pid) != Some(*its_start)
+            }
+        }
+    }
+}
+
+/// When this host was booted, in a name that no other boot of any host has.
+fn boot() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_string()
+}
+
+/// Where this process's pids mean something.
+fn namespace() -> u64 {
+    fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino())
+}
+
+/// When a process was started, in ticks since the boot. `None`, if there is none, or it only waits to be buried.
+fn started(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in brackets, may contain anything.
+    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+    let state = fields.next()?;
+    if matches!(state, "Z" | "X") {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
+}
+
+/// Removes the containers of owners that are dead, and says which.
+pub(super) async fn sweep(engine: &Engine, own_container: Option<&str>) -> Result<Vec<String>, String> {
+    let options = ListContainersOptions {
+        all: true,
+        filters: Some(HashMap::from([("label".to_string(), vec![SESSION.to_string()])])),
+        ..Default::default()
+    };
+    let this = Owner::this(own_container);
+    let mut removed = Vec::new();
+    let listed = engine.api.list_containers(Some(options)).await.map_err(|error| engine.explain(&error))?;
+    for container in listed {
+        let (Some(id), Some(labels)) = (container.id, container.labels) else { continue };
+        let Some(owner) = labels.get(OWNER).and_then(|text| Owner::from_text(text)) else { continue };
+        if owner == this || !owner.is_dead(engine).await {
+            continue;
+        }
+        remove(engine, &id).await.map_err(|error| engine.explain(&error))?;
+        let names = container.names.unwrap_or_default();
+        removed.push(names.first().map_or(id.as_str(), |name| name.trim_start_matches('/')).to_string());
+    }
+    Ok(removed)
+}
+
+/// Kills a container and removes it, with its volumes that have no name. One that is gone is fine.
+pub(super) async fn remove(engine: &Engine, id: &str) -> Result<(), Error> {
+    let options = RemoveContainerOptions { force: true, v: true, link: false };
+    match engine.api.remove_container(id, Some(options)).await {
+        // Gone, or about to be.
+        Err(Error::DockerResponseServerError { status_code: 404 | 409, .. }) => Ok(()),
+        result => result,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_owner_survives_its_label() {
+        let owners = [Owner::this(None), Owner::Container("abc".into())];
+        for owner in owners {
+            assert_eq!(Owner::from_text(&owner.to_text()), Some(owner));
+        }
+        assert_eq!(Owner::from_text("somebody else"), None);
+    }
+
+    #[test]
+    fn this_process_lives_and_no_other_can_be_taken_for_it() {
+        let start = started(std::process::id());
+        assert!(start.is_some());
+        assert_eq!(start, started(std::process::id()));
+        assert_ne!(start, started(1));
+        assert_eq!(started(u32::MAX), None);
+    }
+
+    #[test]
+    fn the_container_is_found_in_its_own_mounts_only() {
+        let id = "0123456789abcdef".repeat(4);
+        let inside =
+            format!("700 690 8:1 /var/lib/docker/containers/{id}/hostname /etc/hostname rw - ext4 /dev/sda1 rw");
+        assert_eq!(container_of(&inside), Some(id.as_str()));
+        // What the host of a container sees.
+        let outside = format!("700 690 0:50 / /var/lib/docker/containers/{id}/mounts/shm rw - tmpfs shm rw");
+        assert_eq!(container_of(&outside), None);
+        assert_eq!(container_of("700 690 8:1 /etc/hostname /etc/hostname rw - ext4 /dev/sda1 rw"), None);
+    }
+}

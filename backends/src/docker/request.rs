@@ -1,0 +1,217 @@
+//! What the engine is asked for: a container for a job.
+
+use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
+
+use bollard::models::{ContainerCreateBody, DeviceRequest, HostConfig, Mount, MountType};
+use bytesize::ByteSize;
+use fiber_core::{Config, Error, Meta, Result};
+
+use super::Site;
+use super::engine::{Engine, SOCKET};
+use super::image::Image;
+use super::owner::OwnContainer;
+use crate::JobSpec;
+use crate::gpus::{Gpus, Lease};
+
+/// What a container may take, checked against what there is.
+#[derive(Debug)]
+pub(super) struct Resources {
+    pub(super) memory: Option<i64>,
+    nano_cpus: Option<i64>,
+    gpus: Option<GpuRequest>,
+}
+
+#[derive(Debug)]
+enum GpuRequest {
+    /// Those that this process has set aside.
+    These(Lease),
+    /// So many, of whatever the engine's host has: this process can't see them.
+    Any(u32),
+}
+
+/// What can be said of the configuration before there is an engine.
+pub(super) fn check(config: &Config) -> Result<()> {
+    config.mounts.iter().try_for_each(|text| mount(text).map(drop)).map_err(Error::Config)
+}
+
+/// How containers get to the engine themselves.
+#[derive(Debug, Default)]
+pub(super) struct EngineAccess {
+    mount: Option<Mount>,
+    environment: Option<String>,
+    /// The group to which the socket belongs.
+    group: Option<String>,
+}
+
+impl EngineAccess {
+    pub(super) fn new(engine: &Engine, own: Option<&OwnContainer>) -> EngineAccess {
+        let Some(socket) = engine.socket() else {
+            let environment = Some(format!("DOCKER_HOST={}", engine.host));
+            return EngineAccess { environment, ..Default::default() };
+        };
+        let source = match own {
+            Some(own) => own.source_of(socket),
+            None => Some(socket.to_string()),
+        };
+        let mount = source.map(|source| Mount {
+            source: Some(source),
+            target: Some(SOCKET.into()),
+            typ: Some(MountType::BIND),
+            ..Default::default()
+        });
+        let group = std::fs::metadata(socket).ok().map(|data| data.gid().to_string());
+        EngineAccess { mount, environment: None, group }
+    }
+}
+
+/// What a job asks for.
+///
+/// # Errors
+/// What the engine's host does not have.
+pub(super) fn resources(meta: &Meta, engine: &Engine, gpus: &Gpus) -> Result<Resources, String> {
+    if let (Some(asked), Some(there)) = (meta.memory, engine.memory)
+        && asked.as_u64() > there
+    {
+        return Err(format!(
+            "it is to have {asked} of memory, but the Docker host has {}: ask for less, or use a larger host",
+            ByteSize(there)
+        ));
+    }
+    if let (Some(asked), Some(there)) = (meta.cpu, engine.cores)
+        && asked > there as f64
+    {
+        return Err(format!(
+            "it is to have {asked} processor cores, but the Docker host has {there}: ask for fewer, or use a larger host"
+        ));
+    }
+    let gpus = match meta.gpu {
+        None | Some(0) => None,
+        Some(count) if gpus.count() == 0 => Some(GpuRequest::Any(count)),
+        Some(count) => Some(GpuRequest::These(gpus.take(count)?)),
+    };
+    Ok(Resources {
+        memory: meta.memory.map(|size| i64::try_from(size.as_u64()).unwrap_or(i64::MAX)),
+        nano_cpus: meta.cpu.map(|cores| (cores * 1e9) as i64),
+        gpus,
+    })
+}
+
+/// A name that people recognise and the engine accepts.
+pub(super) fn container_name(session: &str, number: u64, job: &str) -> String {
+    let job: String =
+        job.chars().map(|c| if c.is_ascii_alphanumeric() || "_.-".contains(c) { c } else { '-' }).collect();
+    format!("fiber-{session}-{number}-{}", job.get(..40).unwrap_or(&job))
+}
+
+pub(super) fn body(
+    config: &Config,
+    spec: &JobSpec,
+    image: &Image,
+    site: &Site,
+    resources: &Resources,
+    labels: HashMap<String, String>,
+) -> ContainerCreateBody {
+    let inherited = config.environment.iter().filter_map(|variable| match variable.split_once('=') {
+        Some(_) => Some(variable.clone()),
+        None => std::env::var(variable).ok().map(|value| format!("{variable}={value}")),
+    });
+    let own = spec.environment.iter().map(|(name, value)| format!("{name}={value}"));
+    let mounts = config.mounts.iter().filter_map(|text| mount(text).ok());
+    ContainerCreateBody {
+        image: Some(image.id.clone()),
+        entrypoint: Some(vec![image.program.clone()]),
+        cmd: Some(spec.arguments.iter().map(|argument| argument.to_string_lossy().into_owned()).collect()),
+        env: Some(
+            image
+                .environment
+                .iter()
+                .cloned()
+                .chain(inherited)
+                .chain(site.access.environment.clone())
+                .chain(own)
+                .collect(),
+        ),
+        user: config.user.clone().or_else(|| image.user.clone()),
+        working_dir: config.working_dir.clone(),
+        labels: Some(labels),
+        attach_stdout: Some(true),
+        attach_stderr: Some(true),
+        host_config: Some(HostConfig {
+            auto_remove: Some(true),
+            // A process number 1 that passes signals on, buries orphans, and does not take the program's place.
+            init: Some(true),
+            network_mode: Some(site.place.network.clone()),
+            group_add: site.access.group.clone().map(|group| vec![group]),
+            memory: resources.memory,
+            // No swap on top: a limit on memory is one.
+            memory_swap: resources.memory,
+            nano_cpus: resources.nano_cpus,
+            device_requests: resources.gpus.as_ref().map(|gpus| vec![gpus.request()]),
+            mounts: Some(mounts.chain(site.access.mount.clone()).collect()),
+            ..Default::default()
+        }),
+        ..Default::default()
+    }
+}
+
+impl GpuRequest {
+    fn request(&self) -> DeviceRequest {
+        let (count, device_ids) = match self {
+            GpuRequest::These(lease) => (None, Some(lease.ids.clone())),
+            GpuRequest::Any(count) => (Some(i64::from(*count)), None),
+        };
+        DeviceRequest { count, device_ids, capabilities: Some(vec![vec!["gpu".into()]]), ..Default::default() }
+    }
+}
+
+/// `SOURCE:TARGET`, or `SOURCE:TARGET:ro`.
+fn mount(text: &str) -> Result<Mount, String> {
+    let wrong = || {
+        format!(
+            "`mounts` has `{text}`: each must be SOURCE:TARGET or SOURCE:TARGET:ro, where SOURCE is an absolute path or the \
+             name of a volume, and TARGET an absolute path"
+        )
+    };
+    let mut parts = text.split(':');
+    let (Some(source), Some(target), mode, None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
+        return Err(wrong());
+    };
+    let read_only = match mode {
+        None | Some("rw") => false,
+        Some("ro") => true,
+        Some(_) => return Err(wrong()),
+    };
+    let typ = if source.starts_with('/') { MountType::BIND } else { MountType::VOLUME };
+    if source.is_empty() || source.starts_with('.') || !target.starts_with('/') {
+        return Err(wrong());
+    }
+    Ok(Mount {
+        source: Some(source.to_string()),
+        target: Some(target.to_string()),
+        typ: Some(typ),
+        read_only: Some(read_only),
+        ..Default::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_are_paths_or_volumes() {
+        let path = mount("/data:/mnt:ro").unwrap();
+        assert_eq!((path.typ, path.read_only), (Some(MountType::BIND), Some(true)));
+        let volume = mount("cache:/mnt").unwrap();
+        assert_eq!((volume.typ, volume.read_only), (Some(MountType::VOLUME), Some(false)));
+        for wrong in ["/data", "data:mnt", "./data:/mnt", "/data:/mnt:often", "/a:/b:ro:x", ":/mnt"] {
+            assert!(mount(wrong).unwrap_err().contains(wrong), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn names_are_what_the_engine_accepts() {
+        assert_eq!(container_name("s", 3, "pool 1/worker ä"), "fiber-s-3-pool-1-worker--");
+    }
+}

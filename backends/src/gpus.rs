@@ -1,0 +1,113 @@
+//! Graphics processors: which there are, and who has them.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::sync::Arc;
+
+use fiber_core::Config;
+use parking_lot::Mutex;
+
+/// What CUDA takes for the processors that a process may use.
+pub(crate) const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
+
+/// Hands the graphics processors that this process may use out to its jobs, each to one at a time.
+#[derive(Clone, Debug)]
+pub(crate) struct Gpus(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    count: usize,
+    free: Mutex<VecDeque<String>>,
+}
+
+/// Processors that a job has. They are free again when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    gpus: Gpus,
+    pub(crate) ids: Vec<String>,
+}
+
+impl Gpus {
+    /// Those that the configuration names or, without that, the system; and of them only those that this process was
+    /// given itself.
+    pub(crate) fn new(config: &Config) -> Gpus {
+        let given = std::env::var(VISIBLE).ok().map(|list| visible(&list));
+        Gpus::of(match (config.gpus.clone(), given) {
+            (Some(named), Some(given)) => named.into_iter().filter(|id| given.contains(id)).collect(),
+            (Some(named), None) => named,
+            (None, Some(given)) => given,
+            (None, None) => installed(),
+        })
+    }
+
+    fn of(ids: Vec<String>) -> Gpus {
+        Gpus(Arc::new(Shared { count: ids.len(), free: Mutex::new(ids.into()) }))
+    }
+
+    /// How many there are, free or not.
+    #[cfg(feature = "docker")]
+    pub(crate) fn count(&self) -> usize {
+        self.0.count
+    }
+
+    /// Takes `count` of them.
+    ///
+    /// # Errors
+    /// That there are fewer, and what to do.
+    pub(crate) fn take(&self, count: u32) -> Result<Lease, String> {
+        let mut free = self.0.free.lock();
+        let count = count as usize;
+        if free.len() < count {
+            return Err(format!(
+                "it is to have {count} graphics processor{}, but this host has {}, of which {} are free: use fewer \
+                 processes, or name those that fiber may use in `gpus`",
+                if count == 1 { "" } else { "s" },
+                self.0.count,
+                free.len(),
+            ));
+        }
+        let ids = free.drain(..count).collect();
+        Ok(Lease { gpus: self.clone(), ids })
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.gpus.0.free.lock().extend(self.ids.drain(..));
+    }
+}
+
+/// As CUDA reads the variable: what follows an invalid entry does not count.
+fn visible(list: &str) -> Vec<String> {
+    let ids = list.split(',').map(str::trim);
+    ids.take_while(|id| !id.is_empty() && !id.starts_with('-')).map(str::to_string).collect()
+}
+
+fn installed() -> Vec<String> {
+    let count = fs::read_dir("/proc/driver/nvidia/gpus").map_or(0, |gpus| gpus.count());
+    (0..count).map(|index| index.to_string()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_processor_is_given_to_one_job_at_a_time() {
+        let gpus = Gpus::of(vec!["0".into(), "1".into(), "2".into()]);
+        let first = gpus.take(2).unwrap();
+        let second = gpus.take(1).unwrap();
+        assert_eq!((first.ids.join(","), second.ids.join(",")), ("0,1".into(), "2".into()));
+        let refused = gpus.take(1).unwrap_err();
+        assert!(refused.contains("this host has 3, of which 0 are free"), "{refused}");
+        drop(second);
+        assert_eq!(gpus.take(1).unwrap().ids, ["2"]);
+    }
+
+    #[test]
+    fn the_variable_is_read_as_cuda_reads_it() {
+        assert_eq!(visible("0, GPU-8932f937,2"), ["0", "GPU-8932f937", "2"]);
+        assert_eq!(visible("1,-1,2"), ["1"]);
+        assert!(visible("").is_empty());
+    }
+}

@@ -1,0 +1,147 @@
+//! Where fiber's processes run.
+//!
+//! A [`Backend`] creates jobs; a [`Job`] is one process of the program, in whatever the backend runs it. What is
+//! common to all backends is promised here, and tested for each by `tests/conformance.rs`:
+//! - a job's states come as a stream, and end with [`JobState::Ended`], once, after all that the process printed has
+//!   been passed on;
+//! - its [`Exit`] says in full what happened: exit code, signal, out of memory, or why it never ran;
+//! - [`Job::kill`] also ends what the job's process started, and takes effect however far the job's start has come;
+//! - a job whose parent is gone ends by itself. What dead sessions may have left is found by its labels, and removed,
+//!   when the next one begins.
+
+#[cfg(feature = "docker")]
+mod docker;
+mod gpus;
+mod local;
+mod output;
+
+use std::ffi::OsString;
+use std::fmt::Debug;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use fiber_core::{Config, Error, Exit, LinkKind, Meta, OutputMode, Result};
+use futures_util::future::LocalBoxFuture;
+use tokio::sync::watch;
+
+#[cfg(feature = "docker")]
+pub use docker::Docker;
+pub use local::Local;
+pub use output::flush;
+
+/// What is to run.
+#[derive(Clone, Debug)]
+pub struct JobSpec {
+    /// A name for people: in process lists, logs and errors.
+    pub name: String,
+    /// What the program is called with.
+    pub arguments: Vec<OsString>,
+    /// Variables that the process gets on top of what its backend gives to all.
+    pub environment: Vec<(&'static str, String)>,
+    /// The resources that it is to have.
+    pub meta: Meta,
+    /// Where its output goes.
+    pub output: OutputMode,
+    /// The directory of [`OutputMode::File`].
+    pub log_dir: PathBuf,
+}
+
+/// Where a node has to listen so that its jobs reach it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reach {
+    /// What carries the messages.
+    pub link: LinkKind,
+    /// The address to listen at.
+    pub bind: IpAddr,
+    /// The host name or address that jobs are told, if it is another.
+    pub advertised: Option<String>,
+    /// Whether jobs are children of this process in the eyes of the system.
+    pub kinship: Kinship,
+}
+
+/// What a job is to this process in the eyes of the system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kinship {
+    /// Its child, so that the kernel ends it with this process.
+    Child,
+    /// A stranger, in another container or on another host.
+    Elsewhere,
+}
+
+/// Runs jobs. Its methods are called on the node's thread.
+pub trait Backend: Debug + Send + Sync {
+    /// Its name, as configuration has it.
+    fn name(&self) -> &'static str;
+
+    /// Where this node has to listen.
+    ///
+    /// # Errors
+    /// [`Error::System`], with what the user can do.
+    fn reach(&self) -> LocalBoxFuture<'_, Result<Reach>>;
+
+    /// Starts the program again as a new job. What takes its time once for all jobs (to make or fetch an image) is done
+    /// when this returns; the job's own start may still be under way.
+    ///
+    /// # Errors
+    /// [`Error::Start`], with what the user can do.
+    fn create(&self, spec: JobSpec) -> LocalBoxFuture<'_, Result<Arc<dyn Job>>>;
+
+    /// Removes what dead sessions left behind, and says what that was. A backend does so by itself before its first job.
+    ///
+    /// # Errors
+    /// [`Error::System`], with what the user can do.
+    fn sweep(&self) -> LocalBoxFuture<'_, Result<Vec<String>>>;
+}
+
+/// A process of the program.
+pub trait Job: Debug + Send + Sync {
+    /// Where it runs, for people: `pid 4711`, `container fiber-…`.
+    fn place(&self) -> String;
+
+    /// Its states, from the current one on.
+    fn states(&self) -> watch::Receiver<JobState>;
+
+    /// Asks it to end (SIGTERM).
+    fn terminate(&self);
+
+    /// Ends it and all that it started, at once (SIGKILL). Any thread may call it, also while this process exits.
+    fn kill(&self);
+}
+
+/// What a job is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JobState {
+    /// It is being started.
+    Starting,
+    /// Its process runs.
+    Running,
+    /// Its process is gone.
+    Ended(Exit),
+}
+
+/// The backend that the configuration names.
+///
+/// # Errors
+/// [`Error::Config`], which names those that exist.
+pub fn backend(config: &Config) -> Result<Arc<dyn Backend>> {
+    match config.backend.as_str() {
+        "local" => Ok(Arc::new(Local::new(config))),
+        #[cfg(feature = "docker")]
+        "docker" => Ok(Arc::new(Docker::new(config)?)),
+        #[cfg(not(feature = "docker"))]
+        "docker" => Err(Error::Config(
+            "this program was built without the backend `docker`: enable fiber's feature `docker`".into(),
+        )),
+        other => Err(Error::Config(format!(
+            "there is no backend `{other}`: set `backend` (or FIBER_BACKEND) to `local` or `docker`, or leave it out"
+        ))),
+    }
+}
+
+impl Reach {
+    /// From processes of this host only.
+    fn host_only(link: LinkKind, kinship: Kinship) -> Reach {
+        Reach { link, bind: Ipv4Addr::LOCALHOST.into(), advertised: None, kinship }
+    }
+}

@@ -1,0 +1,214 @@
+//! Jobs as child processes of this one.
+//!
+//! A child is the same executable, also when its file was replaced or deleted since this process started: it is
+//! started through `/proc/self/exe`, which names the file that runs. Each has a process group of its own, so that a
+//! Ctrl-C in the terminal reaches the parent alone, which then ends its children in order; and so that what a child
+//! started can be ended with it.
+
+mod resources;
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use fiber_core::{Config, Error, Exit, ExitReason, LinkKind, OutputMode, Result};
+use futures_util::future::LocalBoxFuture;
+use rustix::process::{Pid, Signal};
+use tokio::process::{Child, Command};
+use tokio::sync::watch;
+
+use self::resources::{Grant, ran_out_of_memory};
+use crate::gpus::{Gpus, VISIBLE};
+use crate::output::{Log, Stream, Tail, Target, pump};
+use crate::{Backend, Job, JobSpec, JobState, Kinship, Reach};
+
+const EXECUTABLE: &str = "/proc/self/exe";
+/// How long a pipe is read after its process ended, in case a process that escaped from its group holds it open.
+const DRAIN: Duration = Duration::from_millis(500);
+
+/// Runs jobs as child processes. The default.
+#[derive(Clone, Debug)]
+pub struct Local {
+    link: LinkKind,
+    gpus: Gpus,
+}
+
+impl Local {
+    /// As the configuration has it.
+    pub fn new(config: &Config) -> Local {
+        Local { link: config.link, gpus: Gpus::new(config) }
+    }
+}
+
+impl Backend for Local {
+    fn name(&self) -> &'static str {
+        "local"
+    }
+
+    fn reach(&self) -> LocalBoxFuture<'_, Result<Reach>> {
+        Box::pin(std::future::ready(Ok(Reach::host_only(self.link, Kinship::Child))))
+    }
+
+    fn create(&self, spec: JobSpec) -> LocalBoxFuture<'_, Result<Arc<dyn Job>>> {
+        Box::pin(async move { spawn(&spec, &self.gpus).map(|job| job as Arc<dyn Job>) })
+    }
+
+    /// The kernel has seen to it: children die with their parent.
+    fn sweep(&self) -> LocalBoxFuture<'_, Result<Vec<String>>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+}
+
+#[derive(Debug)]
+struct LocalJob {
+    pid: Pid,
+    reaped: AtomicBool,
+    states: watch::Sender<JobState>,
+}
+
+impl Job for LocalJob {
+    fn place(&self) -> String {
+        format!("pid {}", self.pid.as_raw_nonzero())
+    }
+
+    fn states(&self) -> watch::Receiver<JobState> {
+        self.states.subscribe()
+    }
+
+    fn terminate(&self) {
+        if !self.reaped.load(Ordering::Acquire) {
+            let _ = rustix::process::kill_process(self.pid, Signal::TERM);
+        }
+    }
+
+    fn kill(&self) {
+        if !self.reaped.load(Ordering::Acquire) {
+            let _ = rustix::process::kill_process_group(self.pid, Signal::KILL);
+        }
+    }
+}
+
+fn spawn(spec: &JobSpec, gpus: &Gpus) -> Result<Arc<LocalJob>> {
+    let failed = |problem: String| Error::Start { name: spec.name.clone(), problem };
+    let grant = resources::grant(&spec.meta, gpus).map_err(failed)?;
+    let program = std::env::args_os().next().unwrap_or_default();
+    let mut title = Path::new(&program).file_name().unwrap_or_default().to_os_string();
+    title.push(format!(": {}", spec.name));
+
+    let log = match spec.output {
+        OutputMode::File => Some(Log::open(spec)?),
+        _ => None,
+    };
+    let stream = || match &log {
+        Some(log) => log.file.try_clone().map(Stdio::from).map_err(|error| failed(error.to_string())),
+        None => Ok(Stdio::piped()),
+    };
+    let visible = grant.gpus.as_ref().map(|lease| (VISIBLE, lease.ids.join(",")));
+    let mut child = Command::new(EXECUTABLE)
+        .arg0(title)
+        .args(&spec.arguments)
+        .envs(spec.environment.iter().cloned().chain(visible))
+        .stdin(Stdio::null())
+        .stdout(stream()?)
+        .stderr(stream()?)
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|error| failed(explain(&error)))?;
+
+    let pid = child.id().and_then(|pid| Pid::from_raw(pid as i32)).ok_or_else(|| failed("it has no pid".into()))?;
+    resources::limit(pid, &grant).map_err(failed)?;
+    let job = Arc::new(LocalJob { pid, reaped: AtomicBool::new(false), states: watch::Sender::new(JobState::Running) });
+    let tail = Tail::default();
+    let target = |stream| Target::new(spec.output, stream, &spec.name);
+    let out = child.stdout.take().map(|pipe| pump(pipe, target(Stream::Out), tail.clone()));
+    let errors = child.stderr.take().map(|pipe| pump(pipe, target(Stream::Error), tail.clone()));
+    let pumps = [
+        tokio::task::spawn_local(async move {
+            if let Some(pump) = out {
+                pump.await
+            }
+        }),
+        tokio::task::spawn_local(async move {
+            if let Some(pump) = errors {
+                pump.await
+            }
+        }),
+    ];
+    tokio::task::spawn_local(attend(Arc::clone(&job), child, grant, pumps, log, tail));
+    Ok(job)
+}
+
+/// Waits for the process's end, then for its last words.
+async fn attend(
+    job: Arc<LocalJob>,
+    mut child: Child,
+    grant: Grant,
+    pumps: [tokio::task::JoinHandle<()>; 2],
+    log: Option<Log>,
+    tail: Tail,
+) {
+    let oom_kills = oom_kills();
+    let status = child.wait().await;
+    // The group outlives its leader when the process left others behind.
+    let _ = rustix::process::kill_process_group(job.pid, Signal::KILL);
+    job.reaped.store(true, Ordering::Release);
+    let deadline = tokio::time::Instant::now() + DRAIN;
+    for pump in pumps {
+        let abort = pump.abort_handle();
+        if tokio::time::timeout_at(deadline, pump).await.is_err() {
+            abort.abort();
+        }
+    }
+    if let Some(log) = log {
+        tail.add(&log.end());
+    }
+    let reason = match status {
+        Ok(status) if grant.memory.is_some() && aborted(status) && ran_out_of_memory(&tail.lines()) => {
+            ExitReason::OutOfMemory
+        }
+        Ok(status) => reason(status, oom_kills),
+        Err(error) => ExitReason::LinkLost(format!("its end could not be observed: {error}")),
+    };
+    // Its graphics processors are free before anybody hears of its end, and starts another in its place.
+    drop(grant);
+    job.states.send_replace(JobState::Ended(Exit::new(reason, tail.lines())));
+}
+
+fn aborted(status: ExitStatus) -> bool {
+    status.signal() == Some(Signal::ABORT.as_raw())
+}
+
+fn reason(status: ExitStatus, oom_kills_before: u64) -> ExitReason {
+    match (status.code(), status.signal()) {
+        (Some(0), _) => ExitReason::Normal,
+        (Some(code), _) => ExitReason::Code(code),
+        (None, Some(9)) if oom_kills() > oom_kills_before => ExitReason::OutOfMemory,
+        (None, Some(signal)) => ExitReason::Signal(signal),
+        (None, None) => ExitReason::LinkLost(format!("its status is {status}")),
+    }
+}
+
+/// How many processes the kernel has killed for want of memory, on this machine or in its control groups.
+fn oom_kills() -> u64 {
+    let statistics = fs::read_to_string("/proc/vmstat").unwrap_or_default();
+    let count = statistics.lines().find_map(|line| line.strip_prefix("oom_kill ")?.parse().ok());
+    count.unwrap_or(0)
+}
+
+fn explain(error: &std::io::Error) -> String {
+    let remedy = match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
+        Some(rustix::io::Errno::AGAIN) => ": too many processes for this user; see `ulimit -u`, or use fewer workers",
+        Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) => {
+            ": too many open files; see `ulimit -n`, or use fewer workers"
+        }
+        Some(rustix::io::Errno::NOENT) => ": is /proc mounted?",
+        Some(rustix::io::Errno::NOMEM) => ": not enough memory; use fewer workers",
+        _ => "",
+    };
+    format!("{error}{remedy}")
+}

@@ -1,0 +1,222 @@
+//! What children print: passed on by lines, with the last ones kept for errors.
+
+mod log;
+
+use std::collections::VecDeque;
+use std::io::Write;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use fiber_core::OutputMode;
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::sync::mpsc;
+
+pub(crate) use self::log::Log;
+
+/// Lines and bytes that are kept of what a process printed last.
+const TAIL_LINES: usize = 20;
+const TAIL_BYTES: usize = 4 << 10;
+/// A line that is longer is passed on in parts.
+const LINE: usize = 64 << 10;
+
+/// One of this process's own streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stream {
+    Out,
+    Error,
+}
+
+/// The last lines that a process printed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tail(Arc<Mutex<VecDeque<String>>>);
+
+impl Tail {
+    pub(crate) fn add(&self, bytes: &[u8]) {
+        let mut lines = self.0.lock();
+        for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            let end = line.len().min(TAIL_BYTES / 4);
+            lines.push_back(String::from_utf8_lossy(&line[..end]).trim_end().to_string());
+            while lines.len() > TAIL_LINES || lines.iter().map(String::len).sum::<usize>() > TAIL_BYTES {
+                lines.pop_front();
+            }
+        }
+    }
+
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.0.lock().iter().cloned().collect()
+    }
+}
+
+/// Where lines go besides the tail.
+#[derive(Clone, Debug)]
+pub(crate) enum Target {
+    Nowhere,
+    Own {
+        stream: Stream,
+        prefix: Option<Arc<str>>,
+    },
+    #[cfg(feature = "docker")]
+    File(Arc<std::fs::File>),
+}
+
+impl Target {
+    /// The one for a stream of the process of this name. Files are up to the backend.
+    pub(crate) fn new(mode: OutputMode, stream: Stream, name: &str) -> Target {
+        match mode {
+            OutputMode::Inherit => Target::Own { stream, prefix: None },
+            OutputMode::Prefix => Target::Own { stream, prefix: Some(name.into()) },
+            _ => Target::Nowhere,
+        }
+    }
+}
+
+/// Passes one stream of a process on, by lines.
+#[derive(Debug)]
+pub(crate) struct Pump {
+    pending: Vec<u8>,
+    target: Target,
+    tail: Tail,
+}
+
+impl Pump {
+    pub(crate) fn new(target: Target, tail: Tail) -> Pump {
+        Pump { pending: Vec::with_capacity(8 << 10), target, tail }
+    }
+
+    /// Passes the lines that were ended on.
+    async fn pass(&mut self) {
+        let ends_line = |byte: &u8| *byte == b'\n' || *byte == b'\r';
+        let whole = match self.pending.iter().rposition(ends_line) {
+            Some(end) => end + 1,
+            None if self.pending.len() >= LINE => self.pending.len(),
+            None => 0,
+        };
+        if whole > 0 {
+            let rest = self.pending.split_off(whole);
+            let lines = std::mem::replace(&mut self.pending, rest);
+            self.tail.add(&lines);
+            self.target.write(lines).await;
+        }
+    }
+
+    #[cfg(feature = "docker")]
+    pub(crate) async fn take(&mut self, bytes: &[u8]) {
+        self.pending.extend_from_slice(bytes);
+        self.pass().await;
+    }
+
+    /// The end of the stream: a line that was not ended is passed on as well.
+    pub(crate) async fn end(self) {
+        if !self.pending.is_empty() {
+            self.tail.add(&self.pending);
+            self.target.write(self.pending).await;
+        }
+    }
+}
+
+/// Reads `pipe` to its end. What it prints faster than this process's own output takes it stays in the pipe, so that
+/// a child that prints without end can't fill this process's memory.
+pub(crate) async fn pump(mut pipe: impl AsyncRead + Unpin, target: Target, tail: Tail) {
+    let mut pump = Pump::new(target, tail);
+    while pipe.read_buf(&mut pump.pending).await.unwrap_or(0) > 0 {
+        pump.pass().await;
+    }
+    pump.end().await;
+}
+
+impl Target {
+    async fn write(&self, lines: Vec<u8>) {
+        match self {
+            Target::Nowhere => {}
+            Target::Own { stream, prefix } => {
+                let bytes = match prefix {
+                    Some(prefix) => prefixed(prefix, &lines),
+                    None => lines,
+                };
+                // The printer ends only with the process.
+                let _ = printer().send(Print::Bytes(*stream, bytes)).await;
+            }
+            #[cfg(feature = "docker")]
+            Target::File(file) => {
+                if let Err(error) = (&mut &**file).write_all(&lines) {
+                    tracing::error!("what a process printed is lost: its log can't be written: {error}");
+                }
+            }
+        }
+    }
+}
+
+fn prefixed(prefix: &str, lines: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(lines.len() + 64);
+    for line in lines.split_inclusive(|byte| *byte == b'\n') {
+        bytes.extend_from_slice(b"[");
+        bytes.extend_from_slice(prefix.as_bytes());
+        bytes.extend_from_slice(b"] ");
+        bytes.extend_from_slice(line);
+    }
+    if !bytes.ends_with(b"\n") {
+        bytes.push(b'\n');
+    }
+    bytes
+}
+
+enum Print {
+    Bytes(Stream, Vec<u8>),
+    Flush(std::sync::mpsc::Sender<()>),
+}
+
+/// A thread of its own writes to this process's output, which may be slow or stand still.
+fn printer() -> &'static mpsc::Sender<Print> {
+    static PRINTER: OnceLock<mpsc::Sender<Print>> = OnceLock::new();
+    PRINTER.get_or_init(|| {
+        let (sender, mut receiver) = mpsc::channel(64);
+        let run = move || {
+            while let Some(print) = receiver.blocking_recv() {
+                match print {
+                    // Whoever read this process's output may have gone; that is no reason to stop the work.
+                    Print::Bytes(Stream::Out, bytes) => drop(std::io::stdout().write_all(&bytes)),
+                    Print::Bytes(Stream::Error, bytes) => drop(std::io::stderr().write_all(&bytes)),
+                    Print::Flush(done) => {
+                        let _ = std::io::stdout().flush();
+                        let _ = done.send(());
+                    }
+                }
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("fiber-output".into()).spawn(run) {
+            tracing::error!("what children print is lost: no thread could be started: {error}");
+        }
+        sender
+    })
+}
+
+/// Waits until all that was passed on so far has been written, but not longer than `limit`.
+pub fn flush(limit: Duration) {
+    let (done, written) = std::sync::mpsc::channel();
+    if printer().try_send(Print::Flush(done)).is_ok() {
+        let _ = written.recv_timeout(limit);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tail_is_bounded() {
+        let tail = Tail::default();
+        for line in 0..100_000 {
+            tail.add(format!("line {line}\n").as_bytes());
+        }
+        tail.add(&[b'x'; 1 << 20]);
+        let lines = tail.lines();
+        assert!(lines.len() <= TAIL_LINES && lines.iter().map(String::len).sum::<usize>() <= TAIL_BYTES);
+        assert!(lines[0].starts_with("line 99"));
+    }
+
+    #[test]
+    fn each_line_gets_its_prefix() {
+        assert_eq!(prefixed("worker-1", b"a\nb"), b"[worker-1] a\n[worker-1] b\n");
+    }
+}

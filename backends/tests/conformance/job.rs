@@ -1,0 +1,71 @@
+//! What this program does as a job.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::{Command, ExitCode, Stdio};
+
+/// The first argument of a job, before what it is to do.
+pub(crate) const JOB: &str = "as-a-job";
+
+/// Plays the job that the arguments ask for, if they do.
+pub(crate) fn run_if_asked() -> Option<ExitCode> {
+    let mut arguments = std::env::args().skip(1);
+    if arguments.next()? != JOB {
+        return None;
+    }
+    let arguments: Vec<String> = arguments.collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    Some(match words.as_slice() {
+        ["exit", code] => ExitCode::from(code.parse::<u8>().expect("a code")),
+        ["signal", number] => {
+            let signal = rustix::process::Signal::from_named_raw(number.parse().expect("a number")).expect("a signal");
+            rustix::process::kill_process(rustix::process::getpid(), signal).expect("it may");
+            wait_for_ever()
+        }
+        ["print"] => {
+            println!("one line");
+            eprintln!("another line");
+            print!("and no end of the third");
+            ExitCode::SUCCESS
+        }
+        ["echo", name, rest @ ..] => {
+            println!("{name}={}", std::env::var(name).unwrap_or_else(|_| "not set".into()));
+            rest.iter().for_each(|word| println!("<{word}>"));
+            ExitCode::SUCCESS
+        }
+        ["flood", lines] => {
+            (0..lines.parse().expect("a number")).for_each(|line: u32| println!("line {line}"));
+            ExitCode::SUCCESS
+        }
+        ["call", address] => call(address),
+        ["delegate", address] => {
+            let mut other = Command::new("/proc/self/exe");
+            let mut other = other.args([JOB, "call", address]).stdin(Stdio::null()).spawn().expect("it can be started");
+            // Not before `other` has ended, which it does not.
+            other.wait().expect("it is a child");
+            ExitCode::FAILURE
+        }
+        ["eat"] => {
+            let mut eaten: Vec<Vec<u8>> = Vec::new();
+            loop {
+                eaten.push(vec![1; 1 << 20]);
+            }
+        }
+        ["wait"] => wait_for_ever(),
+        other => panic!("no job is called {other:?}"),
+    })
+}
+
+/// Connects, says who it is, and stays until the other side closes.
+fn call(address: &str) -> ExitCode {
+    let mut stream = TcpStream::connect(address).expect("the address can be reached");
+    stream.write_all(b"here\n").expect("somebody listens");
+    stream.read_to_end(&mut Vec::new()).expect("the other side closes");
+    ExitCode::SUCCESS
+}
+
+fn wait_for_ever() -> ! {
+    loop {
+        std::thread::park();
+    }
+}

@@ -1,0 +1,57 @@
+//! What every backend promises, asked of each of them.
+//!
+//! `local` is asked always, others when `TEST_BACKENDS` names them (`TEST_BACKENDS=docker,…`): then they have to be
+//! there. A new backend is added to [`BACKENDS`].
+//!
+//! The jobs are this program again, called with what they are to do.
+
+mod job;
+mod promises;
+
+use std::process::ExitCode;
+
+use fiber_core::Config;
+use libtest_mimic::{Arguments, Trial};
+
+/// A backend by its name in the configuration, and what else the configuration has to say for its tests.
+struct Subject {
+    name: &'static str,
+    configure: fn(&mut Config),
+    /// Whether it can be asked anywhere.
+    always: bool,
+}
+
+const BACKENDS: &[Subject] = &[
+    Subject { name: "local", configure: |_| {}, always: true },
+    Subject { name: "docker", configure: |_| {}, always: false },
+];
+
+fn main() -> ExitCode {
+    if let Some(code) = job::run_if_asked() {
+        return code;
+    }
+    let wanted = std::env::var("TEST_BACKENDS").unwrap_or_default();
+    let wanted: Vec<&str> = wanted.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
+    if let Some(unknown) = wanted.iter().find(|name| BACKENDS.iter().all(|subject| subject.name != **name)) {
+        eprintln!("error: TEST_BACKENDS names `{unknown}`, which is no backend");
+        return ExitCode::FAILURE;
+    }
+    let mut trials = Vec::new();
+    for Subject { name, configure, always } in BACKENDS {
+        let asked = *always || wanted.contains(name);
+        if !asked {
+            eprintln!("SKIPPED: the promises of the backend `{name}`; TEST_BACKENDS={name} asks for them");
+        }
+        for (promise, keep) in promises::ALL {
+            let test = move || {
+                let mut config = Config::default();
+                config.backend = name.to_string();
+                configure(&mut config);
+                promises::check(&config, *keep);
+                Ok(())
+            };
+            trials.push(Trial::test(format!("{name}::{promise}"), test).with_ignored_flag(!asked));
+        }
+    }
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}

@@ -1,0 +1,259 @@
+//! The promises.
+
+use std::ffi::OsString;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fiber_backends::{Backend, Job, JobSpec, JobState, backend};
+use fiber_core::{Config, Error, Exit, ExitReason, Meta, OutputMode};
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+
+use crate::job::JOB;
+
+/// How long anything may take that is to happen at all.
+const LONG: Duration = Duration::from_secs(60);
+
+pub(crate) type Promise = fn(Subject) -> Pin<Box<dyn Future<Output = ()>>>;
+
+macro_rules! promises {
+    ($($promise:ident),+ $(,)?) => {
+        pub(crate) const ALL: &[(&str, Promise)] = &[$((stringify!($promise), |subject| Box::pin($promise(subject)))),+];
+    };
+}
+
+promises![
+    exit_codes_are_told,
+    signals_are_told,
+    what_it_prints_is_kept,
+    all_that_it_prints_comes_before_its_end,
+    arguments_and_environment_arrive_as_they_are,
+    states_come_in_order_and_end_once,
+    a_job_reaches_the_node,
+    killing_ends_what_it_started_too,
+    killing_takes_effect_at_any_time,
+    terminating_is_a_signal,
+    many_jobs_at_once,
+    too_little_memory_is_told,
+    what_is_not_there_is_refused,
+    any_name_will_do,
+    nothing_is_there_to_be_swept,
+];
+
+/// A backend under test.
+pub(crate) struct Subject {
+    backend: Arc<dyn Backend>,
+    logs: TempDir,
+}
+
+/// Runs a test as the node's thread would.
+pub(crate) fn check(config: &Config, promise: Promise) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be had");
+    let subject =
+        Subject { backend: backend(config).expect("it exists"), logs: TempDir::new().expect("there is room") };
+    let local = tokio::task::LocalSet::new();
+    let kept = local.run_until(async { timeout(LONG, promise(subject)).await });
+    runtime.block_on(kept).expect("it happens in time");
+}
+
+impl Subject {
+    fn spec(&self, what: &[&str]) -> JobSpec {
+        JobSpec {
+            name: "pool-1/worker-1".into(),
+            arguments: [JOB].iter().chain(what).map(OsString::from).collect(),
+            environment: vec![("GREETING", "hello = \"you\" $HOME 'ö'".into())],
+            meta: Meta::new(),
+            output: OutputMode::Null,
+            log_dir: self.logs.path().to_path_buf(),
+        }
+    }
+
+    async fn start(&self, what: &[&str]) -> Arc<dyn Job> {
+        self.backend.create(self.spec(what)).await.expect("it can be started")
+    }
+
+    async fn run(&self, spec: JobSpec) -> Exit {
+        match self.backend.create(spec).await {
+            Ok(job) => ended(&*job).await,
+            Err(Error::Start { problem, .. }) => Exit::new(ExitReason::NotStarted(problem), Vec::new()),
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    /// Where jobs are told to connect to, as this subject says.
+    async fn listen(&self) -> (TcpListener, String) {
+        let reach = self.backend.reach().await.expect("it can be reached");
+        let listener = TcpListener::bind(SocketAddr::new(reach.bind, 0)).await.expect("it is an address of this host");
+        let address = listener.local_addr().expect("it has one");
+        let host = reach.advertised.unwrap_or_else(|| address.ip().to_string());
+        (listener, format!("{host}:{}", address.port()))
+    }
+}
+
+async fn ended(job: &dyn Job) -> Exit {
+    let mut states = job.states();
+    let state = states.wait_for(|state| matches!(state, JobState::Ended(_))).await.expect("it is watched to its end");
+    let JobState::Ended(exit) = state.clone() else { unreachable!("it was waited for") };
+    exit
+}
+
+async fn caller(listener: &TcpListener) -> BufReader<TcpStream> {
+    let (stream, _) = listener.accept().await.expect("it listens");
+    let mut stream = BufReader::new(stream);
+    let mut line = String::new();
+    stream.read_line(&mut line).await.expect("it says something");
+    assert_eq!(line, "here\n");
+    stream
+}
+
+async fn exit_codes_are_told(subject: Subject) {
+    assert_eq!(subject.run(subject.spec(&["exit", "0"])).await.reason, ExitReason::Normal);
+    assert_eq!(subject.run(subject.spec(&["exit", "3"])).await.reason, ExitReason::Code(3));
+    assert_eq!(subject.run(subject.spec(&["exit", "127"])).await.reason, ExitReason::Code(127));
+}
+
+async fn signals_are_told(subject: Subject) {
+    for signal in [1, 6, 9, 15] {
+        let exit = subject.run(subject.spec(&["signal", &signal.to_string()])).await;
+        assert_eq!(exit.reason, ExitReason::Signal(signal));
+    }
+}
+
+async fn what_it_prints_is_kept(subject: Subject) {
+    let mut spec = subject.spec(&["print"]);
+    spec.output = OutputMode::File;
+    let exit = subject.run(spec).await;
+    let mut tail = exit.tail.clone();
+    tail.sort_unstable();
+    assert_eq!(tail, ["and no end of the third", "another line", "one line"], "{exit:?}");
+    let log = std::fs::read_to_string(subject.logs.path().join("pool-1-worker-1.log")).expect("there is a log");
+    let mut lines: Vec<_> = log.lines().flat_map(|line| line.split_inclusive("third")).collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["and no end of the third", "another line", "one line"]);
+}
+
+async fn all_that_it_prints_comes_before_its_end(subject: Subject) {
+    let mut spec = subject.spec(&["flood", "20000"]);
+    spec.output = OutputMode::File;
+    let exit = subject.run(spec).await;
+    assert_eq!(exit.tail.last().map(String::as_str), Some("line 19999"));
+    let log = std::fs::read_to_string(subject.logs.path().join("pool-1-worker-1.log")).expect("there is a log");
+    assert!(log.lines().eq((0..20_000).map(|line| format!("line {line}"))), "lines are missing or in disorder");
+}
+
+async fn arguments_and_environment_arrive_as_they_are(subject: Subject) {
+    let exit = subject.run(subject.spec(&["echo", "GREETING", "a b", "", "$PATH", "\"", "ö"])).await;
+    let expected = ["GREETING=hello = \"you\" $HOME 'ö'", "<a b>", "<>", "<$PATH>", "<\">", "<ö>"];
+    assert_eq!(exit.tail, expected, "{exit:?}");
+}
+
+async fn states_come_in_order_and_end_once(subject: Subject) {
+    let (listener, address) = subject.listen().await;
+    let job = subject.start(&["call", &address]).await;
+    let caller = caller(&listener).await;
+    let mut states = job.states();
+    let running = states.wait_for(|state| !matches!(state, JobState::Starting)).await.expect("it goes on").clone();
+    assert_eq!(running, JobState::Running);
+    drop(caller);
+    assert_eq!(ended(&*job).await.reason, ExitReason::Normal);
+    // Who looks later sees the same, and orders that come too late do no harm.
+    job.terminate();
+    job.kill();
+    assert_eq!(ended(&*job).await.reason, ExitReason::Normal);
+    // Nobody can change it any more.
+    states.borrow_and_update();
+    drop(job);
+    assert!(states.changed().await.is_err());
+}
+
+async fn a_job_reaches_the_node(subject: Subject) {
+    let (listener, address) = subject.listen().await;
+    let job = subject.start(&["call", &address]).await;
+    drop(caller(&listener).await);
+    assert_eq!(ended(&*job).await.reason, ExitReason::Normal);
+}
+
+async fn killing_ends_what_it_started_too(subject: Subject) {
+    let (listener, address) = subject.listen().await;
+    let job = subject.start(&["delegate", &address]).await;
+    let mut grandchild = caller(&listener).await;
+    job.kill();
+    // A connection that the kernel closes may also be reset.
+    let _ = grandchild.read_to_end(&mut Vec::new()).await;
+    assert_eq!(ended(&*job).await.reason, ExitReason::Signal(9));
+}
+
+async fn killing_takes_effect_at_any_time(subject: Subject) {
+    let at_once = subject.start(&["wait"]).await;
+    at_once.kill();
+    ended(&*at_once).await;
+    let from_another_thread = subject.start(&["wait"]).await;
+    let job = Arc::clone(&from_another_thread);
+    std::thread::spawn(move || job.kill()).join().expect("it does not panic");
+    ended(&*from_another_thread).await;
+}
+
+async fn terminating_is_a_signal(subject: Subject) {
+    let (listener, address) = subject.listen().await;
+    let job = subject.start(&["call", &address]).await;
+    let _caller = caller(&listener).await;
+    job.terminate();
+    assert_eq!(ended(&*job).await.reason, ExitReason::Signal(15));
+}
+
+async fn many_jobs_at_once(subject: Subject) {
+    let codes: Vec<i32> = (1..=6).collect();
+    let exits = codes.iter().map(|code| {
+        let spec = subject.spec(&["exit", &code.to_string()]);
+        let subject = &subject;
+        async move { subject.run(spec).await.code() }
+    });
+    let exits = futures_util::future::join_all(exits).await;
+    assert_eq!(exits, codes.into_iter().map(Some).collect::<Vec<_>>());
+}
+
+async fn too_little_memory_is_told(subject: Subject) {
+    let mut spec = subject.spec(&["eat"]);
+    spec.meta = Meta::new().memory(64 << 20);
+    let exit = subject.run(spec).await;
+    assert_eq!(exit.reason, ExitReason::OutOfMemory, "{exit:?}");
+}
+
+async fn what_is_not_there_is_refused(subject: Subject) {
+    let asked = [
+        (Meta::new().memory(1 << 60), "memory"),
+        (Meta::new().cpu(100_000.0), "cores"),
+        (Meta::new().gpu(1000), "graphics processors"),
+    ];
+    for (meta, what) in asked {
+        let mut spec = subject.spec(&["exit", "0"]);
+        spec.meta = meta;
+        match subject.run(spec).await.reason {
+            ExitReason::NotStarted(problem) => assert!(problem.contains(what), "{problem}"),
+            other => panic!("{other}"),
+        }
+    }
+}
+
+async fn any_name_will_do(subject: Subject) {
+    for name in ["", "ä/ö ü:\"", &"long".repeat(100)] {
+        let mut spec = subject.spec(&["exit", "0"]);
+        spec.name = name.to_string();
+        assert_eq!(subject.run(spec).await.reason, ExitReason::Normal, "{name}");
+    }
+}
+
+async fn nothing_is_there_to_be_swept(subject: Subject) {
+    let job = subject.start(&["wait"]).await;
+    // What lives is not swept.
+    assert_eq!(subject.backend.sweep().await.expect("it can sweep"), Vec::<String>::new());
+    assert!(!matches!(*job.states().borrow(), JobState::Ended(_)));
+    job.kill();
+    ended(&*job).await;
+    assert_eq!(subject.backend.sweep().await.expect("it can sweep"), Vec::<String>::new());
+}

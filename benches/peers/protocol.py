@@ -1,0 +1,89 @@
+"""What the peers' scripts share: the cases, their sizes, and how a result is written.
+
+Each script is called as `python3 X_bench.py CASE [ARGS…]` and prints one line of JSON:
+
+    {"case", "library", "version", "python", "processes", "seconds", "count", "rate", "values", …}
+
+`seconds` is the median over the repeats, `values` holds all of them, `rate` is `count / seconds`, and `note` says where a
+case is not quite what was asked for. The cases:
+
+    noop [N]           no-op tasks, each on its own                               rate: tasks a second
+    map [N]            x + 1 over integers, in the library's recommended way      rate: items a second
+    sleep TASKS SECS   that many sleeps, each task tracked on its own             seconds
+    apply [N]          one task there and back, on a warm pool                    seconds: median of one
+    bytes [N]          tasks with a 1 MiB argument and a 1 MiB result             rate: bytes a second, both ways
+    ready [METHOD]     from nothing to 4 workers that have all answered           seconds
+    queue [N]          small elements from one process to another                rate: elements a second
+    pipe_bytes [N]     1 MiB messages from one process to another                rate: bytes a second
+    pipe [N], manager [N]   round trips, where the library has such a thing       seconds: median of one
+    managers [N]       N calls of an object in each of 4 managers                  seconds
+"""
+
+import json
+import os
+import platform
+import statistics
+import sys
+import time
+
+WORKERS = 5
+READY_WORKERS = 4
+REPEATS = 3
+# A library for which a case takes longer than this is not made to repeat it.
+PATIENCE_SECONDS = 30.0
+MIB = 1 << 20
+
+
+def timed(work):
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def repeated(work):
+    """Seconds of each run of `work`: three, or fewer where one takes long."""
+    values = []
+    while len(values) < REPEATS and sum(values) < PATIENCE_SECONDS:
+        values.append(timed(work))
+    return values
+
+
+def round_trips(call, count):
+    """The median seconds of one `call`, for each of three runs of `count` calls."""
+    for _ in range(50):
+        call()
+    medians, spent = [], time.perf_counter()
+    while len(medians) < REPEATS and time.perf_counter() - spent < PATIENCE_SECONDS:
+        medians.append(statistics.median(timed(call) for _ in range(count)))
+    return medians
+
+
+def cpus():
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
+def main(library, version, cases):
+    """Runs the case that the command line names.
+
+    A case is a function of its own arguments (as strings) that returns a dict with `values` (seconds of each repeat) and
+    `count` (what one repeat did, for the rate; 1 for a round trip), and what else is worth saying.
+    """
+    if len(sys.argv) < 2 or sys.argv[1] not in cases:
+        sys.exit(f"usage: {os.path.basename(sys.argv[0])} {{{','.join(cases)}}} [ARGS…]")
+    case, args = sys.argv[1], sys.argv[2:]
+    measured = cases[case](*args)
+    seconds = statistics.median(measured["values"])
+    result = {
+        "case": case,
+        "args": args,
+        "library": library,
+        "version": version,
+        "python": platform.python_version(),
+        "cpus": cpus(),
+        "processes": READY_WORKERS if case == "ready" else WORKERS,
+        "seconds": seconds,
+        "count": measured["count"],
+        "rate": measured["count"] / seconds,
+    }
+    result.update(measured)
+    print(json.dumps(result), flush=True)

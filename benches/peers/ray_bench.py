@@ -1,0 +1,132 @@
+"""Ray on one machine. See protocol.py for the cases."""
+
+import os
+import time
+
+# Read when Ray is imported: nothing is reported to anyone, and no warnings on the way.
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+
+import ray
+from ray.util.multiprocessing import Pool
+
+import protocol
+from protocol import MIB, READY_WORKERS, WORKERS
+
+
+@ray.remote
+def nothing():
+    return None
+
+
+@ray.remote
+def nap(seconds):
+    time.sleep(seconds)
+
+
+@ray.remote
+def echo(data):
+    return data
+
+
+@ray.remote
+class Counter:
+    def __init__(self):
+        self.value = 0
+
+    def add(self, by):
+        self.value += by
+        return self.value
+
+
+def increment(x):
+    return x + 1
+
+
+def start(workers=WORKERS):
+    ray.init(num_cpus=workers, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+
+
+def warm(workers=WORKERS):
+    start(workers)
+    # Long enough that one worker can't take two: each of them starts and answers.
+    ray.get([nap.remote(0.5) for _ in range(workers)])
+
+
+def noop(count="20000"):
+    count = int(count)
+    warm()
+    values = protocol.repeated(lambda: ray.get([nothing.remote() for _ in range(count)]))
+    return {"values": values, "count": count}
+
+
+def map_(count="1000000"):
+    count = int(count)
+    warm()
+    with Pool(WORKERS) as pool:
+        pool.map(increment, range(1000))
+        values = protocol.repeated(lambda: pool.map(increment, range(count)))
+    return {"values": values, "count": count, "note": "ray.util.multiprocessing.Pool.map, which makes chunks by itself"}
+
+
+def sleep(tasks, seconds):
+    tasks, seconds = int(tasks), float(seconds)
+    warm()
+    values = protocol.repeated(lambda: ray.get([nap.remote(seconds) for _ in range(tasks)]))
+    return {"values": values, "count": tasks}
+
+
+def apply(count="500"):
+    warm()
+    return {"values": protocol.round_trips(lambda: ray.get(nothing.remote()), int(count)), "count": 1}
+
+
+def bytes_(count="64"):
+    count = int(count)
+    data = bytes(MIB)
+    warm()
+
+    def work():
+        # No put(): each argument is its own, as in the other libraries.
+        for result in ray.get([echo.remote(data) for _ in range(count)]):
+            assert len(result) == MIB
+
+    return {"values": protocol.repeated(work), "count": 2 * MIB * count, "note": "results stay in shared memory"}
+
+
+def ready(method="default"):
+    values = []
+    for _ in range(protocol.REPEATS):
+        start_time = time.perf_counter()
+        start(READY_WORKERS)
+        actors = [Counter.remote() for _ in range(READY_WORKERS)]
+        ray.get([actor.add.remote(1) for actor in actors])
+        values.append(time.perf_counter() - start_time)
+        ray.shutdown()
+    return {"values": values, "count": 1, "note": "ray.init and 4 actors that have answered"}
+
+
+def manager(count="1000"):
+    warm()
+    counter = Counter.remote()
+    return {
+        "values": protocol.round_trips(lambda: ray.get(counter.add.remote(1)), int(count)),
+        "count": 1,
+        "note": "one call of an actor",
+    }
+
+
+if __name__ == "__main__":
+    protocol.main(
+        "ray",
+        ray.__version__,
+        {
+            "noop": noop,
+            "map": map_,
+            "sleep": sleep,
+            "apply": apply,
+            "bytes": bytes_,
+            "ready": ready,
+            "manager": manager,
+        },
+    )

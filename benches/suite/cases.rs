@@ -1,0 +1,47 @@
+//! What is measured. Each case adds its rows to the table.
+
+mod actors;
+mod containers;
+mod endless;
+mod many;
+mod queues;
+mod rings;
+mod sealed;
+mod starting;
+mod tasks;
+mod trips;
+
+use crate::table::Table;
+
+pub(crate) use actors::{OVER_NNG as CALL_OVER_NNG, answer_over_nng as answer_call_over_nng};
+pub(crate) use containers::{WITH_BACKEND, answer_with_backend, be_bare_if_asked};
+pub(crate) use sealed::serve_if_asked;
+pub(crate) use trips::{OVER_NNG, answer_over_nng};
+
+/// A case by its name on the command line.
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    pub(crate) measure: fn(&mut Table) -> anyhow::Result<()>,
+}
+
+/// All cases, in the order of the table.
+pub(crate) const CASES: &[Case] = &[
+    Case { name: "noop", measure: tasks::noop },
+    Case { name: "map", measure: tasks::map },
+    Case { name: "sleep", measure: tasks::sleep },
+    Case { name: "apply", measure: trips::apply },
+    Case { name: "bytes", measure: trips::bytes },
+    Case { name: "call", measure: actors::call },
+    Case { name: "calls", measure: actors::pipelined },
+    Case { name: "cartpole", measure: actors::cartpole },
+    Case { name: "thousand", measure: actors::thousand },
+    Case { name: "sealed", measure: sealed::sealed },
+    Case { name: "ring", measure: rings::rings },
+    Case { name: "ready", measure: starting::ready },
+    Case { name: "replace", measure: starting::replace },
+    Case { name: "queue", measure: queues::queue },
+    Case { name: "pipe", measure: queues::pipe },
+    Case { name: "many", measure: many::many },
+    Case { name: "containers", measure: containers::containers },
+    Case { name: "endless", measure: endless::endless },
+];

@@ -1,0 +1,142 @@
+//! Sealed links over nng, as between hosts, beside nng by itself.
+
+use std::env;
+use std::future::poll_fn;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use bytes::Bytes;
+use fiber_core::{LinkKind, SessionKey};
+use fiber_transport::{Connection, ListenAt, Message, connect, listen};
+
+use crate::bare::{self, FRAME_BYTES, FRAMES, PING_BYTES};
+use crate::measure::{median, rate, seconds};
+use crate::table::{Figure, Row, Table, Target};
+
+/// Set in the process at the other end.
+const PEER: &str = "BENCH_LINK_PEER";
+const ROUNDS: usize = 21;
+/// In each round.
+const PINGS: usize = 1_000;
+const WARM_UP: usize = 1_000;
+const LIMIT: usize = 1 << 20;
+
+pub(super) fn sealed(table: &mut Table) -> anyhow::Result<()> {
+    let [sealed, bare] = block_on(measure())?;
+    eprintln!("  sealed: {sealed:?}; bare: {bare:?}");
+    let flow = |measured: &Measured| Figure::Throughput(rate(FRAMES * FRAME_BYTES, measured.flow));
+    let row = Row::new("256 KiB frames over a sealed link", flow(&sealed));
+    table.push(row.beside("bare", flow(&bare)).target(Target::at_least(0.7, "bare")));
+    table.push(
+        Row::new("64 B there and back over a sealed link", seconds(sealed.ping)).beside("bare", seconds(bare.ping)),
+    );
+    let added = Row::new("what a sealed link adds to that", seconds(sealed.ping.saturating_sub(bare.ping)));
+    table.push(added.target(Target::Below(Figure::Seconds(10e-6))));
+    Ok(())
+}
+
+#[derive(Debug)]
+struct Measured {
+    ping: Duration,
+    flow: Duration,
+}
+
+impl Measured {
+    /// The medians.
+    fn new((pings, flows): (Vec<Duration>, Vec<Duration>)) -> Measured {
+        Measured { ping: median(pings), flow: median(flows) }
+    }
+}
+
+/// Sealed, and bare, in turns: whatever else the machine does meanwhile, it does to both.
+async fn measure() -> anyhow::Result<[Measured; 2]> {
+    let key = SessionKey::random();
+    let mut listener = listen(LinkKind::Nng, &key, &ListenAt::default())?;
+    let peer = format!("{} {}", listener.address(), key.reveal());
+    let _peer = Peer(Command::new(env::current_exe()?).env(PEER, peer).spawn()?);
+    let mut link = poll_fn(|context| listener.poll_accept(context)).await?;
+    link.incoming.set_limit(LIMIT);
+    let pair = bare::NngPair::new()?;
+    for _ in 0..WARM_UP {
+        ping(&mut link).await?;
+        pair.ping()?;
+    }
+
+    let (mut sealed, mut bare) = ((Vec::new(), Vec::new()), (Vec::new(), Vec::new()));
+    for _ in 0..ROUNDS {
+        for _ in 0..PINGS {
+            let start = Instant::now();
+            ping(&mut link).await?;
+            sealed.0.push(start.elapsed());
+        }
+        for _ in 0..PINGS {
+            let start = Instant::now();
+            pair.ping()?;
+            bare.0.push(start.elapsed());
+        }
+        let start = Instant::now();
+        flow(&mut link).await?;
+        sealed.1.push(start.elapsed());
+        let start = Instant::now();
+        pair.flow()?;
+        bare.1.push(start.elapsed());
+    }
+    Ok([sealed, bare].map(Measured::new))
+}
+
+async fn flow(connection: &mut Connection) -> anyhow::Result<()> {
+    let body = Bytes::from(vec![7; FRAME_BYTES]);
+    for _ in 0..FRAMES {
+        connection.link.send(Message { head: Vec::new(), body: body.clone() })?;
+    }
+    // It comes back when all before it has arrived.
+    ping(connection).await
+}
+
+async fn ping(connection: &mut Connection) -> anyhow::Result<()> {
+    connection.link.send(Message::new(vec![7; PING_BYTES]))?;
+    let answer = connection.next().await.context("the other end is gone")??;
+    ensure!(answer.len() == PING_BYTES, "another message came back");
+    Ok(())
+}
+
+struct Peer(Child);
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // Either fails only when the process has ended already.
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+/// In a process that was started as the other end: sends small messages back and takes large ones, until the link ends,
+/// and does not return. Else returns at once.
+pub(crate) fn serve_if_asked() {
+    let Ok(asked) = env::var(PEER) else { return };
+    if let Err(error) = block_on(serve(&asked)) {
+        eprintln!("{PEER}: {error:#}");
+        std::process::exit(1);
+    }
+    std::process::exit(0)
+}
+
+async fn serve(asked: &str) -> anyhow::Result<()> {
+    let (address, key) = asked.split_once(' ').context("no key")?;
+    let mut connection = connect(address, &key.parse()?).await?;
+    connection.incoming.set_limit(LIMIT);
+    while let Some(message) = connection.next().await {
+        let body = message?;
+        if body.len() <= PING_BYTES {
+            connection.link.send(Message { head: Vec::new(), body })?;
+        }
+    }
+    Ok(())
+}
+
+/// As a node runs: on one thread.
+fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    tokio::task::LocalSet::new().block_on(&runtime, work)
+}

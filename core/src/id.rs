@@ -1,0 +1,138 @@
+//! Who is who.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// A node of a session: one process, from its start to its end. The parent gives its children their ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct NodeId(pub u64);
+
+impl NodeId {
+    /// One that no other node of any session has.
+    pub fn random() -> NodeId {
+        NodeId(u64::from_le_bytes(random()))
+    }
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl FromStr for NodeId {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<NodeId, std::num::ParseIntError> {
+        u64::from_str_radix(text, 16).map(NodeId)
+    }
+}
+
+/// The secret of a session: who holds it may join.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SessionKey([u8; 32]);
+
+impl SessionKey {
+    /// A new one from the system's random numbers.
+    pub fn random() -> SessionKey {
+        SessionKey(random())
+    }
+
+    /// The proof that the holder of this key gives for `parts` in a given `role`.
+    ///
+    /// It is the BLAKE3 keyed hash of the parts, each preceded by its length.
+    pub fn proof(&self, role: &str, parts: &[&[u8]]) -> [u8; 32] {
+        let mut hasher = blake3::Hasher::new_keyed(&self.0);
+        for part in std::iter::once(&role.as_bytes()).chain(parts) {
+            hasher.update(&(part.len() as u64).to_le_bytes());
+            hasher.update(part);
+        }
+        *hasher.finalize().as_bytes()
+    }
+
+    /// Whether `proof` is the proof of this key, compared in constant time.
+    pub fn proves(&self, role: &str, parts: &[&[u8]], proof: &[u8; 32]) -> bool {
+        blake3::Hash::from_bytes(self.proof(role, parts)) == blake3::Hash::from_bytes(*proof)
+    }
+
+    /// What tells this session from others, and says nothing of the key.
+    pub fn session(&self) -> u64 {
+        u64::from_le_bytes(self.proof("session", &[])[..8].try_into().expect("a proof has 32 bytes"))
+    }
+
+    /// A key for one purpose, which nobody without this key can work out, and which tells nothing of it. The purpose is
+    /// a constant of the program; `parts` make the key differ each time that it serves.
+    ///
+    /// It is BLAKE3's key derivation from this key and the parts, each preceded by its length. Its results have nothing
+    /// to do with [proofs](SessionKey::proof).
+    pub fn derive(&self, purpose: &'static str, parts: &[&[u8]]) -> [u8; 32] {
+        let mut hasher = blake3::Hasher::new_derive_key(purpose);
+        hasher.update(&self.0);
+        for part in parts {
+            hasher.update(&(part.len() as u64).to_le_bytes());
+            hasher.update(part);
+        }
+        *hasher.finalize().as_bytes()
+    }
+
+    /// The key in hexadecimal, for the environment of a child.
+    pub fn reveal(&self) -> String {
+        blake3::Hash::from_bytes(self.0).to_hex().to_string()
+    }
+}
+
+impl FromStr for SessionKey {
+    type Err = blake3::HexError;
+
+    fn from_str(text: &str) -> Result<SessionKey, blake3::HexError> {
+        blake3::Hash::from_hex(text).map(|bytes| SessionKey(*bytes.as_bytes()))
+    }
+}
+
+impl fmt::Debug for SessionKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SessionKey(…)")
+    }
+}
+
+/// Random bytes from the system.
+pub fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).expect("the system has random numbers");
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SessionKey;
+
+    #[test]
+    fn a_proof_holds_for_its_key_role_and_parts_only() {
+        let key = SessionKey::random();
+        let proof = key.proof("child", &[b"a", b"bc"]);
+        assert!(key.proves("child", &[b"a", b"bc"], &proof));
+        assert!(!key.proves("parent", &[b"a", b"bc"], &proof));
+        assert!(!key.proves("child", &[b"ab", b"c"], &proof));
+        assert!(!SessionKey::random().proves("child", &[b"a", b"bc"], &proof));
+    }
+
+    #[test]
+    fn a_derived_key_differs_by_key_purpose_and_parts() {
+        let key = SessionKey::random();
+        let derived = key.derive("one way", &[b"a", b"bc"]);
+        assert_eq!(derived, key.derive("one way", &[b"a", b"bc"]));
+        assert_ne!(derived, key.derive("the other way", &[b"a", b"bc"]));
+        assert_ne!(derived, key.derive("one way", &[b"ab", b"c"]));
+        assert_ne!(derived, SessionKey::random().derive("one way", &[b"a", b"bc"]));
+        assert_ne!(derived, key.proof("one way", &[b"a", b"bc"]));
+    }
+
+    #[test]
+    fn a_key_survives_the_environment_and_is_not_printed() {
+        let key = SessionKey::random();
+        assert_eq!(key.reveal().parse::<SessionKey>().unwrap(), key);
+        assert!(!format!("{key:?}").contains(&key.reveal()[..8]));
+    }
+}

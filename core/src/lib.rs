@@ -1,0 +1,33 @@
+//! What all parts of fiber share: code that travels as a place in the binary, task functions, ids, errors,
+//! configuration and the encoding of values.
+//!
+//! Users name the crate `fiber`, which re-exports what they need from here.
+
+mod build;
+pub mod codec;
+mod config;
+pub mod entry;
+mod error;
+mod exit;
+mod function;
+mod id;
+mod meta;
+pub mod panics;
+pub mod process;
+mod run;
+mod wait;
+
+pub use build::BuildId;
+pub use config::{Config, LinkKind, OutputMode};
+pub use entry::instance;
+pub use error::{Error, Failure, FailureKind, Result};
+pub use exit::{Exit, ExitReason};
+pub use function::{
+    Awaited, Conclusion, Conclusions, Fallible, Function, Kind, Later, Many, One, Output, Plain, Tries, TryOutput,
+    Values, invoke, task_entry,
+};
+pub use id::{NodeId, SessionKey, random};
+pub use inventory;
+pub use meta::{Meta, MetaOf};
+pub use run::{BlockOn, Outcome, Tasks};
+pub use wait::{block_on, forbid_waiting, waiting_allowed};

@@ -1,0 +1,41 @@
+//! What this process was started as, and what is to happen when it exits.
+
+#![allow(unsafe_code)]
+
+use std::ffi::OsString;
+use std::sync::OnceLock;
+
+/// Takes variables out of this process's environment, so that programs that it starts do not inherit them.
+///
+/// `None`, when other threads run already: then the environment can't be changed safely.
+pub fn take_env<const N: usize>(names: [&str; N]) -> Option<[Option<OsString>; N]> {
+    if std::fs::read_dir("/proc/self/task").ok()?.count() != 1 {
+        return None;
+    }
+    Some(names.map(|name| {
+        let value = std::env::var_os(name);
+        // SAFETY: this is the only thread (just counted), and it starts none before this returns.
+        unsafe { std::env::remove_var(name) };
+        value
+    }))
+}
+
+/// Has `hook` called when this process exits by itself: by the end of `main` or by `std::process::exit`.
+///
+/// It runs on a thread of its own, because the exiting thread has lost its thread-locals by then, and is told whether
+/// the exiting thread may wait for fiber's. Only the first hook counts.
+pub fn at_exit(hook: fn(waiting_allowed: bool)) {
+    static HOOK: OnceLock<fn(bool)> = OnceLock::new();
+    extern "C" fn run() {
+        let waiting_allowed = crate::waiting_allowed();
+        let hook = move || HOOK.get().map(|hook| hook(waiting_allowed));
+        // Where there is no thread to be had, nor room to say so, the kernel ends the children.
+        if let Ok(thread) = std::thread::Builder::new().spawn(hook) {
+            let _ = thread.join();
+        }
+    }
+    if HOOK.set(hook).is_ok() {
+        // SAFETY: `run` is a function of the C calling convention that lives as long as the program and does not unwind.
+        unsafe { libc::atexit(run) };
+    }
+}

@@ -1,0 +1,87 @@
+//! Four environments, each an actor in a process of its own, stepped one after the other, and all at once.
+//!
+//! ```text
+//! cargo run --release --example async_manager [-- STEPS]
+//! ```
+
+mod cartpole;
+
+use std::time::Instant;
+
+use actix::prelude::*;
+use cartpole::{Action, CartPole, Observation};
+use fiber::{AsyncManager, SyncManager};
+use serde::{Deserialize, Serialize};
+
+const ENVIRONMENTS: u64 = 4;
+const STEPS: usize = 5000;
+
+impl Actor for CartPole {
+    type Context = Context<Self>;
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[rtype(result = "Observation")]
+struct Step(Action);
+
+impl Handler<Step> for CartPole {
+    type Result = MessageResult<Step>;
+
+    fn handle(&mut self, Step(action): Step, _: &mut Context<Self>) -> Self::Result {
+        MessageResult(self.step(action))
+    }
+}
+
+fn action(step: usize) -> Action {
+    if step.is_multiple_of(2) { Action::Left } else { Action::Right }
+}
+
+fn step_one_by_one(steps: usize) -> fiber::Result<()> {
+    let environments: Vec<_> =
+        (0..ENVIRONMENTS).map(|seed| SyncManager::start(CartPole::new, seed)).collect::<fiber::Result<_>>()?;
+    let start = Instant::now();
+    for step in 0..steps {
+        for environment in &environments {
+            environment.send(Step(action(step)))?;
+        }
+    }
+    println!("Sync manager took {:.3}s", start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+fn step_all_at_once(steps: usize) -> fiber::Result<()> {
+    let starting: Vec<_> = (0..ENVIRONMENTS).map(|seed| AsyncManager::start(CartPole::new, seed)).collect();
+    let environments: Vec<_> = starting.into_iter().map(|starting| starting.wait()).collect::<fiber::Result<_>>()?;
+    let start = Instant::now();
+    for step in 0..steps {
+        let pending: Vec<_> = environments.iter().map(|environment| environment.send(Step(action(step)))).collect();
+        for observation in pending {
+            observation.wait()?;
+        }
+    }
+    println!("Async manager took {:.3}s", start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// As all at once, but without waiting for one step before the next is sent.
+fn step_ahead(steps: usize) -> fiber::Result<()> {
+    let starting: Vec<_> = (0..ENVIRONMENTS).map(|seed| AsyncManager::start(CartPole::new, seed)).collect();
+    let environments: Vec<_> = starting.into_iter().map(|starting| starting.wait()).collect::<fiber::Result<_>>()?;
+    let start = Instant::now();
+    let steps = (0..steps).flat_map(|step| environments.iter().map(move |environment| (environment, step)));
+    let pending: Vec<_> = steps.map(|(environment, step)| environment.send(Step(action(step)))).collect();
+    for observation in pending {
+        observation.wait()?;
+    }
+    println!("Async manager, stepped ahead, took {:.3}s", start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    fiber::init();
+    let steps = std::env::args().nth(1).map_or(Ok(STEPS), |steps| steps.parse())?;
+    step_one_by_one(steps)?;
+    step_all_at_once(steps)?;
+    step_ahead(steps)?;
+    Ok(())
+}

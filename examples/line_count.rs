@@ -1,0 +1,54 @@
+//! Counts the lines of files, each in a worker process: a pool over inputs of very different size.
+//!
+//! ```text
+//! cargo run --example line_count -- src/lib.rs README.md
+//! ```
+//!
+//! A file that can't be read fails alone; the others are counted all the same, and the program then exits with code 1.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::process::ExitCode;
+
+use clap::Parser;
+use fiber::prelude::*;
+
+#[derive(Parser)]
+struct Arguments {
+    /// The files to count.
+    #[arg(required = true)]
+    files: Vec<String>,
+}
+
+fn count(path: String) -> io::Result<u64> {
+    let mut lines = BufReader::new(File::open(path)?);
+    let mut line = Vec::new();
+    let mut count = 0;
+    while lines.read_until(b'\n', &mut line)? > 0 {
+        count += 1;
+        line.clear();
+    }
+    Ok(count)
+}
+
+#[fiber::main]
+fn main() -> fiber::Result<ExitCode> {
+    let Arguments { files } = Arguments::parse();
+    let pool = Pool::builder().build()?;
+    let mut total = 0;
+    let mut code = ExitCode::SUCCESS;
+    for (file, count) in files.iter().zip(pool.try_imap(count, files.clone()).wait()) {
+        match count {
+            Ok(count) => {
+                println!("{count:>10} {file}");
+                total += count;
+            }
+            Err(error) => {
+                eprintln!("{file}: {error}");
+                code = ExitCode::FAILURE;
+            }
+        }
+    }
+    println!("{total:>10} in all");
+    Ok(code)
+}

@@ -1,0 +1,48 @@
+//! Several producers and consumers around one queue; a consumer that is killed loses nothing.
+//!
+//! ```text
+//! cargo run --example queue
+//! ```
+
+use std::time::Duration;
+
+use fiber::prelude::*;
+use fiber::{Queue, sync::Map};
+
+fn produce(producer: u32, jobs: Queue<String>) {
+    for n in 0..20 {
+        jobs.put(format!("job {n} of producer {producer}")).wait().expect("the queue is there");
+    }
+}
+
+/// Takes jobs until the queue is closed, and counts them by process.
+fn consume(jobs: Queue<String>, done: Map<u32, u32>) {
+    while let Ok(job) = jobs.get_acknowledged().wait() {
+        std::thread::sleep(Duration::from_millis(5));
+        done.update(&std::process::id(), |count| *count.get_or_insert(0) += 1).wait().expect("the map is there");
+        job.acknowledge().wait().expect("the queue is there");
+    }
+}
+
+fn main() -> fiber::Result<()> {
+    fiber::init();
+    let (jobs, done) = (Queue::new()?, Map::new()?);
+    let consumers = (0..3).map(|_| Process::spawn(consume, (jobs.clone(), done.clone())));
+    let consumers: Vec<_> = consumers.collect::<fiber::Result<_>>()?;
+    let producers = (0..2).map(|producer| Process::spawn(produce, (producer, jobs.clone())));
+    for producer in producers.collect::<fiber::Result<Vec<_>>>()? {
+        producer.wait()?;
+    }
+
+    println!("killing a consumer in the middle of its work");
+    consumers[0].kill();
+    jobs.join().wait()?;
+    jobs.close().wait()?;
+    for (process, count) in done.entries().wait()? {
+        println!("process {process} did {count} jobs");
+    }
+    for consumer in consumers.into_iter().skip(1) {
+        consumer.wait()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! Data-parallel training on a ring: each rank computes the gradient of its shard of a batch, and all-reduce adds them up.
+//!
+//! ```text
+//! cargo run --release --example ring_sgd -- --nodes 4 --epochs 20
+//! cargo run --release --example ring_sgd -- --mnist path/to/mnist --hidden 128
+//! ```
+//!
+//! Kill one of the nodes while it runs (`kill -9`): all go on from the last checkpoint, and the result is the same.
+
+mod digits;
+mod network;
+mod training;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Parser;
+use digits::{Split, mnist, uci};
+use fiber::prelude::*;
+use fiber::sync::Value;
+use indicatif::{ProgressBar, ProgressStyle};
+use training::{Plan, Trained, train, train_alone};
+
+#[derive(Parser)]
+struct Options {
+    /// Nodes of the ring; one a core by default.
+    #[arg(long)]
+    nodes: Option<usize>,
+    /// How often all images are gone through.
+    #[arg(long, default_value_t = Plan::default().epochs)]
+    epochs: usize,
+    /// Images in a batch, over all nodes.
+    #[arg(long, default_value_t = Plan::default().batch)]
+    batch: usize,
+    /// Hidden units.
+    #[arg(long, default_value_t = Plan::default().hidden)]
+    hidden: usize,
+    /// The learning rate.
+    #[arg(long, default_value_t = Plan::default().rate)]
+    rate: f32,
+    /// A directory with MNIST in IDX format, to train on that in place of the digits that ship with this.
+    #[arg(long)]
+    mnist: Option<PathBuf>,
+    /// Compute the same batches in this process too, and compare the weights.
+    #[arg(long)]
+    compare: bool,
+}
+
+fn load(place: Option<PathBuf>) -> anyhow::Result<Split> {
+    place.map_or_else(uci, |place| mnist(&place))
+}
+
+fn work(mut node: RingNode, plan: Plan, place: Option<PathBuf>, done: Value<usize>) -> anyhow::Result<Trained> {
+    let data = load(place)?;
+    let first = node.rank() == 0;
+    let tell = |epochs| if first { done.set(&epochs).wait() } else { Ok(()) };
+    Ok(train(&mut node, &data, &plan, tell)?)
+}
+
+#[fiber::main]
+fn main() -> anyhow::Result<()> {
+    let Options { nodes, epochs, batch, hidden, rate, mnist, compare } = Options::parse();
+    let plan = Plan { epochs, batch, hidden, rate, ..Plan::default() };
+    // What can't be read is better told before anything is started.
+    let data = load(mnist.clone())?;
+    let done = Value::new(&0)?;
+    let mut ring = Ring::builder().name("sgd");
+    if let Some(nodes) = nodes {
+        ring = ring.size(nodes);
+    }
+    let run = ring.try_run(work, (plan, mnist, done.clone()));
+    let bar = ProgressBar::new(epochs as u64).with_message("epochs");
+    bar.set_style(ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} {elapsed}")?);
+    let training = std::thread::spawn(move || run.wait());
+    while !training.is_finished() {
+        bar.set_position(done.get().wait()? as u64);
+        std::thread::park_timeout(Duration::from_millis(50));
+    }
+    bar.finish_and_clear();
+    let trained = training.join().expect("waiting for a ring does not panic")?;
+    for (rank, Trained { losses, .. }) in trained.iter().enumerate() {
+        let text: Vec<String> = losses.iter().map(|loss| format!("{loss:.4}")).collect();
+        println!("rank {rank}: loss of each epoch: {}", text.join(" "));
+    }
+    println!("test accuracy: {:.2} %", 100.0 * trained[0].accuracy);
+    if compare {
+        let alone = train_alone(&data, &plan, trained.len());
+        let other = |one: f32, other: f32| (one - other).abs() / one.abs().max(1.0);
+        let most = |weights: &[f32]| weights.iter().zip(&alone).map(|(a, b)| other(*a, *b)).fold(0.0, f32::max);
+        let most = trained.iter().map(|trained| most(&trained.weights)).fold(0.0, f32::max);
+        println!("the weights differ from those of one process by {most} at most");
+    }
+    Ok(())
+}

@@ -1,0 +1,210 @@
+//! `#[fiber::main]`: a function that calls `fiber::init()` first.
+
+use proc_macro2::{Delimiter, Group, TokenStream};
+use quote::quote;
+use syn::parse::{ParseStream, Parser};
+use syn::{Attribute, Error, Result, Signature};
+
+use crate::function::Function;
+
+/// The function to put in the place of `item`, together with the errors if there are any.
+pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    let function = match Function::parse(item.clone(), "main") {
+        Ok(function) => function,
+        Err(error) => {
+            let error = error.into_compile_error();
+            return quote!(#error #item);
+        }
+    };
+    match check(&arguments, &function.signature) {
+        Ok(()) => entry(function),
+        Err(error) => {
+            // With a function of that name the compiler says nothing further of a missing or a wrong `main`.
+            let (visibility, name) = (&function.visibility, &function.signature.ident);
+            let error = error.into_compile_error();
+            quote!(#error #[allow(dead_code)] #visibility fn #name() {})
+        }
+    }
+}
+
+/// Everything that is wrong with the attribute and the function.
+fn check(arguments: &TokenStream, signature: &Signature) -> Result<()> {
+    let mut errors = Vec::new();
+    if !arguments.is_empty() {
+        errors.push(Error::new_spanned(
+            arguments,
+            "`#[fiber::main]` takes no arguments: settings come from the environment, a file or `Pool::builder()`",
+        ));
+    }
+    if !signature.generics.params.is_empty() {
+        errors.push(Error::new_spanned(
+            &signature.generics,
+            "the entry of a program can't be generic: remove the generic parameters",
+        ));
+    }
+    if !signature.inputs.is_empty() {
+        errors.push(Error::new_spanned(
+            &signature.inputs,
+            "the entry of a program takes no parameters: read `std::env::args()` in the body",
+        ));
+    }
+    match errors.into_iter().reduce(join) {
+        Some(error) => Err(error),
+        None => Ok(()),
+    }
+}
+
+fn join(mut first: Error, second: Error) -> Error {
+    first.combine(second);
+    first
+}
+
+/// The function, with `fiber::init()` ahead of its body.
+///
+/// An async body becomes a function inside, not a block: so the compiler checks it against the return type that the user
+/// wrote, and words its errors as for any other function.
+fn entry(function: Function) -> TokenStream {
+    let Function { attributes, visibility, signature, body } = function;
+    let statements = if signature.asyncness.is_some() {
+        let name = &signature.ident;
+        quote! {
+            #signature #body
+            ::fiber::init();
+            ::fiber::__private::block_on_main(#name())
+        }
+    } else {
+        let (inner, rest) = split_inner_attributes(body.stream());
+        quote!(#(#inner)* ::fiber::init(); #rest)
+    };
+    let mut block = Group::new(Delimiter::Brace, statements);
+    block.set_span(body.span());
+    let signature = Signature { asyncness: None, ..signature };
+    quote!(#(#attributes)* #visibility #signature #block)
+}
+
+/// The attributes `#![…]` at the beginning of a body, which must stay there, and what follows them.
+fn split_inner_attributes(body: TokenStream) -> (Vec<Attribute>, TokenStream) {
+    let split = |input: ParseStream<'_>| Ok((input.call(Attribute::parse_inner)?, input.parse()?));
+    split.parse2(body.clone()).unwrap_or((Vec::new(), body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expanded(item: TokenStream) -> String {
+        expand(TokenStream::new(), item).to_string()
+    }
+
+    #[test]
+    fn a_plain_main_begins_with_init() {
+        let expected = quote! {
+            #[doc = "x"]
+            pub fn main() -> Result<(), E> { ::fiber::init(); run()?; Ok(()) }
+        };
+        let item = quote! {
+            #[doc = "x"]
+            pub fn main() -> Result<(), E> { run()?; Ok(()) }
+        };
+        assert_eq!(expanded(item), expected.to_string());
+    }
+
+    #[test]
+    fn an_async_main_runs_in_block_on_main_after_init() {
+        let expected = quote! {
+            #[allow(unused)]
+            fn main() -> Result<(), E> {
+                async fn main() -> Result<(), E> { run().await?; Ok(()) }
+                ::fiber::init();
+                ::fiber::__private::block_on_main(main())
+            }
+        };
+        let item = quote! {
+            #[allow(unused)]
+            async fn main() -> Result<(), E> { run().await?; Ok(()) }
+        };
+        assert_eq!(expanded(item), expected.to_string());
+    }
+
+    #[test]
+    fn inner_attributes_stay_first() {
+        let expected = quote!(
+            fn main() {
+                #![allow(unused)]
+                ::fiber::init();
+                let x = 1;
+            }
+        );
+        assert_eq!(
+            expanded(quote!(
+                fn main() {
+                    #![allow(unused)]
+                    let x = 1;
+                }
+            )),
+            expected.to_string()
+        );
+        let expected = quote! {
+            fn main() {
+                async fn main() { #![allow(unused)] let x = 1; }
+                ::fiber::init();
+                ::fiber::__private::block_on_main(main())
+            }
+        };
+        assert_eq!(
+            expanded(quote!(
+                async fn main() {
+                    #![allow(unused)]
+                    let x = 1;
+                }
+            )),
+            expected.to_string()
+        );
+    }
+
+    #[test]
+    fn the_name_is_free() {
+        let expected = quote!(
+            fn start() {
+                ::fiber::init();
+            }
+        );
+        assert_eq!(
+            expanded(quote!(
+                fn start() {}
+            )),
+            expected.to_string()
+        );
+    }
+
+    #[test]
+    fn each_mistake_is_named_and_a_main_remains() {
+        let output = expand(
+            quote!(flavor = "x"),
+            quote!(
+                async fn main<T>(argument: T) {}
+            ),
+        )
+        .to_string();
+        for part in ["takes no arguments", "can't be generic", "takes no parameters", "fn main () { }"] {
+            assert!(output.contains(part), "{part:?} is not in {output}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_function_with_a_body_is_refused() {
+        for item in [
+            quote!(
+                struct Main;
+            ),
+            quote!(
+                fn main();
+            ),
+            quote!(let x = 1;),
+        ] {
+            let output = expanded(item.clone());
+            assert!(output.contains("`#[fiber::main]` goes on a function with a body"), "{output}");
+            assert!(output.ends_with(&item.to_string()), "{output}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+#!/bin/sh
+# Installs what building fiber needs and a fresh machine lacks, and says nothing when nothing is missing.
+#
+#   scripts/setup.sh          check for cargo and a C compiler; install cmake (for nng) where it is missing
+#   scripts/setup.sh peers    make a virtual environment with the benchmarks' peers: Ray, Dask, joblib
+#   scripts/setup.sh bin      print the directory that must come first in PATH (the Makefile does this by itself)
+#   scripts/setup.sh python   print the Python that `peers` installed
+#
+# cmake comes from apt for root, else from PyPI into fiber's own cache directory, ${XDG_CACHE_HOME:-$HOME/.cache}/fiber.
+
+set -u
+
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
+
+# An unset HOME must not put the cache in "/.cache".
+if [ -n "${XDG_CACHE_HOME:-}" ]; then
+    cache=$XDG_CACHE_HOME/fiber
+elif [ -n "${HOME:-}" ]; then
+    cache=$HOME/.cache/fiber
+else
+    echo "setup: neither HOME nor XDG_CACHE_HOME is set: set one, so that there is a place for fiber's tools" >&2
+    exit 1
+fi
+
+say() {
+    echo "setup: $*" >&2
+}
+
+fail() {
+    echo >&2
+    say "$*"
+    exit 1
+}
+
+have() {
+    command -v "$1" >/dev/null 2>&1
+}
+
+# nng's build asks for cmake 3.13. A cmake that does not start (a shim, a broken install) counts as missing.
+cmake_serves() {
+    version=$("$1" --version 2>/dev/null | sed -n '1s/^cmake version \([0-9]*\)\.\([0-9]*\).*/\1 \2/p')
+    # shellcheck disable=SC2086 # two words on purpose: major and minor
+    set -- $version
+    [ $# -eq 2 ] && { [ "$1" -gt 3 ] || { [ "$1" -eq 3 ] && [ "$2" -ge 13 ]; }; }
+}
+
+check_cargo() {
+    have cargo || fail "cargo is not on PATH. Install Rust (https://rustup.rs), open a new shell, and run this again."
+}
+
+check_cc() {
+    # The compiler that the build will take: $CC if it is set, else cc. It may carry arguments or a wrapper.
+    # shellcheck disable=SC2086
+    set -- ${CC:-cc}
+    have "$1" && return
+    fail "no C compiler: '$1' is not on PATH${CC:+ (from CC)}, and fiber builds nng, which is written in C.
+  Debian, Ubuntu:  apt-get install build-essential
+  Fedora:          dnf install gcc make
+  Alpine:          apk add build-base
+  macOS:           xcode-select --install
+Then run this again."
+}
+
+cmake_from_apt() {
+    say "no cmake 3.13 or later: installing it with apt-get"
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -qq </dev/null >&2 || say "apt-get update failed; trying with the lists at hand"
+    apt-get install -y -qq --no-install-recommends cmake </dev/null >&2 && cmake_serves cmake
+}
+
+# A virtual environment with its own pip in $1, or a reason why not on stderr.
+make_venv() {
+    [ -x "$1/bin/pip" ] && "$1/bin/python" -c '' 2>/dev/null && return
+    rm -rf "$1"
+    python3 -m venv "$1" >"$cache/venv.log" 2>&1 && [ -x "$1/bin/pip" ] && return
+    rm -rf "$1"
+    return 1
+}
+
+cmake_from_pypi() {
+    say "no cmake 3.13 or later: installing PyPI's into $cache"
+    mkdir -p "$cache/bin" || fail "can't write to $cache: set XDG_CACHE_HOME to a directory that you may write to."
+    have python3 || { say "there is no python3"; return 1; }
+    if make_venv "$cache/cmake"; then
+        "$cache/cmake/bin/pip" install --quiet --disable-pip-version-check 'cmake>=3.13' </dev/null >&2 || return 1
+        ln -sf "$cache/cmake/bin/cmake" "$cache/bin/cmake"
+    elif python3 -m pip --version >/dev/null 2>&1; then
+        # Debian splits venv from python3. A target directory is outside of what its pip guards against.
+        say "python3 can't make a virtual environment here: using pip --target"
+        python3 -m pip install --quiet --disable-pip-version-check --upgrade --target "$cache/cmake" 'cmake>=3.13' \
+            </dev/null >&2 || return 1
+        program=$cache/cmake/cmake/data/bin/cmake
+        [ -x "$program" ] || { say "PyPI's cmake has no program at $program"; return 1; }
+        ln -sf "$program" "$cache/bin/cmake"
+    else
+        say "python3 has neither venv nor pip"
+        return 1
+    fi
+    cmake_serves "$cache/bin/cmake"
+}
+
+ensure_cmake() {
+    cmake_serves cmake && return
+    # The same from an earlier run, found when this is called without the Makefile's PATH.
+    if ! cmake_serves "$cache/bin/cmake"; then
+        if [ "$(id -u)" -eq 0 ] && have apt-get && cmake_from_apt; then
+            return
+        fi
+        cmake_from_pypi || fail "cmake 3.13 or later is missing, and it could not be installed. nng is built with it. Do one of:
+  Debian, Ubuntu, as root:  apt-get install cmake
+  Fedora, as root:          dnf install cmake
+  macOS:                    brew install cmake
+  with Python only:         have python3 with venv or pip (Debian: apt-get install python3-venv), run this again
+  with conda:               conda install cmake
+Then run this again."
+    fi
+    # Said only to who calls this by hand: make puts the directory into PATH for what it runs.
+    [ -n "${MAKELEVEL:-}" ] || say "cmake is at $cache/bin/cmake; for cargo: export PATH=\"$cache/bin:\$PATH\""
+}
+
+ensure_peers() {
+    have python3 || fail "python3 is not on PATH: the benchmarks' peers are Python libraries."
+    mkdir -p "$cache" || fail "can't write to $cache: set XDG_CACHE_HOME to a directory that you may write to."
+    wanted=$root/benches/peers/requirements.txt
+    cmp -s "$wanted" "$cache/peers/installed.txt" && "$cache/peers/bin/python" -c '' 2>/dev/null && return
+    say "installing the benchmarks' peers into $cache/peers"
+    make_venv "$cache/peers" || {
+        cat "$cache/venv.log" >&2
+        fail "python3 can't make a virtual environment (Debian: apt-get install python3-venv). Then run this again."
+    }
+    "$cache/peers/bin/pip" install --quiet --disable-pip-version-check -r "$wanted" </dev/null >&2 ||
+        fail "the benchmarks' peers could not be installed; 'make bench' runs without them."
+    cp "$wanted" "$cache/peers/installed.txt"
+}
+
+case ${1:-build} in
+build)
+    check_cargo
+    check_cc
+    ensure_cmake
+    ;;
+peers) ensure_peers ;;
+bin) echo "$cache/bin" ;;
+python) echo "$cache/peers/bin/python" ;;
+*) fail "unknown command '$1': none, peers, bin or python" ;;
+esac

@@ -1,0 +1,87 @@
+//! Workers are killed at random while they work, and nothing is lost.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use fiber::Pool;
+use rand::{Rng, SeedableRng};
+use rustix::process::{Pid, Signal, kill_process};
+
+fiber::test_harness!();
+
+const WORKERS: usize = 6;
+
+/// A task of random length, which now and then takes its worker down with it.
+fn task(index: u64, seed: u64) -> u64 {
+    let mut random = rand::rngs::SmallRng::seed_from_u64(seed ^ index ^ u64::from(std::process::id()));
+    match random.random_range(0..4000) {
+        0 => std::process::abort(),
+        1 => std::process::exit(7),
+        _ => {}
+    }
+    std::thread::sleep(Duration::from_micros(random.random_range(0..600)));
+    index * 3
+}
+
+/// Kills and stops children of this process until it is told to end.
+fn torment(end: &AtomicBool) {
+    let mut random = rand::rngs::SmallRng::seed_from_u64(17);
+    while !end.load(Ordering::Acquire) {
+        std::thread::sleep(Duration::from_millis(random.random_range(10..60)));
+        let victims = children();
+        if victims.is_empty() {
+            continue;
+        }
+        let victim = victims[random.random_range(0..victims.len())];
+        let signal = if random.random_range(0..4) == 0 { Signal::STOP } else { Signal::KILL };
+        let _ = kill_process(victim, signal);
+    }
+}
+
+fn children() -> Vec<Pid> {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("/proc is mounted");
+    let lists = tasks.flatten().map(|task| std::fs::read_to_string(task.path().join("children")).unwrap_or_default());
+    lists
+        .flat_map(|list| list.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect::<Vec<_>>())
+        .collect()
+}
+
+/// Each case is a process of its own by the test runner's choice or not: its children are all its own either way,
+/// because the cases run one after the other.
+fn survive(tasks: u64, chunk: u32, threads: usize) {
+    fiber::init_with(|config| {
+        config.heartbeat = Duration::from_millis(100);
+        config.heartbeat_timeout = Duration::from_millis(500);
+    });
+    let pool = Pool::builder().processes(WORKERS).threads_per_worker(threads).build().unwrap();
+    pool.wait_until_ready().wait().unwrap();
+    let end = Arc::new(AtomicBool::new(false));
+    let tormentor = std::thread::spawn({
+        let end = Arc::clone(&end);
+        move || torment(&end)
+    });
+    let calls = pool.chunk(chunk).max_deaths(1000);
+    let items = |seed: u64| (0..tasks).map(move |index| (index, seed));
+    let expected: Vec<_> = (0..tasks).map(|index| index * 3).collect();
+
+    assert_eq!(calls.map(task, items(1)).wait().unwrap(), expected, "map");
+    let ordered: Result<Vec<_>, _> = calls.imap(task, items(2)).wait().collect();
+    assert_eq!(ordered.unwrap(), expected, "imap");
+    let unordered: Result<Vec<_>, _> = calls.imap_unordered(task, items(3)).wait().collect();
+    let mut unordered = unordered.unwrap();
+    unordered.sort_unstable();
+    assert_eq!(unordered, expected, "imap_unordered");
+
+    end.store(true, Ordering::Release);
+    tormentor.join().unwrap();
+    pool.terminate().wait().unwrap();
+}
+
+#[test]
+fn nothing_is_lost_while_workers_are_killed() {
+    for (tasks, chunk, threads) in [(20_000, 1, 1), (5_000, 7, 1), (5_000, 32, 1), (5_000, 1, 3), (5_000, 7, 3)] {
+        eprintln!("chunks of {chunk}, {threads} threads a worker");
+        survive(tasks, chunk, threads);
+    }
+}

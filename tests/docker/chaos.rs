@@ -1,0 +1,53 @@
+//! Containers that are killed, stand still, or are cut off while they work: nothing is lost.
+
+use crate::engine::{Network, containers, docker, leaves_nothing, program, try_docker, wait_until};
+use crate::program::Program;
+
+crate::tests![
+    killed_containers_are_replaced,
+    a_paused_container_is_replaced,
+    a_container_that_is_cut_off_is_replaced_and_does_no_harm_when_it_comes_back,
+];
+
+fn begun() -> (Program, Network) {
+    let network = Network::new();
+    let program = program("work").env("FIBER_NETWORK", &network.name).start();
+    program.line("begun:");
+    (program, network)
+}
+
+fn completes(program: Program) {
+    leaves_nothing(program).code(0).says(&["right: true", "ready again: 4"]);
+}
+
+fn killed_containers_are_replaced() {
+    let (program, _network) = begun();
+    for _ in 0..5 {
+        let Some(victim) = containers(program.pid()).pop() else { continue };
+        // It may just have been about to start.
+        let _ = try_docker(&["kill", &victim]);
+        wait_until("it is gone", || !containers(program.pid()).contains(&victim));
+    }
+    completes(program);
+}
+
+fn a_paused_container_is_replaced() {
+    let (program, _network) = begun();
+    let victim = containers(program.pid()).remove(0);
+    docker(&["pause", &victim]);
+    wait_until("it is ended", || !containers(program.pid()).contains(&victim));
+    completes(program);
+}
+
+fn a_container_that_is_cut_off_is_replaced_and_does_no_harm_when_it_comes_back() {
+    let (program, network) = begun();
+    let mut victims = containers(program.pid());
+    victims.truncate(2);
+    for victim in &victims {
+        docker(&["network", "disconnect", &network.name, victim]);
+    }
+    // Back at once: whether it was missed or not, all is well in the end.
+    docker(&["network", "connect", &network.name, &victims[1]]);
+    wait_until("it is ended", || !containers(program.pid()).contains(&victims[0]));
+    completes(program);
+}

@@ -1,0 +1,71 @@
+//! How containers come and go with their program.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::engine::{containers, docker, inspect, leaves_nothing, program, wait_until};
+
+crate::tests![
+    pi_is_estimated_in_containers_and_nothing_is_left,
+    containers_say_whose_they_are,
+    a_killed_program_leaves_nothing,
+    what_a_killed_program_could_not_take_along_is_swept_by_the_next,
+    a_program_that_is_asked_to_end_takes_its_containers_along,
+    pools_in_pools,
+];
+
+fn pi_is_estimated_in_containers_and_nothing_is_left() {
+    leaves_nothing(program("pi").start()).code(0).says(&["pi: 3.14"]);
+}
+
+fn containers_say_whose_they_are() {
+    let mut program = program("ready").start();
+    program.line("ready: 2");
+    for container in containers(program.pid()) {
+        let name = inspect(&container, "{{.Name}} {{index .Config.Labels \"fiber.name\"}}");
+        assert!(name.starts_with("/fiber-") && name.contains("pool-1/worker-"), "{name}");
+        assert!(inspect(&container, "{{.Config.Image}}").starts_with("sha256:"));
+        assert_eq!(inspect(&container, "{{.HostConfig.AutoRemove}}"), "true");
+    }
+    program.say("go on");
+    leaves_nothing(program).code(0).says(&["sum: 55"]);
+}
+
+fn a_killed_program_leaves_nothing() {
+    let program = program("ready").start();
+    program.line("ready: 2");
+    program.signal(Signal::KILL);
+    leaves_nothing(program).signal(Signal::KILL);
+}
+
+fn what_a_killed_program_could_not_take_along_is_swept_by_the_next() {
+    let killed = program("ready").start();
+    killed.line("ready: 2");
+    let pid = killed.pid();
+    // It can't end by itself.
+    let stuck = containers(pid).remove(0);
+    docker(&["pause", &stuck]);
+    killed.signal(Signal::KILL);
+    wait_until("the other one ended by itself", || containers(pid) == [stuck.clone()]);
+    let mut next = program("ready").start();
+    next.line("ready: 2");
+    wait_until("it is swept", || containers(pid).is_empty());
+    next.say("go on");
+    leaves_nothing(next).code(0).says(&["sum: 55"]);
+}
+
+fn a_program_that_is_asked_to_end_takes_its_containers_along() {
+    let program = program("ready").start();
+    program.line("ready: 2");
+    program.signal(Signal::TERM);
+    leaves_nothing(program).signal(Signal::TERM);
+}
+
+fn pools_in_pools() {
+    // A container that was being started when its parent went finds nobody at the parent's address, not even a refusal.
+    let mut program = program("family").env("FIBER_NESTED", "true").outlive(Duration::from_secs(15)).start();
+    program.line("nested: done");
+    program.say("go on");
+    leaves_nothing(program).code(0).says(&["squares: [[0, 1, 4], [100, 121, 144]]"]);
+}

@@ -1,0 +1,61 @@
+//! Programs whose processes are containers, on a real Docker engine.
+//!
+//! They are asked for by `TEST_BACKENDS=docker`, and then there has to be an engine: `make test-cluster`.
+
+mod chaos;
+mod engine;
+mod images;
+mod input;
+mod lives;
+mod networks;
+#[path = "../programs/program.rs"]
+#[allow(dead_code)]
+mod program;
+mod resources;
+mod scenarios;
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Trial};
+
+fn main() -> ExitCode {
+    if let Ok(scenario) = std::env::var(program::SCENARIO) {
+        scenarios::run(&scenario);
+        return ExitCode::SUCCESS;
+    }
+    let asked = std::env::var("TEST_BACKENDS").is_ok_and(|names| names.split(',').any(|name| name.trim() == "docker"));
+    if asked {
+        engine::must_answer();
+    } else {
+        eprintln!("SKIPPED: what containers promise; TEST_BACKENDS=docker asks for it, and needs a Docker engine");
+    }
+    let topics = [
+        ("chaos", chaos::TESTS),
+        ("images", images::TESTS),
+        ("input", input::TESTS),
+        ("lives", lives::TESTS),
+        ("networks", networks::TESTS),
+        ("resources", resources::TESTS),
+    ];
+    let trials = topics.iter().flat_map(|(topic, tests)| {
+        tests.iter().map(move |(name, test)| {
+            let run = move || {
+                test();
+                Ok(())
+            };
+            Trial::test(format!("{topic}::{name}"), run).with_ignored_flag(!asked)
+        })
+    });
+    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
+}
+
+/// A topic's tests by their names.
+type Tests = &'static [(&'static str, fn())];
+
+/// Lists the tests of a topic.
+macro_rules! tests {
+    ($($test:ident),+ $(,)?) => {
+        pub(crate) const TESTS: $crate::Tests = &[$((stringify!($test), $test)),+];
+    };
+}
+use tests;

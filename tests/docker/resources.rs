@@ -1,0 +1,34 @@
+//! What containers may take.
+
+use crate::engine::{containers, inspect, leaves_nothing, program};
+
+crate::tests![limits_are_real, too_little_memory_is_told, more_than_there_is_is_refused, no_gpu_is_told];
+
+fn limits_are_real() {
+    let mut program = program("modest").start();
+    let limits = program.line("limits:");
+    let (memory, quota) = limits.split_once(' ').expect("two limits");
+    assert_eq!(memory, (96 << 20).to_string());
+    assert!(quota.starts_with("50000"), "{quota}");
+    let container = containers(program.pid()).remove(0);
+    let seen = inspect(&container, "{{.HostConfig.Memory}} {{.HostConfig.MemorySwap}} {{.HostConfig.NanoCpus}}");
+    assert_eq!(seen, format!("{0} {0} 500000000", 96 << 20));
+    program.say("go on");
+    leaves_nothing(program).code(0);
+}
+
+fn too_little_memory_is_told() {
+    leaves_nothing(program("hungry").start()).code(0).says(&["out of memory"]);
+}
+
+fn more_than_there_is_is_refused() {
+    let ending = leaves_nothing(program("too much").start()).code(0);
+    ending.says(&["it is to have 1.0 PiB of memory, but the Docker host has", "it is to have 5000 processor cores"]);
+}
+
+fn no_gpu_is_told() {
+    if std::path::Path::new("/dev/nvidia0").exists() {
+        return;
+    }
+    leaves_nothing(program("gpu").start()).code(0).says(&["gpu: ", "the Docker host offers no graphics processors"]);
+}

@@ -1,0 +1,147 @@
+//! The programs that the tests start.
+
+use std::io::BufRead;
+use std::time::Duration;
+
+use fiber::{Meta, Pool, Process};
+
+pub(crate) fn run(name: &str) {
+    if name == "hungry" || name == "modest" {
+        fiber::init();
+    } else {
+        // Deaths are to be seen soon, so that tests are short.
+        fiber::init_with(|config| {
+            config.heartbeat = Duration::from_millis(200);
+            config.heartbeat_timeout = Duration::from_secs(2);
+        });
+    }
+    match name {
+        "pi" => pi(),
+        "work" => work(),
+        "ready" => ready(),
+        "family" => family(),
+        "hungry" => hungry(),
+        "modest" => modest(),
+        "too much" => too_much(),
+        "gpu" => gpu(),
+        "hosts" => hosts(),
+        "one task" => one_task(),
+        other => panic!("there is no scenario `{other}`"),
+    }
+}
+
+fn pi() {
+    let inside = |n: u64| {
+        let (x, y) = (((n % 1000) as f64 + 0.5) / 1000.0, ((n / 1000) as f64 + 0.5) / 1000.0);
+        x * x + y * y < 1.0
+    };
+    let pool = Pool::builder().processes(3).start().wait().unwrap();
+    let hits = pool.map(inside, 0..1_000_000).wait().unwrap();
+    println!("pi: {:.2}", 4.0 * hits.iter().filter(|hit| **hit).count() as f64 / 1e6);
+}
+
+/// Says when its workers are there and when it is half done, and does not go on before it is told to.
+fn work() {
+    let task = |index: u64| {
+        std::thread::sleep(Duration::from_millis(2));
+        index * 3
+    };
+    let pool = Pool::builder().processes(4).build().unwrap();
+    pool.wait_until_ready().wait().unwrap();
+    println!("ready: {}", pool.ready());
+    let calls = pool.max_deaths(1000);
+    let mut results = calls.imap(task, 0..4000u64).wait();
+    let first: Vec<u64> = results.by_ref().take(200).map(Result::unwrap).collect();
+    println!("begun: {}", first.len());
+    let rest: Vec<u64> = results.map(Result::unwrap).collect();
+    let right = first.into_iter().chain(rest).eq((0..4000).map(|index| index * 3));
+    println!("right: {right}");
+    // Lost workers are replaced, all of them.
+    pool.wait_until_ready().wait().unwrap();
+    println!("ready again: {}", pool.ready());
+}
+
+/// Waits for a line. Without one, it is for others to end this program.
+fn wait_for_word() {
+    let mut line = String::new();
+    if std::io::stdin().lock().read_line(&mut line).unwrap() == 0 {
+        loop {
+            std::thread::park();
+        }
+    }
+}
+
+fn ready() {
+    let pool = Pool::builder().processes(2).build().unwrap();
+    pool.wait_until_ready().wait().unwrap();
+    println!("ready: {}", pool.ready());
+    wait_for_word();
+    println!("sum: {}", pool.map(|x: u64| x + 1, 0..10).wait().unwrap().into_iter().sum::<u64>());
+}
+
+/// Pools in pools.
+fn family() {
+    let child = |x: u64| {
+        let pool = Pool::new(2).unwrap();
+        pool.map(|x: u64| x * x, x..x + 3).wait().unwrap()
+    };
+    let pool = Pool::new(2).unwrap();
+    println!("squares: {:?}", pool.map(child, [0, 10]).wait().unwrap());
+    println!("nested: done");
+    wait_for_word();
+}
+
+#[fiber::meta(memory = "48MiB")]
+fn eat(_: u32) -> usize {
+    let mut eaten: Vec<Vec<u8>> = Vec::new();
+    loop {
+        eaten.push(vec![1; 1 << 20]);
+    }
+}
+
+fn hungry() {
+    let pool = Pool::new(1).unwrap();
+    println!("error: {}", pool.max_deaths(1).apply(eat, 1).wait().unwrap_err());
+}
+
+#[fiber::meta(cpu = 0.5, memory = "96MiB")]
+fn limits() -> String {
+    let read = |paths: &[&str]| {
+        let text = paths.iter().find_map(|path| std::fs::read_to_string(path).ok());
+        text.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join("/")
+    };
+    let memory = read(&["/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory.max"]);
+    let quota = read(&["/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu.max"]);
+    format!("{memory} {quota}")
+}
+
+fn modest() {
+    let pool = Pool::new(1).unwrap();
+    println!("limits: {}", pool.apply(limits, ()).wait().unwrap());
+    wait_for_word();
+}
+
+fn too_much() {
+    let error = |meta| Pool::builder().processes(1).meta(meta).start().wait().unwrap_err();
+    println!("memory: {}", error(Meta::new().memory(1 << 50)));
+    println!("cpu: {}", error(Meta::new().cpu(5000.0)));
+}
+
+fn gpu() {
+    let error = Pool::builder().processes(1).meta(Meta::new().gpu(1)).start().wait().unwrap_err();
+    println!("gpu: {error}");
+}
+
+/// Where the program and its children believe to be.
+fn hosts() {
+    let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
+    println!("parent: {}", host());
+    println!("child: {}", Process::spawn(host, ()).unwrap().wait().unwrap());
+}
+
+fn one_task() {
+    match Pool::new(1).and_then(|pool| pool.apply(|| 7, ()).wait()) {
+        Ok(value) => println!("value: {value}"),
+        Err(error) => println!("error: {error}"),
+    }
+}

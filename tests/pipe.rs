@@ -1,0 +1,136 @@
+//! Pipes between processes.
+
+use fiber::sync::Event;
+use fiber::{Error, Pipe, PipeReceiver, PipeSender, Process};
+
+fiber::test_harness!();
+
+fn closed<T: std::fmt::Debug>(outcome: fiber::Result<T>) -> bool {
+    match outcome.unwrap_err() {
+        Error::Closed { .. } => true,
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn both_ends_of_a_duplex_pipe_send_and_receive() {
+    let (here, there) = Pipe::<u32, String>::new().unwrap();
+    let child = |pipe: Pipe<String, u32>| {
+        pipe.send("first".into()).wait().unwrap();
+        for n in pipe.stream().wait() {
+            pipe.send(n.unwrap().to_string()).wait().unwrap();
+        }
+    };
+    let process = Process::spawn(child, there).unwrap();
+    assert_eq!(here.recv().wait().unwrap(), "first");
+    for n in 0..1000 {
+        here.send(n).wait().unwrap();
+    }
+    for n in 0..1000 {
+        assert_eq!(here.recv().wait().unwrap(), n.to_string());
+    }
+    drop(here);
+    process.wait().unwrap();
+}
+
+#[test]
+fn ends_in_a_child_and_a_grandchild_talk_to_each_other() {
+    let (one, other) = Pipe::<u32>::new().unwrap();
+    let child = |one: Pipe<u32>, other: Pipe<u32>| {
+        let grandchild = |other: Pipe<u32>| other.stream().wait().map(Result::unwrap).sum::<u32>();
+        let process = Process::spawn(grandchild, other).unwrap();
+        (0..100).for_each(|n| one.send(n).wait().unwrap());
+        drop(one);
+        process.wait().unwrap()
+    };
+    assert_eq!(Process::spawn(child, (one, other)).unwrap().wait().unwrap(), 4950);
+}
+
+#[test]
+fn two_children_talk_past_their_parent_and_each_learns_of_the_end() {
+    let (sender, receiver) = Pipe::<u32>::one_way().unwrap();
+    let send = |sender: PipeSender<u32>| (0..5000).for_each(|n| sender.send(n).wait().unwrap());
+    let receive = |receiver: PipeReceiver<u32>| receiver.stream().wait().map(|n| u64::from(n.unwrap())).sum::<u64>();
+    let receives = Process::spawn(receive, receiver).unwrap();
+    Process::spawn(send, sender).unwrap().wait().unwrap();
+    assert_eq!(receives.wait().unwrap(), 4999 * 2500);
+}
+
+#[test]
+fn an_end_whose_other_end_was_dropped_says_so_when_all_is_received() {
+    let (sender, receiver) = Pipe::<u32>::one_way().unwrap();
+    let clone = sender.clone();
+    sender.send(1).wait().unwrap();
+    drop(sender);
+    clone.send(2).wait().unwrap();
+    drop(clone);
+    assert_eq!((receiver.recv().wait().unwrap(), receiver.recv().wait().unwrap()), (1, 2));
+    assert!(closed(receiver.recv().wait()));
+    assert_eq!(receiver.stream().wait().count(), 0);
+
+    let (sender, receiver) = Pipe::<u32>::one_way().unwrap();
+    drop(receiver);
+    assert!(closed(sender.send(1).wait()));
+}
+
+#[test]
+fn the_end_of_a_process_that_is_killed_is_gone() {
+    let (here, there) = Pipe::<u32>::new().unwrap();
+    let (arrived, never) = (Event::new().unwrap(), Event::new().unwrap());
+    let hold = |pipe: Pipe<u32>, arrived: Event, never: Event| {
+        pipe.send(1).wait().unwrap();
+        arrived.set().wait().unwrap();
+        never.wait_set().wait().unwrap();
+    };
+    let child = Process::spawn(hold, (there, arrived.clone(), never)).unwrap();
+    arrived.wait_set().wait().unwrap();
+    assert_eq!(here.recv().wait().unwrap(), 1);
+    let waits = std::thread::spawn({
+        let here = here.clone();
+        move || here.recv().wait()
+    });
+    child.kill();
+    assert!(closed(waits.join().unwrap()));
+    assert!(closed(here.send(1).wait()));
+}
+
+#[test]
+fn who_sends_more_than_is_received_waits() {
+    let (sender, receiver) = Pipe::<serde_bytes::ByteBuf>::one_way().unwrap();
+    let flood = |sender: PipeSender<serde_bytes::ByteBuf>| {
+        for n in 0..64_u8 {
+            sender.send(serde_bytes::ByteBuf::from(vec![n; 1 << 20])).wait().unwrap();
+        }
+    };
+    let child = Process::spawn(flood, sender).unwrap();
+    for n in 0..64 {
+        let element = receiver.recv().wait().unwrap();
+        assert!(element.len() == 1 << 20 && element[77] == n);
+    }
+    assert!(closed(receiver.recv().wait()));
+    child.wait().unwrap();
+    let (sender, receiver) = Pipe::<Vec<u8>>::one_way().unwrap();
+    let waits = loop {
+        let late = sender.send(vec![0; 1 << 20]).timeout(std::time::Duration::from_millis(20)).wait();
+        if late.is_err() {
+            break late;
+        }
+    };
+    assert!(matches!(waits, Err(Error::TimedOut { .. })));
+    drop(receiver);
+}
+
+#[test]
+fn an_end_can_travel_through_a_pipe() {
+    let (outer, outer_there) = Pipe::<PipeReceiver<u32>>::one_way().unwrap();
+    let read = |pipes: PipeReceiver<PipeReceiver<u32>>| {
+        let inner = pipes.recv().wait().unwrap();
+        inner.stream().wait().map(Result::unwrap).sum::<u32>()
+    };
+    let child = Process::spawn(read, outer_there).unwrap();
+    let (sender, receiver) = Pipe::one_way().unwrap();
+    outer.send(receiver).wait().unwrap();
+    (0..10).for_each(|n| sender.send(n).wait().unwrap());
+    drop(sender);
+    assert_eq!(child.wait().unwrap(), 45);
+}

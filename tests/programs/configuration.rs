@@ -1,0 +1,97 @@
+//! Code over environment over file, and errors that name key, value and remedy.
+
+use crate::program::{Ending, Setup};
+
+crate::tests![
+    code_counts_over_environment_over_file,
+    a_file_can_be_named,
+    children_have_their_parents_configuration,
+    an_unknown_backend_is_told,
+    unknown_and_malformed_variables_are_told,
+    unknown_and_malformed_files_are_told,
+    what_does_not_fit_together_is_told,
+    zero_processes_are_one_a_core,
+];
+
+fn code_counts_over_environment_over_file() {
+    let file = "processes = 5\nheartbeat = '700ms'\nmax_message = '3MiB'\n";
+    let setup = |name| Setup::new(name).file("fiber.toml", file).env("FIBER_HEARTBEAT", "800ms");
+    setup("configuration").run().code(0).says(&[
+        "parent: 5 processes, 800ms heartbeat, 3.0 MiB at most",
+        "workers: 5\n",
+        "workers by the builder: 1",
+    ]);
+    setup("configuration").env("FIBER_PROCESSES", "4").run().code(0).says(&["parent: 4 processes", "workers: 4\n"]);
+    let in_code = setup("configuration in code").env("FIBER_PROCESSES", "4");
+    in_code.run().code(0).says(&["parent: 3 processes, 800ms heartbeat, 3.0 MiB at most", "workers: 3\n"]);
+}
+
+fn a_file_can_be_named() {
+    let setup = Setup::new("configuration").file("fiber.toml", "processes = 5").file("other.toml", "processes = 2");
+    setup.env("FIBER_CONFIG", "other.toml").run().code(0).says(&["parent: 2 processes"]);
+    let missing = Setup::new("first error").env("FIBER_CONFIG", "missing.toml").run().code(0);
+    missing.says(&["FIBER_CONFIG names `missing.toml`, which is not a file: correct or unset it"]);
+}
+
+fn children_have_their_parents_configuration() {
+    let setup = Setup::new("configuration in code").file("fiber.toml", "heartbeat = '700ms'");
+    setup.env("FIBER_MAX_MESSAGE", "2MiB").run().code(0).says(&[
+        "child: 3 processes, 700ms heartbeat, 2.0 MiB at most",
+        "grandchild: 3 processes, 700ms heartbeat, 2.0 MiB at most",
+        "elsewhere: 3 processes, 700ms heartbeat, 2.0 MiB at most",
+    ]);
+}
+
+/// The errors of a program under this configuration: of its pool, and of its process.
+fn error(setup: Setup, texts: &[&str]) -> Ending {
+    let ending = setup.run().code(0).says(texts);
+    assert_eq!(ending.out.matches("wrong configuration: ").count(), 2, "{}", ending.out);
+    ending
+}
+
+fn an_unknown_backend_is_told() {
+    let texts = ["there is no backend `moon`", "`backend`", "FIBER_BACKEND", "`local`"];
+    error(Setup::new("first error").env("FIBER_BACKEND", "moon"), &texts);
+    error(Setup::new("first error").file("fiber.toml", "backend = 'moon'"), &texts);
+}
+
+fn unknown_and_malformed_variables_are_told() {
+    for (name, value, texts) in [
+        ("FIBER_PROCESES", "3", ["`FIBER_PROCESES`, which does not exist", "processes"]),
+        ("FIBER_LINK", "pigeon", ["`FIBER_LINK` to `pigeon`", "unix, nng"]),
+        ("FIBER_OUTPUT", "loud", ["`FIBER_OUTPUT` to `loud`", "inherit, prefix, file, null"]),
+        ("FIBER_HEARTBEAT", "soon", ["`FIBER_HEARTBEAT`", "`500ms`"]),
+        ("FIBER_PROCESSES", "many", ["`FIBER_PROCESSES`", "many"]),
+        ("FIBER_PROCESSES", "-1", ["`FIBER_PROCESSES`", "-1"]),
+        ("FIBER_MAX_MESSAGE", "huge", ["`FIBER_MAX_MESSAGE`", "huge"]),
+        ("FIBER_SIGNALS", "perhaps", ["`FIBER_SIGNALS`", "perhaps"]),
+    ] {
+        error(Setup::new("first error").env(name, value), &texts);
+    }
+}
+
+fn unknown_and_malformed_files_are_told() {
+    for (text, texts) in [
+        ("heart_beat = '1s'", ["`heart_beat`, which does not exist", "heartbeat_timeout"]),
+        ("output = 'loud'", ["`output` to `loud`", "inherit, prefix, file, null"]),
+        ("heartbeat = 'soon'", ["`heartbeat`", "`500ms`"]),
+        ("processes = 'many'", ["`processes`", "many"]),
+        ("processes =", ["can't be read", "line 1"]),
+        ("[pool]\nprocesses = 3", ["`pool`, which does not exist", "processes"]),
+    ] {
+        let ending = error(Setup::new("first error").file("fiber.toml", text), &texts);
+        assert!(ending.out.contains("fiber.toml"), "{}", ending.out);
+    }
+}
+
+fn what_does_not_fit_together_is_told() {
+    let heartbeat = Setup::new("first error").env("FIBER_HEARTBEAT", "9s");
+    error(heartbeat, &["heartbeat_timeout (10s) must be at least twice heartbeat (9s)"]);
+    error(Setup::new("first error").env("FIBER_MAX_MESSAGE", "12"), &["max_message must be between 4 KiB and 2 GiB"]);
+    error(Setup::new("first error").env("FIBER_MAX_MESSAGE", "5GiB"), &["max_message must be between 4 KiB and 2 GiB"]);
+}
+
+fn zero_processes_are_one_a_core() {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    Setup::new("configuration").env("FIBER_PROCESSES", "0").run().code(0).says(&[&format!("workers: {cores}\n")]);
+}

@@ -1,0 +1,100 @@
+//! However a program ends, its children and theirs end with it, and nothing is left. That much is checked by
+//! [`Program::end`] for every program.
+
+use rustix::process::Signal;
+
+use crate::program::{Program, Setup};
+
+crate::tests![
+    the_kill_of_a_parent_ends_its_family,
+    ctrl_c_ends_a_family_with_the_usual_code,
+    ctrl_c_in_a_terminal_ends_a_family_with_the_usual_code,
+    terminate_and_hang_up_end_a_family,
+    a_family_ends_when_signals_are_left_alone,
+    ctrl_c_ends_a_family_that_stands_still,
+    the_return_of_main_ends_a_family_and_passes_on_what_it_printed,
+    an_exit_ends_a_family_and_passes_on_what_it_printed,
+    a_panic_of_main_ends_a_family,
+    stopped_children_count_as_dead,
+];
+
+/// What children print. What theirs print goes through them, and may be lost with them.
+const WORDS: [&str; 3] = ["0 was here", "1 was here", "2 was here"];
+
+fn family() -> Program {
+    let program = Setup::new("family").start();
+    program.line("all at work");
+    assert_eq!(program.processes().len(), 10);
+    program
+}
+
+fn the_kill_of_a_parent_ends_its_family() {
+    let program = family();
+    program.signal(Signal::KILL);
+    program.end().signal(Signal::KILL);
+}
+
+fn ctrl_c_ends_a_family_with_the_usual_code() {
+    let program = family();
+    program.press_ctrl_c();
+    program.end().signal(Signal::INT).says(&WORDS);
+}
+
+fn ctrl_c_in_a_terminal_ends_a_family_with_the_usual_code() {
+    let mut program = Setup::new("family").in_a_terminal().start();
+    program.line("all at work");
+    program.say("\x03");
+    // As shells tell it.
+    program.end().code(128 + Signal::INT.as_raw()).says(&WORDS);
+}
+
+fn terminate_and_hang_up_end_a_family() {
+    for signal in [Signal::TERM, Signal::HUP] {
+        let program = family();
+        program.signal(signal);
+        program.end().signal(signal).says(&WORDS);
+    }
+}
+
+fn a_family_ends_when_signals_are_left_alone() {
+    let program = Setup::new("family").env("FIBER_SIGNALS", "false").start();
+    program.line("all at work");
+    program.press_ctrl_c();
+    program.end().signal(Signal::INT);
+}
+
+fn ctrl_c_ends_a_family_that_stands_still() {
+    let program = family();
+    for pid in program.processes() {
+        if pid != program.pid() {
+            let _ = rustix::process::kill_process(crate::program::pid(pid), Signal::STOP);
+        }
+    }
+    program.press_ctrl_c();
+    program.end().signal(Signal::INT);
+}
+
+fn the_return_of_main_ends_a_family_and_passes_on_what_it_printed() {
+    Setup::new("family, main returns").run().code(0).says(&WORDS);
+}
+
+fn an_exit_ends_a_family_and_passes_on_what_it_printed() {
+    for how in ["family, main exits", "family, a thread exits"] {
+        Setup::new(how).run().code(5).says(&WORDS);
+    }
+}
+
+fn a_panic_of_main_ends_a_family() {
+    let ending = Setup::new("family, main panics").run().code(101);
+    assert!(ending.errors.contains("main has had enough"), "{}", ending.errors);
+}
+
+fn stopped_children_count_as_dead() {
+    let setup = Setup::new("stopped children").env("FIBER_HEARTBEAT", "50ms");
+    setup.env("FIBER_HEARTBEAT_TIMEOUT", "300ms").run().code(0).says(&[
+        "process: process `process-1` gave no sign of life for 300ms",
+        "replaced: true",
+        "2 of its workers died while they ran it; the last one gave no sign of life for 300ms",
+        "could not be started: it gave no sign of life for 300ms",
+    ]);
+}

@@ -1,0 +1,57 @@
+//! What whole programs promise: how they end, what they are told to be, and what is wrong with them.
+//!
+//! The tests start this binary again, with the name of a [scenario](scenarios) in its environment; then it is that
+//! program, from the first line of `main` on, and the processes that fiber starts for it are the same program.
+
+mod configuration;
+mod deaths;
+mod executable;
+mod memory;
+mod output;
+mod program;
+mod scenarios;
+mod sizes;
+mod starts;
+mod strangers;
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Trial};
+
+fn main() -> ExitCode {
+    if let Ok(scenario) = std::env::var(program::SCENARIO) {
+        return scenarios::run(&scenario);
+    }
+    let topics = [
+        ("configuration", configuration::TESTS),
+        ("deaths", deaths::TESTS),
+        ("executable", executable::TESTS),
+        ("memory", memory::TESTS),
+        ("output", output::TESTS),
+        ("sizes", sizes::TESTS),
+        ("starts", starts::TESTS),
+        ("strangers", strangers::TESTS),
+    ];
+    let impossible = |topic: &str| topic == "memory" && !memory::can_be_limited();
+    let trials = topics.iter().flat_map(|(topic, tests)| {
+        tests.iter().map(move |(name, test)| {
+            Trial::test(format!("{topic}::{name}"), move || {
+                test();
+                Ok(())
+            })
+            .with_ignored_flag(impossible(topic))
+        })
+    });
+    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
+}
+
+/// A topic's tests by their names.
+type Tests = &'static [(&'static str, fn())];
+
+/// Lists the tests of a topic.
+macro_rules! tests {
+    ($($test:ident),+ $(,)?) => {
+        pub(crate) const TESTS: $crate::Tests = &[$((stringify!($test), $test)),+];
+    };
+}
+use tests;

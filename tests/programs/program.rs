@@ -1,0 +1,329 @@
+//! A program under test: started, spoken to, and watched to its end.
+
+use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use tempfile::TempDir;
+
+/// Names the scenario that a program plays.
+pub(crate) const SCENARIO: &str = "SCENARIO";
+/// Marks all processes of one program.
+const MARK: &str = "SCENARIO_MARK";
+/// How long anything may take that is to happen at all.
+const LONG: Duration = Duration::from_secs(30);
+/// How often to look whether something has happened.
+const LOOK: Duration = Duration::from_millis(1);
+/// How long processes may outlive their parent.
+const OUTLIVE: Duration = Duration::from_secs(2);
+
+/// A program to be.
+pub(crate) struct Setup {
+    command: Command,
+    mark: String,
+    places: Arc<Places>,
+    outlive: Duration,
+}
+
+/// Where a program runs, and where it could leave something behind.
+struct Places {
+    work: TempDir,
+    temporary: TempDir,
+}
+
+/// A program that runs. It is killed when this is dropped.
+pub(crate) struct Program {
+    child: Child,
+    out: Lines,
+    errors: Lines,
+    mark: String,
+    places: Arc<Places>,
+    outlive: Duration,
+}
+
+/// How a program ended.
+pub(crate) struct Ending {
+    status: ExitStatus,
+    places: Arc<Places>,
+    pub(crate) out: String,
+    pub(crate) errors: String,
+}
+
+impl Setup {
+    /// The program of this scenario, in an empty directory, with no configuration but the link of this test run.
+    pub(crate) fn new(scenario: &str) -> Setup {
+        Setup::with_executable(scenario, &std::env::current_exe().expect("this binary is somewhere"))
+    }
+
+    /// The same, as a copy of the executable.
+    pub(crate) fn with_executable(scenario: &str, executable: &Path) -> Setup {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        let mark = format!("program-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let directory = || TempDir::new().expect("there is room for a directory");
+        let places = Arc::new(Places { work: directory(), temporary: directory() });
+        let mut command = Command::new(executable);
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("FIBER_") && name != "FIBER_LINK" {
+                command.env_remove(name);
+            }
+        }
+        command
+            .env(SCENARIO, scenario)
+            .env(MARK, &mark)
+            .env("TMPDIR", places.temporary.path())
+            .env_remove("RUST_BACKTRACE")
+            .current_dir(places.work.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            // As a shell does it.
+            .process_group(0);
+        Setup { command, mark, places, outlive: OUTLIVE }
+    }
+
+    pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Setup {
+        self.command.env(name, value);
+        self
+    }
+
+    /// Puts a file into the program's working directory.
+    pub(crate) fn file(self, name: &str, text: &str) -> Setup {
+        std::fs::write(self.places.work.path().join(name), text).expect("the directory can be written to");
+        self
+    }
+
+    /// Allows its processes to outlive it by more than the usual time.
+    #[allow(dead_code, reason = "the tests of containers need it")]
+    pub(crate) fn outlive(mut self, by: Duration) -> Setup {
+        self.outlive = by;
+        self
+    }
+
+    /// Has it run as another user.
+    #[allow(dead_code, reason = "the tests of containers need it")]
+    pub(crate) fn user(mut self, id: u32) -> Setup {
+        self.command.uid(id).gid(id);
+        for place in [self.places.work.path(), self.places.temporary.path()] {
+            std::os::unix::fs::chown(place, Some(id), Some(id)).expect("this process may give it away");
+        }
+        self
+    }
+
+    /// Runs it in a terminal of its own; what it prints as errors then comes with the rest.
+    pub(crate) fn in_a_terminal(mut self) -> Setup {
+        let mut script = Command::new("script");
+        script.args(["--quiet", "--return", "--flush", "--command"]).arg(self.command.get_program()).arg("/dev/null");
+        for (name, value) in self.command.get_envs() {
+            match value {
+                Some(value) => script.env(name, value),
+                None => script.env_remove(name),
+            };
+        }
+        script.current_dir(self.places.work.path());
+        script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        self.command = script;
+        self
+    }
+
+    pub(crate) fn start(self) -> Program {
+        self.start_with(Lines::of)
+    }
+
+    /// Nobody reads what it prints.
+    pub(crate) fn start_unread(self) -> Program {
+        self.start_with(|out| {
+            drop(out);
+            Lines::of(std::io::empty())
+        })
+    }
+
+    fn start_with(mut self, read: impl FnOnce(ChildStdout) -> Lines) -> Program {
+        let mut child = self.command.spawn().expect("the program can be started");
+        let out = read(child.stdout.take().expect("it is piped"));
+        let errors = Lines::of(child.stderr.take().expect("it is piped"));
+        Program { child, out, errors, mark: self.mark, places: self.places, outlive: self.outlive }
+    }
+
+    /// Runs it to its end, after which nothing is left.
+    pub(crate) fn run(self) -> Ending {
+        self.start().end()
+    }
+}
+
+impl Program {
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(pid(self.pid()), signal).expect("it is alive");
+    }
+
+    /// Does what a terminal does when Ctrl-C is pressed.
+    pub(crate) fn press_ctrl_c(&self) {
+        kill_process_group(pid(self.pid()), Signal::INT).expect("it is alive");
+    }
+
+    /// Gives it a line to read.
+    pub(crate) fn say(&mut self, line: &str) {
+        let input = self.child.stdin.as_mut().expect("it is piped");
+        writeln!(input, "{line}").expect("it reads");
+    }
+
+    /// Waits until it has printed a line that begins like this, and takes it away, without its beginning.
+    pub(crate) fn line(&self, beginning: &str) -> String {
+        let mut found = None;
+        self.wait_until(&format!("a line `{beginning}…`"), || {
+            found = self.out.take(beginning);
+            found.is_some()
+        });
+        found.unwrap_or_default()
+    }
+
+    /// Waits for its end, after which no process of it and nothing in its temporary directory is left.
+    pub(crate) fn end(mut self) -> Ending {
+        drop(self.child.stdin.take());
+        let deadline = Instant::now() + LONG;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().expect("it is a child") {
+                break status;
+            }
+            assert!(Instant::now() < deadline, "the program does not end{}", self.words());
+            std::thread::sleep(LOOK);
+        };
+        let ended = Instant::now();
+        while !self.processes().is_empty() {
+            let left = || self.processes().iter().map(|pid| describe(*pid)).collect::<Vec<_>>();
+            assert!(ended.elapsed() < self.outlive, "processes are left: {:?}{}", left(), self.words());
+        }
+        let left: Vec<_> = files(self.places.temporary.path());
+        assert!(left.is_empty(), "files are left: {left:?}");
+        let places = Arc::clone(&self.places);
+        Ending { status, places, out: self.out.all(), errors: self.errors.all() }
+    }
+
+    /// Its processes that run, itself among them.
+    pub(crate) fn processes(&self) -> HashSet<u32> {
+        let wanted = format!("{MARK}={}", self.mark);
+        let mut found = HashSet::new();
+        for entry in std::fs::read_dir("/proc").expect("/proc is mounted").flatten() {
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+            // What has ended and was not reaped has no environment.
+            let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
+            if environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes()) {
+                found.insert(pid);
+            }
+        }
+        found
+    }
+
+    /// Waits for what the program does.
+    fn wait_until(&self, what: &str, mut reached: impl FnMut() -> bool) {
+        let deadline = Instant::now() + LONG;
+        while !reached() {
+            assert!(Instant::now() < deadline, "{what} did not come{}", self.words());
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    fn words(&self) -> String {
+        format!("; it printed:\n{}\nand as errors:\n{}", self.out.all(), self.errors.all())
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Ending {
+    /// The program's working directory, which goes with this.
+    pub(crate) fn directory(&self) -> &Path {
+        self.places.work.path()
+    }
+
+    /// Its exit code has to be this one.
+    #[track_caller]
+    pub(crate) fn code(self, code: i32) -> Ending {
+        assert_eq!(self.status.code(), Some(code), "{}{}", self.out, self.errors);
+        self
+    }
+
+    /// It has to have died of this signal.
+    #[track_caller]
+    pub(crate) fn signal(self, signal: Signal) -> Ending {
+        assert_eq!(self.status.signal(), Some(signal.as_raw()), "{}{}", self.out, self.errors);
+        self
+    }
+
+    /// All of this has to stand in what it printed.
+    #[track_caller]
+    pub(crate) fn says(self, texts: &[&str]) -> Ending {
+        for text in texts {
+            assert!(self.out.contains(text), "`{text}` is missing in:\n{}\nerrors:\n{}", self.out, self.errors);
+        }
+        self
+    }
+}
+
+/// Reads a stream to its end on a thread of its own.
+struct Lines {
+    lines: Arc<Mutex<Vec<String>>>,
+    reader: Mutex<Option<std::thread::JoinHandle<()>>>,
+}
+
+impl Lines {
+    fn of(stream: impl Read + Send + 'static) -> Lines {
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let reading = Arc::clone(&lines);
+        let reader = std::thread::spawn(move || {
+            let mut stream = BufReader::new(stream);
+            let mut line = Vec::new();
+            while stream.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+                reading.lock().unwrap().push(String::from_utf8_lossy(&line).trim_end().to_string());
+                line.clear();
+            }
+        });
+        Lines { lines, reader: Mutex::new(Some(reader)) }
+    }
+
+    fn take(&self, beginning: &str) -> Option<String> {
+        let mut lines = self.lines.lock().unwrap();
+        let place = lines.iter().position(|line| line.starts_with(beginning))?;
+        Some(lines.remove(place)[beginning.len()..].trim().to_string())
+    }
+
+    /// What came so far; all of it, once the program and its children have ended.
+    fn all(&self) -> String {
+        let mut reader = self.reader.lock().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(1);
+        while reader.as_ref().is_some_and(|reader| !reader.is_finished()) && Instant::now() < deadline {
+            std::thread::sleep(LOOK);
+        }
+        reader.take_if(|reader| reader.is_finished()).map(std::thread::JoinHandle::join);
+        self.lines.lock().unwrap().join("\n")
+    }
+}
+
+pub(crate) fn pid(number: u32) -> Pid {
+    Pid::from_raw(number as i32).expect("0 is no process")
+}
+
+fn describe(pid: u32) -> String {
+    let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    format!("{pid} {} {}", read("cmdline").replace('\0', " "), read("stat"))
+}
+
+fn files(directory: &Path) -> Vec<OsString> {
+    let entries = std::fs::read_dir(directory).expect("the directory is there");
+    entries.flatten().map(|entry| entry.file_name()).collect()
+}

@@ -1,0 +1,344 @@
+//! The programs that the tests start.
+
+use std::io::BufRead;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use fiber::{Config, Error, OutputMode, Pool, Process};
+use rustix::process::{Signal, kill_process};
+use serde::{Deserialize, Serialize};
+
+use crate::program::pid;
+
+/// The `main` of a scenario. Whether it is to begin with `fiber::init()` is its own affair.
+pub(crate) fn run(name: &str) -> ExitCode {
+    match name {
+        "async main" => finish(async_main()),
+        "plain main" => finish(plain_main()),
+        "main with init" => finish(main_with_init()),
+        "failing main" => finish(failing_main()),
+        "family" => family(&Then::Wait),
+        "family, main returns" => family(&Then::Return),
+        "family, main exits" => family(&Then::Exit),
+        "family, a thread exits" => family(&Then::ExitOnThread),
+        "family, main panics" => family(&Then::Panic),
+        "no init" => no_init(),
+        "init too late" => init_too_late(),
+        "init in the parent alone" => init_in_parent_alone(),
+        "init after work" => init_after_work(),
+        "work on demand" => work_on_demand(),
+        "stopped children" => stopped_children(),
+        "too large" => too_large(),
+        "crooked results" => crooked_results(),
+        "first error" => first_error(),
+        "configuration" => configuration(false),
+        "configuration in code" => configuration(true),
+        "output" => output(),
+        "chatter" => chatter(),
+        "out of memory" => out_of_memory(),
+        other => panic!("there is no scenario `{other}`"),
+    }
+    ExitCode::SUCCESS
+}
+
+fn finish(result: impl std::process::Termination) {
+    let code = result.report();
+    if code != ExitCode::SUCCESS {
+        std::process::exit(1);
+    }
+}
+
+fn square(x: u64) -> u64 {
+    x * x
+}
+
+fn hang() {
+    loop {
+        std::thread::park();
+    }
+}
+
+/// What whoever runs this program says.
+fn read_line() -> Option<String> {
+    std::io::stdin().lock().lines().next()?.ok()
+}
+
+fn wait_until(reached: impl Fn() -> bool) {
+    while !reached() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[fiber::main]
+async fn async_main() -> fiber::Result<()> {
+    let pool = Pool::builder().processes(2).start().await?;
+    println!("sum {}", pool.map(square, 0..10).await?.iter().sum::<u64>());
+    Ok(())
+}
+
+#[fiber::main]
+fn plain_main() -> fiber::Result<()> {
+    let pool = Pool::builder().processes(2).start().wait()?;
+    println!("sum {}", pool.map(square, 0..10).wait()?.iter().sum::<u64>());
+    Ok(())
+}
+
+fn main_with_init() -> fiber::Result<()> {
+    fiber::init();
+    let pool = Pool::new(2)?;
+    println!("sum {}", pool.map(square, 0..10).wait()?.iter().sum::<u64>());
+    Ok(())
+}
+
+#[fiber::main]
+async fn failing_main() -> Result<(), String> {
+    let pool = Pool::new(1).map_err(|error| error.to_string())?;
+    pool.try_apply(|| Err::<(), _>("no such luck"), ()).await.map_err(|error| error.to_string())
+}
+
+/// What a main does when all of its family are at work.
+enum Then {
+    Wait,
+    Return,
+    Exit,
+    ExitOnThread,
+    Panic,
+}
+
+/// Two workers and a process, each of which starts two more, and so nine processes with this one.
+fn family(then: &Then) {
+    fiber::init();
+    let pool = Pool::builder().processes(2).build().expect("a pool can be made");
+    let _calls = pool.map(parent, 0..2);
+    drop(Process::spawn(parent, 2).expect("a process can be spawned"));
+    let all_at_work = || (0..9).all(|name| Path::new(&name.to_string()).exists());
+    wait_until(all_at_work);
+    println!("all at work");
+    match then {
+        Then::Wait => hang(),
+        Then::Return => {}
+        Then::Exit => std::process::exit(5),
+        Then::ExitOnThread => {
+            let _ = std::thread::spawn(|| std::process::exit(5)).join();
+        }
+        Then::Panic => panic!("main has had enough"),
+    }
+}
+
+fn parent(number: u32) {
+    for child in [3 + 2 * number, 4 + 2 * number] {
+        drop(Process::spawn(be_there, child).expect("a process can be spawned"));
+    }
+    be_there(number);
+}
+
+fn be_there(name: u32) {
+    println!("{name} was here");
+    std::fs::write(name.to_string(), "").expect("the working directory can be written to");
+    hang();
+}
+
+fn no_init() {
+    eprintln!("main began");
+    let pool = Pool::new(2).map(drop).unwrap_err();
+    let process = Process::spawn(square, 2).map(drop).unwrap_err();
+    let supervisor = fiber::Supervisor::builder("app").start().wait().map(drop).unwrap_err();
+    println!("pool: {pool}\nprocess: {process}\nsupervisor: {supervisor}");
+}
+
+fn init_too_late() {
+    eprintln!("main began");
+    std::thread::spawn(hang);
+    fiber::init();
+    eprintln!("main went on");
+    println!("{}", Pool::new(1).and_then(|pool| pool.map(square, 0..3).wait()).unwrap_err());
+}
+
+fn init_in_parent_alone() {
+    eprintln!("main began");
+    if std::env::var_os("FIBER_NODE").is_none() {
+        fiber::init();
+    }
+    match Process::spawn(square, 2).and_then(Process::wait) {
+        Err(Error::NotInitialised) => std::process::exit(1),
+        other => println!("{}", other.unwrap_err()),
+    }
+}
+
+fn init_after_work() {
+    eprintln!("main began");
+    if std::env::var_os("FIBER_NODE").is_some() {
+        hang();
+    }
+    fiber::init();
+    println!("{}", Process::spawn(square, 2).and_then(Process::wait).unwrap_err());
+}
+
+/// Does some work for each line that it reads.
+fn work_on_demand() {
+    fiber::init();
+    let pool = Pool::new(2).expect("a pool can be made");
+    pool.wait_until_ready().wait().expect("workers can be started");
+    println!("ready");
+    while let Some(line) = read_line() {
+        match &*line {
+            "map" => println!("sum {}", pool.map(square, 0..1000).wait().unwrap().iter().sum::<u64>()),
+            "lose workers" => {
+                let task = |path: String| {
+                    if std::fs::File::create_new(path).is_ok() {
+                        std::process::abort();
+                    }
+                    std::process::id()
+                };
+                let lost = (0..6).map(|n| format!("{n}.lost"));
+                println!("lost {}", pool.map(task, lost).wait().unwrap().len());
+            }
+            "spawn" => println!("spawned {}", Process::spawn(square, 3).and_then(Process::wait).unwrap()),
+            other => panic!("`{other}` is no work"),
+        }
+    }
+}
+
+fn stopped_children() {
+    fiber::init();
+    let stop = || -> u32 {
+        let _ = kill_process(rustix::process::getpid(), Signal::STOP);
+        std::process::id()
+    };
+    let process = Process::spawn(stop, ()).unwrap();
+    println!("process: {}", process.wait().unwrap_err());
+
+    let pool = Pool::new(1).unwrap();
+    let first = pool.apply(std::process::id, ()).wait().unwrap();
+    kill_process(pid(first), Signal::STOP).unwrap();
+    let second = pool.apply(std::process::id, ()).wait().unwrap();
+    println!("replaced: {}", first != second);
+
+    let error = pool.max_deaths(2).apply(stop, ()).wait().unwrap_err();
+    println!("task: {error}");
+
+    // Connected, and not ready yet.
+    let stop = || kill_process(rustix::process::getpid(), Signal::STOP).unwrap();
+    let pool = Pool::builder().processes(1).initializer(stop, ()).build().unwrap();
+    println!("initialiser: {}", pool.apply(square, 3).wait().unwrap_err());
+}
+
+fn too_large() {
+    fiber::init();
+    let give = |length: usize| "x".repeat(length);
+    let take = |text: String| text.len();
+    let long = || "x".repeat(100_000);
+    let pool = Pool::new(1).unwrap();
+    println!("argument: {}", pool.apply(take, long()).wait().unwrap_err());
+    println!("argument among others: {}", pool.map(take, ["a".into(), long()]).wait().unwrap_err());
+    println!("result: {}", pool.apply(give, 100_000).wait().unwrap_err());
+    println!("broadcast: {}", pool.broadcast(long()).unwrap_err());
+    println!("spawned argument: {}", Process::spawn(take, long()).unwrap_err());
+    println!("spawned result: {}", Process::spawn(give, 100_000).unwrap().wait().unwrap_err());
+    println!("the pool goes on: {}", pool.apply(take, "x".repeat(60_000)).wait().unwrap());
+    println!("many small ones: {}", pool.map(give, vec![1000; 1000]).wait().unwrap().len());
+}
+
+/// What it writes is not what it reads.
+#[derive(Debug, Deserialize)]
+struct Crooked {
+    _value: u32,
+}
+
+impl Serialize for Crooked {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str("crooked")
+    }
+}
+
+fn crooked_results() {
+    fiber::init();
+    let pool = Pool::new(1).unwrap();
+    println!("result: {}", pool.apply(|| Crooked { _value: 1 }, ()).wait().unwrap_err());
+    println!("argument: {}", pool.apply(|_: Crooked| (), Crooked { _value: 1 }).wait().unwrap_err());
+    println!("in a map: {}", pool.map(|_: u32| Crooked { _value: 1 }, 0..3).wait().unwrap_err());
+    println!("the pool goes on: {}", pool.apply(square, 3).wait().unwrap());
+}
+
+fn first_error() {
+    fiber::init();
+    println!("{}", Pool::builder().build().map(drop).unwrap_err());
+    println!("{}", Process::spawn(square, 2).map(drop).unwrap_err());
+}
+
+fn configuration(in_code: bool) {
+    fiber::init();
+    if in_code {
+        fiber::init_with(|config| config.processes = 3);
+    }
+    let show = || {
+        let config = Config::load().unwrap();
+        format!("{} processes, {:?} heartbeat, {} at most", config.processes, config.heartbeat, config.max_message)
+    };
+    println!("parent: {}", show());
+    println!("child: {}", Process::spawn(show, ()).unwrap().wait().unwrap());
+    let grandchild = move || Process::spawn(show, ()).unwrap().wait().unwrap();
+    println!("grandchild: {}", Process::spawn(grandchild, ()).unwrap().wait().unwrap());
+    let pool = Pool::builder().start().wait().unwrap();
+    pool.wait_until_ready().wait().unwrap();
+    println!("workers: {}", pool.ready());
+    let pool = Pool::builder().processes(1).start().wait().unwrap();
+    println!("workers by the builder: {}", pool.ready());
+    // Not in the parent's directory, and not with its environment: it counts what the parent has.
+    let elsewhere = move || {
+        std::env::set_current_dir("/").unwrap();
+        Pool::builder().start().wait().unwrap().wait_until_ready().wait().unwrap();
+        show()
+    };
+    println!("elsewhere: {}", Process::spawn(elsewhere, ()).unwrap().wait().unwrap());
+}
+
+fn output() {
+    fiber::init();
+    let talk = || -> () {
+        println!("from standard output");
+        eprintln!("from standard error");
+        print!("and a last line without an end");
+        std::process::exit(4)
+    };
+    let talker = Process::builder().name("talker").spawn(talk, ()).unwrap();
+    talker.wait().unwrap_err();
+    let quiet = Process::builder().name("quiet").output(OutputMode::Null);
+    quiet.spawn(|| println!("from nowhere"), ()).unwrap().wait().unwrap();
+    let pool = Pool::builder().name("choir").processes(1).build().unwrap();
+    pool.apply(|| println!("from a worker"), ()).wait().unwrap();
+    pool.join().wait().unwrap();
+}
+
+/// Prints more than any pipe holds, and tells how it went as an error.
+fn chatter() {
+    fiber::init();
+    let chat = |task: u64| {
+        (0..1000).for_each(|line| println!("task {task}, line {line}, and more of it so that there is a lot"));
+        task
+    };
+    let pool = Pool::new(2).unwrap();
+    eprintln!("sum {}", pool.map(chat, 0..20).wait().unwrap().iter().sum::<u64>());
+    let process = Process::spawn(chat, 7).unwrap();
+    eprintln!("spawned {}", process.wait().unwrap());
+    pool.join().wait().unwrap();
+}
+
+fn out_of_memory() {
+    fiber::init();
+    /// Joins a group that has less memory than this takes, the first time or always.
+    fn swallow(first: bool) -> usize {
+        if first && std::fs::File::create_new("swallowed").is_err() {
+            return 7;
+        }
+        let group = std::env::var_os("GROUP").expect("the test sets it");
+        std::fs::write(group, std::process::id().to_string()).expect("the group can be joined");
+        std::hint::black_box(vec![1u8; 256 << 20]).len()
+    }
+    let pool = Pool::new(1).unwrap();
+    println!("again: {}", pool.apply(swallow, true).wait().unwrap());
+    println!("given up: {}", pool.max_deaths(2).apply(swallow, false).wait().unwrap_err());
+    println!("process: {}", Process::spawn(swallow, false).unwrap().wait().unwrap_err());
+    println!("the pool goes on: {}", pool.apply(square, 3).wait().unwrap());
+}

@@ -1,0 +1,119 @@
+//! Whoever comes to a program's address and is not of its session is turned away, and the work goes on.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+
+use crate::program::{Program, Setup};
+
+crate::tests![
+    nonsense_on_a_unix_socket_is_turned_away,
+    nonsense_on_a_port_is_turned_away,
+    a_peer_without_the_key_is_turned_away,
+    strangers_that_say_nothing_hold_up_nobody,
+];
+
+fn at_work(link: &str) -> (Program, String) {
+    let program = Setup::new("work on demand").env("FIBER_LINK", link).start();
+    program.line("ready");
+    let address = address(&program, link);
+    (program, address)
+}
+
+/// Where the program listens, as its children are told.
+fn address(program: &Program, link: &str) -> String {
+    let called = program.processes().into_iter().find_map(|pid| {
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+        let variables = environment.split(|byte| *byte == 0);
+        let node = variables.filter_map(|variable| variable.strip_prefix(b"FIBER_NODE=")).next()?;
+        String::from_utf8(node.to_vec()).ok()
+    });
+    let called = called.expect("its children are told");
+    let address = called.splitn(4, ':').nth(3).expect("it has an address").to_string();
+    assert!(address.starts_with(link), "{address}");
+    address
+}
+
+fn unix(address: &str) -> UnixStream {
+    let name = address.strip_prefix("unix:").expect("it is a Unix socket");
+    UnixStream::connect_addr(&SocketAddr::from_abstract_name(name).unwrap()).expect("it listens")
+}
+
+fn tcp(address: &str) -> TcpStream {
+    TcpStream::connect(address.strip_prefix("nng:tcp://").expect("it is a port")).expect("it listens")
+}
+
+/// The pool works, and new processes can join.
+fn goes_on(program: &mut Program) {
+    for (work, result) in [("map", "sum 332833500"), ("spawn", "spawned 9")] {
+        program.say(work);
+        program.line(result);
+    }
+}
+
+/// What no peer of a session says.
+fn nonsense() -> Vec<Vec<u8>> {
+    let frame = |body: &[u8]| [&(body.len() as u32).to_le_bytes(), body].concat();
+    vec![
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec(),
+        vec![0xff; 100_000],
+        vec![0; 4],
+        frame(b"nonsense"),
+        frame(&[0x80]),
+        // A hello of another version.
+        frame(b"\x82\xa5fiber\x63\xa5nonce\xdc\x00\x20\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"),
+    ]
+}
+
+/// Says something and no more, and waits until the other side hangs up, as it has to.
+fn say<S: Read + Write>(mut stream: S, words: &[u8], no_more: fn(&S, Shutdown) -> std::io::Result<()>) {
+    // It may hang up before it has read everything.
+    let _ = stream.write_all(words);
+    let _ = no_more(&stream, Shutdown::Write);
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    assert!(answer.len() < 200, "it answered {answer:?}");
+}
+
+fn nonsense_on_a_unix_socket_is_turned_away() {
+    let (mut program, address) = at_work("unix");
+    for words in nonsense() {
+        say(unix(&address), &words, UnixStream::shutdown);
+        goes_on(&mut program);
+    }
+    program.end().code(0);
+}
+
+fn nonsense_on_a_port_is_turned_away() {
+    let (mut program, address) = at_work("nng");
+    // What nng itself says first: a PUSH socket of its protocol.
+    let greeting = b"\0SP\0\0\x50\0\0";
+    for words in nonsense() {
+        say(tcp(&address), &words, TcpStream::shutdown);
+        let message = [&greeting[..], &(words.len() as u64).to_be_bytes(), &words].concat();
+        say(tcp(&address), &message, TcpStream::shutdown);
+        goes_on(&mut program);
+    }
+    program.end().code(0);
+}
+
+fn a_peer_without_the_key_is_turned_away() {
+    let key = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+    for link in ["unix", "nng"] {
+        let (mut program, address) = at_work(link);
+        let node = format!("1:2:{}:{address}", std::process::id());
+        let ending = Setup::new("main with init").env("FIBER_NODE", node).env("FIBER_KEY", key).run().code(70);
+        assert!(ending.errors.contains("key"), "{}", ending.errors);
+        goes_on(&mut program);
+    }
+}
+
+fn strangers_that_say_nothing_hold_up_nobody() {
+    let (mut program, address) = at_work("unix");
+    let _strangers: Vec<_> = (0..100).map(|_| unix(&address)).collect();
+    goes_on(&mut program);
+    let (mut program, address) = at_work("nng");
+    let _strangers: Vec<_> = (0..100).map(|_| tcp(&address)).collect();
+    goes_on(&mut program);
+}

@@ -1,0 +1,119 @@
+//! Consumers, lock holders and queue owners are killed at random, and nobody waits in vain.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use fiber::sync::{List, Lock};
+use fiber::{Process, Queue};
+use rand::{Rng, SeedableRng};
+
+fiber::test_harness!();
+
+/// Kills children after a random time each, and starts others, until `done`.
+macro_rules! torment {
+    ($count:expr, $start:expr, $done:expr) => {{
+        let mut random = rand::rngs::SmallRng::seed_from_u64(5);
+        let mut children: Vec<Process<()>> = (0..$count).map(|_| $start).collect();
+        while !$done {
+            let victim = random.random_range(0..children.len());
+            let life = Duration::from_millis(random.random_range(0..30));
+            // A life that is random is what this is about.
+            let _ = children[victim].join_within(life).wait().unwrap();
+            children[victim].kill();
+            children[victim] = $start;
+        }
+        children
+    }};
+}
+
+#[test]
+fn no_element_that_is_to_be_acknowledged_is_lost() {
+    const ELEMENTS: u32 = 3000;
+    let (queue, done) = (Queue::new().unwrap(), List::<u32>::new().unwrap());
+    let work = |queue: Queue<u32>, done: List<u32>| {
+        while let Ok(element) = queue.get_acknowledged().wait() {
+            done.push(&element).wait().unwrap();
+            element.acknowledge().wait().unwrap();
+        }
+    };
+    (0..ELEMENTS).for_each(|n| queue.put(n).wait().unwrap());
+    let start = || Process::spawn(work, (queue.clone(), done.clone())).unwrap();
+    let finished =
+        || done.len().wait().unwrap() as u32 >= ELEMENTS && queue.join().timeout(Duration::ZERO).wait().is_ok();
+    let children = torment!(4, start(), finished());
+    queue.close().wait().unwrap();
+    children.into_iter().for_each(|child| child.wait().unwrap());
+    let mut times = HashMap::new();
+    done.to_vec().wait().unwrap().into_iter().for_each(|n| *times.entry(n).or_insert(0) += 1);
+    assert_eq!(times.len() as u32, ELEMENTS, "all were worked on");
+}
+
+#[test]
+fn nothing_is_delivered_twice_to_the_living_and_nothing_is_left_behind() {
+    const ELEMENTS: u32 = 200_000;
+    let queue = Queue::new().unwrap();
+    let work = |queue: Queue<u32>| while queue.get().wait().is_ok() {};
+    let start = || Process::spawn(work, queue.clone()).unwrap();
+    let mut put = 0;
+    let mut here = Vec::new();
+    let children = torment!(3, start(), {
+        (put..put + 5000).for_each(|n| queue.put(n).wait().unwrap());
+        put += 5000;
+        here.extend((0..500).filter_map(|_| queue.get().timeout(Duration::from_millis(5)).wait().ok()));
+        put >= ELEMENTS
+    });
+    queue.close().wait().unwrap();
+    here.extend(queue.stream().wait().map(Result::unwrap));
+    let count = here.len();
+    here.sort_unstable();
+    here.dedup();
+    assert_eq!(here.len(), count, "this process lives");
+    children.into_iter().for_each(|child| child.wait().unwrap());
+}
+
+#[test]
+fn a_lock_survives_all_its_holders() {
+    let (lock, rounds) = (Lock::new().unwrap(), List::<u32>::new().unwrap());
+    let work = |lock: Lock, rounds: List<u32>| {
+        while let Ok(held) = lock.lock().wait() {
+            rounds.push(&std::process::id()).wait().unwrap();
+            drop(held);
+        }
+    };
+    let start = || Process::spawn(work, (lock.clone(), rounds.clone())).unwrap();
+    let mut deaths = 0;
+    let mut abandoned = 0;
+    let children = torment!(3, start(), {
+        deaths += 1;
+        abandoned += u32::from(lock.lock().wait().unwrap().was_abandoned());
+        deaths > 60
+    });
+    children.into_iter().for_each(|child| child.kill());
+    assert!(rounds.len().wait().unwrap() > 100 && abandoned > 0, "{abandoned}");
+    assert!(lock.lock().timeout(Duration::from_secs(10)).wait().is_ok());
+}
+
+#[test]
+fn every_call_ends_when_queue_owners_are_killed() {
+    let owners = Queue::new().unwrap();
+    let own = |owners: Queue<Queue<u32>>| {
+        let queue = Queue::new().unwrap();
+        owners.put(queue.clone()).wait().unwrap();
+        while queue.get().wait().is_ok() {}
+    };
+    let start = || Process::spawn(own, owners.clone()).unwrap();
+    let mut rounds = 0;
+    let children = torment!(3, start(), {
+        let queue = owners.get().wait().unwrap();
+        rounds += 1;
+        let feeds = std::thread::spawn(move || {
+            (0..100_000).try_for_each(|n| queue.put(n).wait()).and_then(|()| queue.flush().wait())
+        });
+        // Whether it succeeds depends on who is killed; that it ends does not.
+        if rounds % 4 == 0 {
+            let _ = feeds.join().unwrap();
+        }
+        rounds > 40
+    });
+    children.into_iter().for_each(|child| child.kill());
+}

@@ -1,0 +1,210 @@
+//! Links over nng, between containers and hosts.
+//!
+//! A link is one tcp connection, and only the listener has to be reachable. The connector and the acceptor first show
+//! each other on it that they hold the session's key (see [`accept_keys`]); then both hand the connection to nng, each
+//! to a PAIR socket of its own. nng sees nothing of a peer that has not shown the key.
+//!
+//! What nng carries are the bytes that [`Gather`](crate::Gather) encodes, cut into frames of `FRAME` bytes at most,
+//! each sealed (see `seal.rs`). What waits in a process is bounded for each link by itself, so a peer that is not
+//! read holds nobody else up.
+
+mod exchange;
+mod inbox;
+mod outbox;
+mod strangers;
+mod sys;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use fiber_core::SessionKey;
+use nng::options::{Options, RecvMaxSize};
+use nng::{PipeEvent, Protocol, Socket};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::Notify;
+
+pub use self::exchange::{accept_keys, connect_keys};
+use self::inbox::Inbox;
+use self::outbox::Outbox;
+use self::strangers::Strangers;
+use crate::seal::{Keys, TAG};
+use crate::{Closed, Connection, Incoming, Link, ListenAt, Listener, Message};
+
+/// The longest frame before it is sealed.
+const FRAME: usize = 256 << 10;
+/// How long a peer may take to show that it holds the key.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Connections that may wait in the kernel.
+const BACKLOG: u32 = 4096;
+
+/// Listens. Has to be called on a tokio runtime with timers, in a task of a `LocalSet`.
+///
+/// # Errors
+/// What the system says, or that `at` can't be told to peers.
+pub fn listen(key: &SessionKey, at: &ListenAt) -> io::Result<Box<dyn Listener>> {
+    let host = at.advertised()?;
+    let socket = at.open(|address| {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        // Else a port would stay taken for a while after its listener has ended.
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    })?;
+    let url = format!("tcp://{host}:{}", socket.local_addr()?.port());
+    Ok(Box::new(NngListener { socket, url, key: key.clone(), strangers: Strangers::new() }))
+}
+
+/// Connects to the listener at `url`, under the same conditions as [`listen`].
+///
+/// # Errors
+/// That nobody listens there, that the peer does not answer, or that it does not hold the key.
+pub async fn connect(url: &str, key: &SessionKey) -> io::Result<Connection> {
+    let Some(address) = url.strip_prefix("tcp://") else {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("`{url}` is no address of the form tcp://HOST:PORT"),
+        ));
+    };
+    let connected = async {
+        let stream = TcpStream::connect(address).await;
+        let mut stream = stream.map_err(|error| in_context(&error, &format!("there is no connection to {url}")))?;
+        let keys = prepare(&stream).and(connect_keys(&mut stream, key).await);
+        let keys = keys.map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
+                let problem =
+                    format!("{url} closed the connection without an answer: does it hold this session's key?");
+                io::Error::new(io::ErrorKind::ConnectionRefused, problem)
+            }
+            _ => in_context(&error, &format!("{url} is not to be trusted")),
+        })?;
+        connection(stream, keys).await
+    };
+    tokio::time::timeout(PATIENCE, connected).await.unwrap_or_else(|_| {
+        Err(io::Error::new(io::ErrorKind::TimedOut, format!("{url} did not answer within {PATIENCE:?}")))
+    })
+}
+
+fn in_context(error: &io::Error, context: &str) -> io::Error {
+    io::Error::new(error.kind(), format!("{context}: {error}"))
+}
+
+/// Small messages are not to wait for others.
+fn prepare(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)
+}
+
+struct NngListener {
+    socket: TcpListener,
+    url: String,
+    key: SessionKey,
+    strangers: Strangers,
+}
+
+impl Listener for NngListener {
+    fn address(&self) -> String {
+        format!("nng:{}", self.url)
+    }
+
+    fn poll_accept(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Connection>> {
+        loop {
+            if let Poll::Ready(connection) = self.strangers.poll_entered(context) {
+                return Poll::Ready(Ok(connection));
+            }
+            ready!(self.strangers.poll_room(context));
+            match ready!(self.socket.poll_accept(context)) {
+                Ok((stream, peer)) => self.strangers.add(peer, enter(stream, self.key.clone())),
+                // It left before it was its turn.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+}
+
+async fn enter(mut stream: TcpStream, key: SessionKey) -> io::Result<Connection> {
+    prepare(&stream)?;
+    let keys = accept_keys(&mut stream, &key).await?;
+    connection(stream, keys).await
+}
+
+/// Hands a connection to nng, and waits until nng has it at both ends.
+async fn connection(stream: TcpStream, keys: Keys) -> io::Result<Connection> {
+    let outflow = Arc::new(outbox::Queue::new(keys.sealer));
+    let inflow = Arc::new(inbox::Queue::default());
+    let begun = Arc::new(Notify::new());
+    let socket = open()?;
+    socket.pipe_notify({
+        let (outflow, inflow, begun) = (Arc::clone(&outflow), Arc::clone(&inflow), Arc::clone(&begun));
+        move |_, event| match event {
+            PipeEvent::AddPost => begun.notify_one(),
+            PipeEvent::RemovePost => {
+                outflow.close();
+                inflow.leave();
+                begun.notify_one();
+            }
+            _ => {}
+        }
+    })?;
+    let link = Arc::new(NngLink { outbox: Outbox::new(&socket, outflow)?, inflow: Arc::clone(&inflow), socket });
+    let inbox = Inbox::new(&link.socket, inflow, keys.opener)?;
+    let connection =
+        Connection { link: Arc::clone(&link) as _, incoming: Box::new(NngIncoming { link: Arc::clone(&link), inbox }) };
+    sys::adopt(&link.socket, OwnedFd::from(stream.into_std()?))?;
+    begun.notified().await;
+    Ok(connection)
+}
+
+/// A socket that accepts sealed frames. It is to have one pipe, and no other takes its place.
+fn open() -> nng::Result<Socket> {
+    sys::limit_threads();
+    let socket = Socket::new(Protocol::Pair0)?;
+    socket.set_opt::<RecvMaxSize>(FRAME + TAG)?;
+    Ok(socket)
+}
+
+#[derive(Debug)]
+struct NngLink {
+    outbox: Outbox,
+    inflow: Arc<inbox::Queue>,
+    socket: Socket,
+}
+
+impl Link for NngLink {
+    fn send(&self, message: Message) -> Result<(), Closed> {
+        self.outbox.send(message)
+    }
+
+    fn close(&self) {
+        self.inflow.close();
+        self.outbox.close();
+    }
+}
+
+struct NngIncoming {
+    link: Arc<NngLink>,
+    inbox: Inbox,
+}
+
+impl Incoming for NngIncoming {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        let next = ready!(self.inbox.poll_next(context));
+        if let Some(Err(_)) = next {
+            self.link.close();
+        }
+        Poll::Ready(next)
+    }
+
+    fn set_limit(&mut self, bytes: usize) {
+        self.inbox.set_limit(bytes);
+    }
+}
+
+impl Drop for NngIncoming {
+    fn drop(&mut self) {
+        self.link.close();
+    }
+}

@@ -1,0 +1,72 @@
+//! What the tests of links share. Each uses a part of it.
+
+#![allow(dead_code, unused_macros, unused_imports)]
+
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use bytes::Bytes;
+
+/// Makes a test of each promise for each kind of link.
+macro_rules! promises {
+    ($($promise:ident),* $(,)?) => {
+        mod unix {
+            $(#[test] fn $promise() { super::run(super::$promise(super::LinkKind::Unix)) })*
+        }
+        mod nng_links {
+            $(#[test] fn $promise() { super::run(super::$promise(super::LinkKind::Nng)) })*
+        }
+    };
+}
+pub(crate) use promises;
+
+/// Runs a test as a node does: on one thread.
+pub(crate) fn run(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    tokio::task::LocalSet::new().block_on(&runtime, within(test));
+}
+
+/// Fails a test that waits in vain.
+pub(crate) async fn within(test: impl Future<Output = ()>) {
+    tokio::time::timeout(Duration::from_secs(60), test).await.expect("it happens within a minute")
+}
+
+const ROLE: &str = "FIBER_TEST_ROLE";
+
+/// Runs the test `child_process` of this binary in a process of its own.
+pub(crate) fn spawn_child(role: &str, arguments: &[String]) -> Child {
+    spawn_test("child_process", role, arguments)
+}
+
+/// Runs one test of this binary in a process of its own.
+pub(crate) fn spawn_test(test: &str, role: &str, arguments: &[String]) -> Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([test, "--exact", "--nocapture"]);
+    command.env(ROLE, [&[role.to_owned()], arguments].concat().join("\n")).stdout(std::process::Stdio::null());
+    command.spawn().unwrap()
+}
+
+/// The role of this process, and what it was given, if it is such a child.
+pub(crate) fn child() -> Option<(String, Vec<String>)> {
+    let role = std::env::var(ROLE).ok()?;
+    let mut lines = role.lines().map(str::to_owned);
+    Some((lines.next()?, lines.collect()))
+}
+
+/// Bytes that depend on `seed`.
+pub(crate) fn filler(seed: usize, length: usize) -> Bytes {
+    let word = (seed as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
+    let mut bytes = word.repeat(length.div_ceil(8));
+    bytes.truncate(length);
+    for (index, byte) in bytes.iter_mut().step_by(4096).enumerate() {
+        *byte ^= index as u8;
+    }
+    bytes.into()
+}
+
+/// Bytes of memory that this process holds.
+pub(crate) fn resident_memory() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("the kernel tells");
+    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
+}
