@@ -181,6 +181,32 @@ fn four_workers_share_what_there_is() {
 }
 
 #[test]
+fn who_stops_at_a_sentinel_leaves_nothing_before_it() {
+    let (queue, counts, round) = (Queue::new().unwrap(), Queue::new().unwrap(), Barrier::new(5).unwrap());
+    let work = |queue: Queue<Option<u32>>, counts: Queue<u32>, round: Barrier| {
+        for _ in 0..200 {
+            round.meet().wait().unwrap();
+            let mut count = 0;
+            while let Some(n) = queue.get().wait().unwrap() {
+                // They come to the end of what they have at different times.
+                std::hint::black_box((0..n % 7 * 1000).fold(0, |sum, n| sum ^ n));
+                count += 1;
+            }
+            counts.put(count).wait().unwrap();
+        }
+    };
+    let workers: Vec<_> =
+        (0..4).map(|_| Process::spawn(work, (queue.clone(), counts.clone(), round.clone())).unwrap()).collect();
+    for _ in 0..200 {
+        round.meet().wait().unwrap();
+        (0..100).for_each(|n| queue.put(Some(n)).wait().unwrap());
+        (0..4).for_each(|_| queue.put(None).wait().unwrap());
+        assert_eq!((0..4).map(|_| counts.get().wait().unwrap()).sum::<u32>(), 100);
+    }
+    workers.into_iter().for_each(|worker| worker.wait().unwrap());
+}
+
+#[test]
 fn a_bounded_queue_holds_so_many_and_no_more() {
     let queue = Queue::bounded(2).unwrap();
     let overfill = |queue: Queue<u32>| {

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use fiber_core::{Error, Result, codec};
 use serde::Serialize;
 
@@ -21,6 +21,8 @@ pub(super) const HEAD: usize = PortRef::HEAD + 5;
 pub(super) struct Block {
     pub(super) bytes: Bytes,
     pub(super) count: usize,
+    /// The place of its first element among all that were ever pushed to the same [`Blocks`], which give it.
+    place: u64,
 }
 
 impl Block {
@@ -31,7 +33,7 @@ impl Block {
             let length = length(rest)?;
             rest = rest.get(PREFIX + length..)?;
         }
-        rest.is_empty().then_some(Block { bytes, count })
+        rest.is_empty().then_some(Block { bytes, count, place: 0 })
     }
 
     /// A block of one element.
@@ -39,17 +41,12 @@ impl Block {
         let mut bytes = Vec::with_capacity(PREFIX + element.len());
         bytes.extend_from_slice(&(element.len() as u32).to_le_bytes());
         bytes.extend_from_slice(element);
-        Block { bytes: bytes.into(), count: 1 }
+        Block { bytes: bytes.into(), count: 1, place: 0 }
     }
 
     /// The only element.
-    pub(super) fn into_element(mut self) -> Bytes {
-        self.bytes.advance(PREFIX);
-        self.bytes
-    }
-
-    fn first(&self) -> usize {
-        PREFIX + length(&self.bytes).expect("blocks are read before they are used")
+    pub(super) fn into_element(self) -> Bytes {
+        self.bytes.slice(PREFIX..)
     }
 
     /// Takes the first elements out.
@@ -58,8 +55,10 @@ impl Block {
         for _ in 0..count {
             end += PREFIX + length(&self.bytes[end..]).expect("blocks are read before they are used");
         }
+        let first = Block { bytes: self.bytes.split_to(end), count, place: self.place };
         self.count -= count;
-        Block { bytes: self.bytes.split_to(end), count }
+        self.place += count as u64;
+        first
     }
 }
 
@@ -107,7 +106,7 @@ impl Encoded {
     }
 
     pub(super) fn into_block(self) -> Block {
-        Block { bytes: Bytes::from(self.0).slice(HEAD..), count: 1 }
+        Block { bytes: Bytes::from(self.0).slice(HEAD..), count: 1, place: 0 }
     }
 
     /// Gives the memory back to the next.
@@ -120,15 +119,20 @@ thread_local! {
     static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// A queue of elements.
+/// A queue of elements. What has left may come back, to its place.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
+    /// In the order of their places.
     whole: VecDeque<Block>,
     /// What is being filled.
     tail: Vec<u8>,
     in_tail: usize,
     count: usize,
     bytes: usize,
+    /// The place of the next that is pushed.
+    next: u64,
+    /// The place of the first that has never left.
+    fresh: u64,
 }
 
 impl Blocks {
@@ -140,12 +144,17 @@ impl Blocks {
         self.bytes
     }
 
+    /// Whether the first element has left before, and came back.
+    pub(super) fn begins_with_returned(&self) -> bool {
+        self.whole.front().is_some_and(|front| front.place < self.fresh)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.count == 0
     }
 
     pub(super) fn clear(&mut self) {
-        *self = Blocks::default();
+        *self = Blocks { next: self.next, fresh: self.next, ..Blocks::default() };
     }
 
     pub(super) fn push(&mut self, encoded: Encoded) {
@@ -157,27 +166,36 @@ impl Blocks {
     }
 
     /// A short block is copied: its memory may be shared with much that is not needed any more.
-    pub(super) fn push_block(&mut self, block: Block) {
+    pub(super) fn push_block(&mut self, mut block: Block) {
         if block.bytes.len() < FULL {
             return self.append(&block.bytes, block.count);
         }
         self.seal();
         self.count += block.count;
         self.bytes += block.bytes.len();
+        block.place = self.next;
+        self.next += block.count as u64;
         self.whole.push_back(block);
     }
 
-    pub(super) fn push_front(&mut self, block: Block) {
+    /// Takes back what has left, to before all that was pushed after it.
+    pub(super) fn put_back(&mut self, block: Block) {
         self.count += block.count;
         self.bytes += block.bytes.len();
-        if block.count > 0 {
-            self.whole.push_front(block);
-        }
+        let index = self.whole.partition_point(|other| other.place < block.place);
+        self.whole.insert(index, block);
+    }
+
+    /// Takes an element back whose place is not known any more: to before all others.
+    pub(super) fn put_back_first(&mut self, element: &[u8]) {
+        let place = self.whole.front().map_or(self.fresh, |front| front.place).saturating_sub(1);
+        self.put_back(Block { place, ..Block::of(element) });
     }
 
     fn append(&mut self, bytes: &[u8], count: usize) {
         self.tail.extend_from_slice(bytes);
         self.in_tail += count;
+        self.next += count as u64;
         self.count += count;
         self.bytes += bytes.len();
         if self.tail.len() >= FULL {
@@ -188,7 +206,8 @@ impl Blocks {
     fn seal(&mut self) {
         if self.in_tail > 0 {
             let bytes = Bytes::from(std::mem::take(&mut self.tail));
-            self.whole.push_back(Block { bytes, count: std::mem::take(&mut self.in_tail) });
+            let count = std::mem::take(&mut self.in_tail);
+            self.whole.push_back(Block { bytes, count, place: self.next - count as u64 });
         }
     }
 
@@ -203,16 +222,15 @@ impl Blocks {
             self.seal();
         }
         let front = self.whole.front_mut()?;
-        let length = front.first();
-        let block = if front.count == 1 {
-            self.whole.pop_front().expect("there is one")
-        } else {
-            front.count -= 1;
-            Block { bytes: front.bytes.split_to(length), count: 1 }
-        };
-        self.count -= 1;
-        self.bytes -= length;
+        let block = if front.count == 1 { self.whole.pop_front().expect("there is one") } else { front.split(1) };
+        self.took(&block);
         Some(block)
+    }
+
+    fn took(&mut self, block: &Block) {
+        self.count -= block.count;
+        self.bytes -= block.bytes.len();
+        self.fresh = self.fresh.max(block.place + block.count as u64);
     }
 
     /// The first elements: at most so many, and no more than so many bytes, but at least one.
@@ -231,8 +249,7 @@ impl Blocks {
                 if front.count <= wanted { self.whole.pop_front().expect("there is one") } else { front.split(wanted) };
             wanted -= block.count;
             room = room.saturating_sub(block.bytes.len());
-            self.count -= block.count;
-            self.bytes -= block.bytes.len();
+            self.took(&block);
             taken.push(block);
         }
         taken
@@ -256,11 +273,14 @@ mod tests {
         let mut first = blocks.take(7000, usize::MAX);
         assert_eq!(first.iter().map(|block| block.count).sum::<usize>(), 7000);
         assert_eq!(blocks.len(), 3000);
-        for mut block in first.drain(..).rev() {
+        for mut block in first.drain(..) {
             let half = block.split(block.count / 2);
-            blocks.push_front(block);
-            blocks.push_front(half);
+            blocks.put_back(block);
+            blocks.put_back(half);
         }
+        assert!(blocks.begins_with_returned());
+        let first = blocks.pop().unwrap();
+        blocks.put_back_first(&first);
         assert_eq!(drain(&mut blocks), Vec::from_iter(0..10_000));
         assert_eq!((blocks.len(), blocks.bytes()), (0, 0));
         blocks.push_block(Block::of(&codec::encode(&5_u32).unwrap()));

@@ -14,7 +14,7 @@ use parking_lot::{Mutex, MutexGuard};
 use serde_bytes::ByteBuf;
 use tokio::sync::oneshot;
 
-use super::blocks::{Block, Blocks, Encoded, HEAD};
+use super::blocks::{Blocks, Encoded, HEAD};
 use super::wire::{ADMITTED, ASK, Ask, Closing, ENDED, GIVE, LEND, PUT, RECALL, WANT, read_block};
 use crate::node::Node;
 use crate::remote::{Asked, Letter, PeerId, Port, PortId, PortRef};
@@ -52,8 +52,6 @@ struct State {
     told_used: u64,
     /// Who waits for an element, in their order.
     waiting: VecDeque<oneshot::Sender<Bytes>>,
-    /// Elements that the owner knows to be waited for.
-    demand: usize,
     /// How many to borrow.
     extra: usize,
     /// How often this process has settled.
@@ -121,7 +119,7 @@ impl Client {
     fn catch_up(self: &Arc<Self>, state: &mut MutexGuard<'_, State>) {
         self.send_frame(state);
         if state.told_used != state.used {
-            self.want(state, 0, 0);
+            self.want(state, 0);
         }
     }
 
@@ -250,19 +248,16 @@ impl Client {
                 state.asked_more = true;
                 self.adapt(&mut state);
                 let extra = state.extra;
-                self.want(&mut state, 0, extra);
+                self.want(&mut state, extra);
             }
             return Ok(Got::Element(element));
         }
         self.check(&state)?;
         let (sender, promise) = oneshot::channel();
         state.waiting.push_back(sender);
-        if state.demand < state.waiting.len() {
-            self.adapt(&mut state);
-            state.demand += 1;
-            let extra = state.extra;
-            self.want(&mut state, 1, extra);
-        }
+        self.adapt(&mut state);
+        let extra = state.extra;
+        self.want(&mut state, extra);
         Ok(Got::Later(promise))
     }
 
@@ -273,11 +268,12 @@ impl Client {
         state.extra = (in_a_turn as usize).min(2 * state.extra + 1).min(MOST_BORROWED);
     }
 
-    fn want(&self, state: &mut State, demand: u32, extra: usize) {
+    /// Tells the owner how many are waited for, and how many more may come.
+    fn want(&self, state: &mut State, extra: usize) {
         state.told_used = state.used;
         let mut parcel = self.queue.parcel();
         parcel.push(WANT);
-        parcel.extend_from_slice(&demand.to_le_bytes());
+        parcel.extend_from_slice(&(state.waiting.len() as u32).to_le_bytes());
         parcel.extend_from_slice(&(extra as u32).to_le_bytes());
         parcel.extend_from_slice(&state.used.to_le_bytes());
         self.queue.tell(parcel);
@@ -293,7 +289,7 @@ impl Client {
             self.settle(&mut state);
             self.queue.tell(self.asking(&Ask::GiveBack(ByteBuf::from(element.to_vec()))));
         }
-        self.trim_demand(&mut state);
+        self.want(&mut state, 0);
     }
 
     /// Why a promise was broken.
@@ -317,13 +313,6 @@ impl Client {
         self.queue.tell(self.asking(&ask));
     }
 
-    fn trim_demand(&self, state: &mut State) {
-        while state.demand > state.waiting.len() {
-            state.demand -= 1;
-            self.queue.tell(self.asking(&Ask::Unwant));
-        }
-    }
-
     /// Elements have come: such as were waited for, or others.
     fn sent(&self, mut body: Bytes, given: bool) {
         if body.len() < 4 {
@@ -335,11 +324,7 @@ impl Client {
         if epoch != state.epoch {
             return;
         }
-        if given {
-            state.demand = state.demand.saturating_sub(block.count);
-        } else {
-            state.asked_more = false;
-        }
+        state.asked_more &= given;
         state.using.get_or_insert((Instant::now(), 0)).1 += block.count;
         state.borrowed.push_block(block);
         if given {
@@ -347,13 +332,11 @@ impl Client {
         } else {
             state.hand_out();
         }
-        self.trim_demand(&mut state);
     }
 
     fn ended(&self, closing: Closing) {
         let mut state = self.state.lock();
         state.closing = Some(closing);
-        state.demand = 0;
         state.waiting.clear();
     }
 
@@ -389,7 +372,7 @@ impl State {
             let Some(element) = self.borrowed.pop() else { break };
             match waiting.send(element) {
                 Ok(()) => self.used += 1,
-                Err(element) => self.borrowed.push_front(Block::of(&element)),
+                Err(element) => self.borrowed.put_back_first(&element),
             }
         }
     }
@@ -400,7 +383,7 @@ impl State {
         self.asked_more = false;
         self.epoch += 1;
         self.told_used = self.used;
-        Ask::Settle { used: self.used, demand: self.demand }
+        Ask::Settle { used: self.used, demand: self.waiting.len() }
     }
 }
 

@@ -3,6 +3,10 @@
 //! Elements go to those who wait in the order in which they began to. Beyond what it waits for, a process is *lent*
 //! elements that nobody waits for, so that it need not ask for each. It says how many it has used; the rest is taken back
 //! when somebody else waits in vain, and when that process dies.
+//!
+//! Nobody is sent an element after a later one: who stops at a later one, as at a sentinel, would leave it unused, and
+//! everybody else may have stopped by then too. So a process is given something only when it waits for more than is on
+//! its way to it, and what came back goes only to who waits: who does not may have stopped.
 
 use std::any::Any;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -47,7 +51,7 @@ pub(super) struct State {
     /// Elements in all clients' hands that they may give back.
     lent: usize,
     /// Deliveries that are to be acknowledged.
-    taken: HashMap<u64, (PeerId, Bytes)>,
+    taken: HashMap<u64, (PeerId, Block)>,
     last_delivery: u64,
     unfinished: u64,
     joiners: Vec<(Ticket, Asker)>,
@@ -83,6 +87,8 @@ struct Client {
     epoch: u32,
     recalled: bool,
     gets: bool,
+    /// How many of those who wait are of this client.
+    waiting: usize,
 }
 
 /// What a client was sent.
@@ -226,7 +232,7 @@ impl State {
 
     /// An element that was given and is not wanted.
     pub(super) fn give_back(&mut self, element: &[u8]) {
-        self.ready.push_front(Block::of(element));
+        self.ready.put_back_first(element);
         self.distribute();
     }
 
@@ -239,29 +245,29 @@ impl State {
         let Some(client) = self.clients.get_mut(&peer) else { return };
         client.gets = true;
         self.used(peer, used);
-        for _ in 0..demand {
-            self.waiting.push_back(Demand::Client { peer, extra });
-        }
-        if demand > 0 || !self.blocked.is_empty() {
+        let waits = self.set_demand(peer, demand as usize, extra);
+        if waits || !self.blocked.is_empty() {
             self.distribute();
         }
-        if demand == 0 {
+        if !waits && !self.ready.begins_with_returned() {
             self.lend(peer, extra);
         }
     }
 
-    /// A client waits for so many, whatever it was sent.
-    fn set_demand(&mut self, peer: PeerId, demand: usize) {
-        let mut missing = demand;
-        self.waiting.retain(|waits| match waits {
-            Demand::Client { peer: other, .. } if *other == peer => {
-                let keep = missing > 0;
-                missing = missing.saturating_sub(1);
-                keep
-            }
-            _ => true,
-        });
-        self.waiting.extend((0..missing).map(|_| Demand::Client { peer, extra: 0 }));
+    /// A client waits for so many, of which some may be on their way to it; says whether it waits for more than those.
+    fn set_demand(&mut self, peer: PeerId, demand: usize, extra: usize) -> bool {
+        let Some(client) = self.clients.get_mut(&peer) else { return false };
+        let demand = client.sent.iter().fold(demand, |left, sent| left.saturating_sub(sent.block.count));
+        for _ in client.waiting..demand {
+            self.waiting.push_back(Demand::Client { peer, extra });
+        }
+        for _ in demand..client.waiting {
+            let is_its = |waits: &Demand| matches!(waits, Demand::Client { peer: other, .. } if *other == peer);
+            let last = self.waiting.iter().rposition(is_its).expect("as many wait as were counted");
+            self.waiting.remove(last);
+        }
+        client.waiting = demand;
+        demand > 0
     }
 
     /// Of what a client was sent it has used so many.
@@ -289,11 +295,11 @@ impl State {
         let Some(client) = self.clients.get_mut(&peer) else { return };
         client.recalled = false;
         client.epoch += 1;
-        for Sent { block, given } in std::mem::take(&mut client.sent).into_iter().rev() {
+        for Sent { block, given } in std::mem::take(&mut client.sent) {
             if !given {
                 self.lent -= block.count;
             }
-            self.ready.push_front(block);
+            self.ready.put_back(block);
         }
     }
 
@@ -331,8 +337,8 @@ impl State {
             let Some(block) = self.ready.pop_block() else { break };
             match self.waiting.pop_front().expect("there is one") {
                 Demand::Here(sender) => {
-                    if let Err(element) = sender.send(block.into_element()) {
-                        self.ready.push_front(Block::of(&element));
+                    if sender.send(block.clone().into_element()).is_err() {
+                        self.ready.put_back(block);
                     }
                 }
                 Demand::Client { peer, extra } => match served.iter_mut().find(|(other, ..)| *other == peer) {
@@ -340,9 +346,9 @@ impl State {
                     None => served.push((peer, extra, vec![block])),
                 },
                 Demand::Taker { asker, .. } => {
-                    let element = block.into_element();
+                    let element = block.clone().into_element();
                     self.last_delivery += 1;
-                    self.taken.insert(self.last_delivery, (asker.peer, element.clone()));
+                    self.taken.insert(self.last_delivery, (asker.peer, block));
                     asker.answer(&Ok::<_, Closing>((self.last_delivery, serde_bytes::Bytes::new(&element))));
                 }
             }
@@ -350,6 +356,7 @@ impl State {
         let mut extras = Vec::with_capacity(served.len());
         for (peer, extra, blocks) in served {
             if let Some(client) = self.clients.get_mut(&peer) {
+                client.waiting -= blocks.len();
                 send(client, GIVE, &blocks);
                 client.sent.extend(blocks.into_iter().map(|block| Sent { block, given: true }));
                 extras.push((peer, extra));
@@ -392,7 +399,8 @@ impl State {
                 // Dropping the promise says it.
                 Demand::Here(_) => {}
                 Demand::Client { peer, .. } => {
-                    if let Some(client) = self.clients.get(&peer) {
+                    if let Some(client) = self.clients.get_mut(&peer) {
+                        client.waiting = 0;
                         let mut parcel = push_head(client.port);
                         parcel.extend_from_slice(&[ENDED, closing as u8]);
                         push(&client.link, parcel, Bytes::new());
@@ -435,20 +443,15 @@ impl State {
                     epoch: 0,
                     recalled: false,
                     gets: false,
+                    waiting: 0,
                 };
                 self.clients.insert(peer, client);
-            }
-            Ask::Unwant => {
-                let wanted = |demand: &Demand| matches!(demand, Demand::Client { peer: other, .. } if *other == peer);
-                if let Some(place) = self.waiting.iter().rposition(wanted) {
-                    self.waiting.remove(place);
-                }
             }
             Ask::Settle { used, demand } => {
                 self.used(peer, used);
                 self.take_back(peer);
                 asker.answer(&());
-                self.set_demand(peer, demand);
+                self.set_demand(peer, demand, 0);
                 self.distribute();
                 self.end_if_over();
             }
@@ -468,8 +471,9 @@ impl State {
                 self.end_if_over();
             }
             Ask::Return { delivery } => {
-                if let Some((_, element)) = self.taken.remove(&delivery) {
-                    self.give_back(&element);
+                if let Some((_, block)) = self.taken.remove(&delivery) {
+                    self.ready.put_back(block);
+                    self.distribute();
                 }
             }
             Ask::TryGet => {
@@ -581,11 +585,8 @@ impl State {
         }
         self.take_back(peer);
         self.clients.remove(&peer);
-        let mut lost: Vec<_> = self.taken.extract_if(|_, (taker, _)| *taker == peer).collect();
-        // The one that was taken first comes first.
-        lost.sort_unstable_by_key(|(delivery, _)| std::cmp::Reverse(*delivery));
-        for (_, (_, element)) in lost {
-            self.ready.push_front(Block::of(&element));
+        for (_, (_, block)) in self.taken.extract_if(|_, (taker, _)| *taker == peer) {
+            self.ready.put_back(block);
         }
         for role in [Role::Writer, Role::Reader] {
             if self.claims(role).elsewhere.remove(&peer).is_some() {

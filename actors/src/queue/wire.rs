@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! to the owner    PUT     count u32  block…                  answered by an outcome when it is in the queue
-//!                 WANT    demand u32  extra u32  used u64    so many, and at once as many more as are there
+//!                 WANT    demand u32  extra u32  used u64    so many are waited for, in all; of what is there, so
+//!                                                            many more may come
 //!                 ASK     an `Ask` in MessagePack
 //! to the client   GIVE    epoch u32  count u32  block…       what it waits for
 //!                 LEND    epoch u32  count u32  block…       to be used, or given back
@@ -67,8 +68,6 @@ pub(super) enum Ask {
     Attach {
         port: PortId,
     },
-    /// One element less than was wanted.
-    Unwant,
     /// Answered: so many of all that was sent were used, the rest comes back. So many are waited for.
     Settle {
         used: u64,
