@@ -518,12 +518,18 @@ struct ManagerStart {
 }
 
 impl Start for ManagerStart {
-    fn start(&mut self, _: ChildContext) -> LocalBoxFuture<'static, Result<Running, ExitReason>> {
+    fn start(&mut self, context: ChildContext) -> LocalBoxFuture<'static, Result<Running, ExitReason>> {
         let (node, owned, process) = (self.node, Arc::clone(&self.owned), Arc::clone(&self.process));
         let (kept, restart) = (Arc::clone(&self.snapshot), self.restart);
         let mut root = self.root.clone();
         root.snapshot = kept.lock().as_ref().map(|snapshot| snapshot.to_vec());
-        let spec = Launch { name: self.name.clone(), meta: self.meta, output: self.output, root: Root::Host(root) };
+        let spec = Launch {
+            name: self.name.clone(),
+            restarts: context.restarts(),
+            meta: self.meta,
+            output: self.output,
+            root: Root::Host(root),
+        };
         Box::pin(async move {
             let launched = launch(node, spec).await.map_err(|exit| exit.reason)?;
             let (pid, place) = (launched.info.pid, launched.place());

@@ -4,6 +4,8 @@
 //! found out when it is first needed. A failure is told to who asked, and the next one tries again.
 
 mod bundle;
+mod cli;
+mod cluster;
 mod container;
 mod engine;
 mod events;
@@ -11,6 +13,8 @@ mod image;
 mod network;
 mod owner;
 mod request;
+mod sessions;
+mod volume;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,6 +23,7 @@ use fiber_core::{Config, Error, Result, random};
 use futures_util::future::LocalBoxFuture;
 use tokio::sync::OnceCell;
 
+pub use self::cluster::DockerCluster;
 use self::container::Container;
 use self::engine::Engine;
 use self::events::Events;
@@ -104,7 +109,7 @@ impl Docker {
         };
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let name = request::container_name(&self.session, number, &spec.name);
-        let labels = owner::labels(&self.session, &spec.name, site.own.as_ref().map(|own| own.id.as_str()));
+        let labels = owner::labels(&self.session, &spec, site.own.as_ref().map(|own| own.id.as_str()));
         let body = request::body(&self.config, &spec, image, site, &resources, labels);
         Ok(Container::start(site, image, container::Plan { name, body, spec, resources, log }))
     }

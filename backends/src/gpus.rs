@@ -40,6 +40,12 @@ impl Gpus {
         })
     }
 
+    /// None that this process knows of.
+    #[cfg(feature = "docker")]
+    pub(crate) fn unknown() -> Gpus {
+        Gpus::of(Vec::new())
+    }
+
     fn of(ids: Vec<String>) -> Gpus {
         Gpus(Arc::new(Shared { count: ids.len(), free: Mutex::new(ids.into()) }))
     }

@@ -10,10 +10,14 @@
 //!   when the next one begins.
 
 #[cfg(feature = "docker")]
+pub mod cluster;
+#[cfg(feature = "docker")]
 mod docker;
 mod gpus;
 mod local;
 mod output;
+#[cfg(feature = "docker")]
+mod progress;
 
 use std::ffi::OsString;
 use std::fmt::Debug;
@@ -26,9 +30,11 @@ use futures_util::future::LocalBoxFuture;
 use tokio::sync::watch;
 
 #[cfg(feature = "docker")]
-pub use docker::Docker;
+pub use docker::{Docker, DockerCluster};
 pub use local::Local;
 pub use output::flush;
+#[cfg(feature = "docker")]
+pub use progress::{Progress, Step};
 
 /// What is to run.
 #[derive(Clone, Debug)]
@@ -39,6 +45,8 @@ pub struct JobSpec {
     pub arguments: Vec<OsString>,
     /// Variables that the process gets on top of what its backend gives to all.
     pub environment: Vec<(&'static str, String)>,
+    /// How often it was started again, under its name, before.
+    pub restarts: u64,
     /// The resources that it is to have.
     pub meta: Meta,
     /// Where its output goes.

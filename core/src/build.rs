@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::path::Path;
 use std::sync::OnceLock;
 
 use object::elf;
@@ -22,7 +23,24 @@ impl BuildId {
     /// The build that this process runs, also when its file was replaced or deleted since.
     pub fn current() -> &'static BuildId {
         static CURRENT: OnceLock<BuildId> = OnceLock::new();
-        CURRENT.get_or_init(|| BuildId(read().unwrap_or_else(|problem| format!("unknown ({problem})"))))
+        CURRENT.get_or_init(|| {
+            BuildId::of(Path::new(EXECUTABLE)).unwrap_or_else(|problem| BuildId(format!("unknown ({problem})")))
+        })
+    }
+
+    /// The build in the executable at `path`.
+    ///
+    /// # Errors
+    /// If it can't be read.
+    pub fn of(path: &Path) -> io::Result<BuildId> {
+        let cache = ReadCache::new(File::open(path)?);
+        // Only the headers and the note are read: the note is what makes a start-up of milliseconds possible.
+        if let Some(note) = build_id_note(&cache) {
+            return Ok(BuildId(note.iter().map(|byte| format!("{byte:02x}")).collect()));
+        }
+        let mut hasher = blake3::Hasher::new();
+        hasher.update_reader(File::open(path)?)?;
+        Ok(BuildId(format!("blake3-{}", hasher.finalize())))
     }
 
     /// A build id as another node states it.
@@ -41,17 +59,6 @@ impl fmt::Debug for BuildId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "BuildId({})", self.0)
     }
-}
-
-fn read() -> io::Result<String> {
-    let cache = ReadCache::new(File::open(EXECUTABLE)?);
-    // Only the headers and the note are read: the note is what makes a start-up of milliseconds possible.
-    if let Some(note) = build_id_note(&cache) {
-        return Ok(note.iter().map(|byte| format!("{byte:02x}")).collect());
-    }
-    let mut hasher = blake3::Hasher::new();
-    hasher.update_reader(File::open(EXECUTABLE)?)?;
-    Ok(format!("blake3-{}", hasher.finalize()))
 }
 
 fn build_id_note<'data, R: ReadRef<'data>>(data: R) -> Option<&'data [u8]> {

@@ -58,6 +58,9 @@ pub struct Config {
     /// The image that containers are made from. Without one: the image of this process's own container, or one that is
     /// made of this program and the libraries that it uses.
     pub image: Option<String>,
+    /// The registry to which images are pushed that fiber makes: `HOST[:PORT][/PATH]`. Without one they stay where they
+    /// were made.
+    pub registry: Option<String>,
     /// The program's path in `image`, where the image's own entry point is something else.
     pub program: Option<String>,
     /// The network of containers: the name of one that exists, or `host`. Without one: that of this process's own
@@ -104,6 +107,7 @@ impl Default for Config {
             max_message: ByteSize::gib(1),
             signals: true,
             image: None,
+            registry: None,
             program: None,
             network: None,
             bind_host: None,

@@ -35,6 +35,7 @@ pub(crate) const MESH: u8 = 2;
 /// A process to be started.
 pub(crate) struct Launch {
     pub(crate) name: String,
+    pub(crate) restarts: u64,
     pub(crate) meta: Meta,
     pub(crate) output: OutputMode,
     pub(crate) root: Root,
@@ -141,6 +142,7 @@ pub(crate) async fn launch(node: &'static Node, launch: Launch) -> Result<Launch
             ("FIBER_NODE", format!("{id}:{}:{parent}:{}", node.id, address.url)),
             ("FIBER_KEY", node.key.reveal()),
         ],
+        restarts: launch.restarts,
         meta: launch.meta,
         output: launch.output,
         log_dir: node.config.log_dir.clone(),

@@ -365,6 +365,7 @@ impl Start for WorkerStart {
                 node,
                 Launch {
                     name: context.path().to_string(),
+                    restarts: context.restarts(),
                     meta: plan.meta,
                     output: plan.output,
                     root: Root::Worker(plan.root.clone()),

@@ -49,7 +49,8 @@ impl Life {
         let Life { shared, mut commands, work: Work { node, meta, output, root, .. } } = self;
         let mut ending = EndsWith(shared);
         let shared = Arc::clone(&ending.0);
-        let launch = launch(node, Launch { name: shared.name.clone(), meta, output, root: Root::Process(root) });
+        let (name, restarts) = (shared.name.clone(), context.restarts());
+        let launch = launch(node, Launch { name, restarts, meta, output, root: Root::Process(root) });
         tokio::pin!(launch);
         let mut asked = Vec::new();
         let launched = loop {

@@ -374,7 +374,8 @@ async fn live(
     let node = owner.node;
     let root = RingRoot { rank: rank as u64, ..owner.root.clone() };
     let name = format!("{}/rank-{rank}", owner.name);
-    let launch = launch(node, Launch { name, meta: owner.meta, output: owner.output, root: Root::Ring(root) });
+    let (meta, output) = (owner.meta, owner.output);
+    let launch = launch(node, Launch { name, restarts: context.restarts(), meta, output, root: Root::Ring(root) });
     let launched = {
         tokio::pin!(launch);
         loop {

@@ -103,6 +103,11 @@ impl ChildContext {
         self.incarnation
     }
 
+    /// How many incarnations were before this one.
+    pub(crate) fn restarts(&self) -> u64 {
+        self.incarnation.saturating_sub(1)
+    }
+
     /// The arbiter that its specification [asks for](super::ChildSpec::on).
     pub fn arbiter(&self) -> Option<&ArbiterHandle> {
         self.arbiter.as_ref()

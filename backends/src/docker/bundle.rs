@@ -1,14 +1,16 @@
-//! This program with all that it needs to run, as the file system of an image.
+//! A program with all that it needs to run, as the file system of an image.
 //!
-//! What it needs is what the loader has put into this very process: no search for libraries can be more to the point.
-//! Each keeps its path, and gets a link under the name by which it is asked for, in a directory that the loader is told
-//! of.
+//! What this program needs is what the loader has put into this very process: no search for libraries can be more to the
+//! point. What another one needs its own loader says. Each library keeps its path, and gets a link under the name by
+//! which it is asked for, in a directory that the loader is told of.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use bytes::Bytes;
+use fiber_core::BuildId;
 use futures_util::Stream;
 use object::elf;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
@@ -28,7 +30,11 @@ const CHUNKS: usize = 4;
 pub(super) struct Bundle {
     /// The program's file name.
     pub(super) name: String,
+    pub(super) build: BuildId,
     pub(super) bytes: u64,
+    /// What it runs on, as `uname -m` has it. `None`, if it is something unusual.
+    pub(super) machine: Option<&'static str>,
+    executable: PathBuf,
     /// Its loader, if it is linked dynamically.
     loader: Option<PathBuf>,
     libraries: Vec<Library>,
@@ -47,7 +53,9 @@ impl Bundle {
     pub(super) fn of_this_program() -> Result<Bundle, String> {
         let own = fs::read_link(EXECUTABLE).map_err(|error| format!("{EXECUTABLE} can't be read: {error}"))?;
         let name = own.file_name().unwrap_or_default().to_string_lossy().trim_end_matches(" (deleted)").to_string();
-        let loader = loader().map_err(|error| format!("{EXECUTABLE} can't be read: {error}"))?;
+        let executable = PathBuf::from(EXECUTABLE);
+        let Needs { loader, machine } =
+            needs(&executable).map_err(|error| format!("{EXECUTABLE} can't be read: {error}"))?;
         let maps = fs::read_to_string("/proc/self/maps").map_err(|error| format!("/proc/self/maps: {error}"))?;
         let mut libraries = Vec::new();
         for path in code_in(&maps).into_iter().filter(|path| *path != own) {
@@ -60,9 +68,39 @@ impl Bundle {
             let name = name_of(&path).map_err(|error| format!("its library {}: {error}", path.display()))?;
             libraries.push(Library { path, name });
         }
-        let paths = libraries.iter().map(|library| library.path.as_path()).chain([Path::new(EXECUTABLE)]);
+        Ok(Bundle::new(name, BuildId::current().clone(), executable, Needs { loader, machine }, libraries))
+    }
+
+    /// Any program, with what its loader would give it on this host.
+    ///
+    /// # Errors
+    /// Why it is no program that can be bundled, and what to do.
+    pub(super) fn of(program: &Path) -> Result<Bundle, String> {
+        let shown = program.display();
+        let unreadable = |error: io::Error| format!("`{shown}` can't be read: {error}");
+        let mut head = [0; 4];
+        let read = File::open(program).and_then(|mut file| io::Read::read(&mut file, &mut head)).map_err(unreadable)?;
+        if head[..read.min(2)] == *b"#!" {
+            return Err(format!(
+                "`{shown}` is a script, and fiber makes images of compiled programs: name an image that has its interpreter"
+            ));
+        }
+        let needs = needs(program).map_err(|_| {
+            format!("`{shown}` is no program for Linux (64-bit ELF): build one for Linux, or name an image that has it")
+        })?;
+        let libraries = match &needs.loader {
+            Some(loader) => libraries(program, loader, needs.machine)?,
+            None => Vec::new(),
+        };
+        let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let build = BuildId::of(program).map_err(unreadable)?;
+        Ok(Bundle::new(name, build, program.to_path_buf(), needs, libraries))
+    }
+
+    fn new(name: String, build: BuildId, executable: PathBuf, needs: Needs, libraries: Vec<Library>) -> Bundle {
+        let paths = libraries.iter().map(|library| library.path.as_path()).chain([executable.as_path()]);
         let bytes = paths.map(|path| fs::metadata(path).map_or(0, |data| data.len())).sum();
-        Ok(Bundle { name, bytes, loader, libraries })
+        Bundle { name, build, bytes, machine: needs.machine, executable, loader: needs.loader, libraries }
     }
 
     /// The program's path in the image.
@@ -78,10 +116,12 @@ impl Bundle {
     /// The file system, made while it is read.
     pub(super) fn tar(&self) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
         let (chunks, receiver) = mpsc::channel(CHUNKS);
-        let (program, loader, libraries) = (self.program(), self.loader.clone(), self.libraries.clone());
+        let (executable, program) = (self.executable.clone(), self.program());
+        let (loader, libraries) = (self.loader.clone(), self.libraries.clone());
         tokio::task::spawn_blocking(move || {
             let mut sink = Sink { chunks, buffer: Vec::with_capacity(CHUNK) };
-            let written = write(&mut sink, &program, loader.as_deref(), &libraries).and_then(|()| sink.flush());
+            let program = (executable.as_path(), Path::new(&program));
+            let written = write(&mut sink, program, loader.as_deref(), &libraries).and_then(|()| sink.flush());
             if let Err(error) = written {
                 // Nobody listens if the engine gave up.
                 let _ = sink.chunks.blocking_send(Err(error));
@@ -91,11 +131,16 @@ impl Bundle {
     }
 }
 
-fn write(sink: &mut Sink, program: &str, loader: Option<&Path>, libraries: &[Library]) -> io::Result<()> {
+fn write(
+    sink: &mut Sink,
+    (executable, program): (&Path, &Path),
+    loader: Option<&Path>,
+    libraries: &[Library],
+) -> io::Result<()> {
     let mut tar = tar::Builder::new(sink);
     let mut temporary = header(tar::EntryType::Directory, 0o1777, 0);
     tar.append_data(&mut temporary, "tmp/", io::empty())?;
-    file(&mut tar, Path::new(EXECUTABLE), Path::new(program))?;
+    file(&mut tar, executable, program)?;
     // It may be a link, and its own library.
     if let Some(loader) = loader {
         file(&mut tar, loader, loader)?;
@@ -146,18 +191,77 @@ fn code_in(maps: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// The loader that the program asks for.
-fn loader() -> io::Result<Option<PathBuf>> {
-    let cache = ReadCache::new(File::open(EXECUTABLE)?);
+/// What a program says that it needs.
+struct Needs {
+    /// The loader that it asks for.
+    loader: Option<PathBuf>,
+    machine: Option<&'static str>,
+}
+
+fn needs(program: &Path) -> io::Result<Needs> {
+    let cache = ReadCache::new(File::open(program)?);
     let data = &cache;
     let header = elf::FileHeader64::<object::Endianness>::parse(data).map_err(io::Error::other)?;
     let endian = header.endian().map_err(io::Error::other)?;
-    for segment in header.program_headers(endian, data).map_err(io::Error::other)? {
-        if let Ok(Some(path)) = segment.interpreter(endian, data) {
-            return Ok(Some(PathBuf::from(String::from_utf8_lossy(path).into_owned())));
-        }
+    if !matches!(header.e_type(endian), elf::ET_EXEC | elf::ET_DYN) {
+        return Err(io::Error::other("it is no executable"));
     }
-    Ok(None)
+    let machine = match header.e_machine(endian) {
+        elf::EM_X86_64 => Some("x86_64"),
+        elf::EM_AARCH64 => Some("aarch64"),
+        elf::EM_RISCV => Some("riscv64"),
+        elf::EM_PPC64 => Some("ppc64le"),
+        elf::EM_S390 => Some("s390x"),
+        _ => None,
+    };
+    let mut segments = header.program_headers(endian, data).map_err(io::Error::other)?.iter();
+    let loader = segments.find_map(|segment| segment.interpreter(endian, data).ok().flatten());
+    let loader = loader.map(|path| PathBuf::from(String::from_utf8_lossy(path).into_owned()));
+    Ok(Needs { loader, machine })
+}
+
+/// The libraries of a program that does not run, as its loader finds them.
+fn libraries(program: &Path, loader: &Path, machine: Option<&str>) -> Result<Vec<Library>, String> {
+    let shown = program.display();
+    if machine != Some(std::env::consts::ARCH) {
+        return Err(format!(
+            "`{shown}` is for another architecture ({}) than this host ({}): build it for this one, or name an image that has it",
+            machine.unwrap_or("an unusual one"),
+            std::env::consts::ARCH
+        ));
+    }
+    let listing = Command::new(loader).arg("--list").arg(program).output().map_err(|error| {
+        format!(
+            "the loader of `{shown}`, {}, can't be run: {error}; link it statically, or name an image",
+            loader.display()
+        )
+    })?;
+    let said = String::from_utf8_lossy(&listing.stdout);
+    if let Some(missing) = missing_in(&said) {
+        return Err(format!(
+            "`{shown}` needs the library {missing}, which is not found: install it, or set LD_LIBRARY_PATH"
+        ));
+    }
+    if !listing.status.success() {
+        let problem = String::from_utf8_lossy(&listing.stderr);
+        return Err(format!("the libraries of `{shown}` can't be found out: {}", problem.trim()));
+    }
+    Ok(listed(&said))
+}
+
+/// Lines of the form `name => path (address)`. What has no path of its own is the kernel's, or the loader itself.
+fn listed(said: &str) -> Vec<Library> {
+    let library = |line: &str| {
+        let (name, found) = line.trim().split_once(" => ")?;
+        let (path, _) = found.rsplit_once(" (")?;
+        let name = Path::new(name).file_name()?.to_string_lossy().into_owned();
+        path.starts_with('/').then(|| Library { path: path.into(), name })
+    };
+    said.lines().filter_map(library).collect()
+}
+
+fn missing_in(said: &str) -> Option<&str> {
+    said.lines().find_map(|line| line.trim().strip_suffix(" => not found"))
 }
 
 /// The name by which a library is asked for: the one in it, else that of its file.
@@ -219,6 +323,53 @@ mod tests {
         assert!(bundle.bytes > 1 << 20);
         assert!(bundle.loader.as_ref().is_some_and(|loader| loader.is_file()), "{bundle:?}");
         assert!(bundle.libraries.iter().any(|library| library.name == "libc.so.6"), "{bundle:?}");
+    }
+
+    #[test]
+    fn another_program_is_bundled_with_what_its_loader_finds() {
+        let own = std::env::current_exe().unwrap();
+        let (other, this) = (Bundle::of(&own).unwrap(), Bundle::of_this_program().unwrap());
+        assert_eq!((other.build, &other.loader, other.machine), (this.build, &this.loader, this.machine));
+        let names = |bundle: &[Library]| bundle.iter().map(|library| library.name.clone()).collect::<Vec<_>>();
+        assert!(names(&other.libraries).contains(&"libc.so.6".to_string()), "{:?}", other.libraries);
+    }
+
+    #[test]
+    fn what_a_loader_lists_is_understood() {
+        let said = "\tlinux-vdso.so.1 (0x00007ffc)\n\tlibc.so.6 => /lib/with space/libc.so.6 (0x00007f00)\n\
+                    \t/lib64/ld-linux-x86-64.so.2 (0x00007f01)\n";
+        let libraries = listed(said);
+        assert_eq!(libraries.len(), 1);
+        assert_eq!(
+            (libraries[0].name.as_str(), &*libraries[0].path),
+            ("libc.so.6", Path::new("/lib/with space/libc.so.6"))
+        );
+        assert_eq!(missing_in(said), None);
+        assert_eq!(missing_in("\tlibz.so.1 => not found\n"), Some("libz.so.1"));
+    }
+
+    #[test]
+    fn what_is_no_program_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let refused = |name: &str, bytes: &[u8]| {
+            let path = directory.path().join(name);
+            fs::write(&path, bytes).unwrap();
+            Bundle::of(&path).unwrap_err()
+        };
+        assert!(refused("script", b"#!/bin/sh\n").contains("is a script"));
+        assert!(refused("text", b"hello").contains("no program for Linux"));
+        assert!(refused("empty", b"").contains("no program for Linux"));
+        assert!(Bundle::of(Path::new("/no/such")).unwrap_err().contains("can't be read"));
+    }
+
+    #[test]
+    fn a_program_of_another_architecture_is_refused() {
+        let mut bytes = fs::read(EXECUTABLE).unwrap();
+        // e_machine, little-endian: that of a SPARC.
+        bytes[18..20].copy_from_slice(&[43, 0]);
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), bytes).unwrap();
+        assert!(Bundle::of(file.path()).unwrap_err().contains("another architecture"));
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub(super) struct Engine {
     pub(super) memory: Option<u64>,
     /// Processor cores that its host has.
     pub(super) cores: Option<u64>,
+    /// What its host is, as `uname -m` has it.
+    pub(super) architecture: Option<String>,
 }
 
 impl Engine {
@@ -35,7 +37,8 @@ impl Engine {
         };
         let (api, info) = connect.await.map_err(|error: Error| explain(&host, &error))?;
         let natural = |number: Option<i64>| number.and_then(|number| u64::try_from(number).ok()).filter(|n| *n > 0);
-        Ok(Engine { api, host, memory: natural(info.mem_total), cores: natural(info.ncpu) })
+        let (memory, cores) = (natural(info.mem_total), natural(info.ncpu));
+        Ok(Engine { api, host, memory, cores, architecture: info.architecture })
     }
 
     /// The path of its socket, as this process sees it.

@@ -2,25 +2,28 @@
 //! that is made of this program.
 
 use std::collections::HashMap;
-use std::io::Write;
-use std::time::Instant;
+use std::path::Path;
 
+use bollard::models::ImageInspect;
 use bollard::query_parameters::{CreateImageOptions, ListImagesOptions};
 use bytesize::ByteSize;
-use fiber_core::{BuildId, Config};
+use fiber_core::Config;
 use futures_util::StreamExt;
 
 use super::bundle::Bundle;
 use super::engine::{Engine, is_missing};
 use super::owner::OwnContainer;
+use crate::progress::{Lines, Progress};
 
 /// Images that were made of programs: `fiber-auto/<program>:<build id>`.
 const REPOSITORY: &str = "fiber-auto";
+/// Images that were built as a Dockerfile says: `fiber-dockerfile/<directory>:latest`.
+const DOCKERFILES: &str = "fiber-dockerfile";
 /// How many builds of one program are kept.
 const KEEP: usize = 3;
 
 /// What containers are made from.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Image {
     /// For people.
     pub(super) name: String,
@@ -39,21 +42,24 @@ pub(super) struct Image {
 /// Why there is none, and what to do.
 pub(super) async fn find(engine: &Engine, config: &Config, own: Option<&OwnContainer>) -> Result<Image, String> {
     match (&config.image, own) {
-        (Some(name), _) => given(engine, config, name).await,
+        (Some(name), _) => given(engine, config, name, &Lines).await,
         (None, Some(own)) => same_as_own(config, own),
-        (None, None) => made_of_this_program(engine).await,
+        (None, None) => {
+            let bundle = tokio::task::spawn_blocking(Bundle::of_this_program);
+            let bundle = bundle.await.map_err(|error| error.to_string())?;
+            let bundle = bundle.map_err(|problem| {
+                format!(
+                    "no image can be made of this program: {problem} (`image`, or FIBER_IMAGE, names one that was built \
+                     otherwise)"
+                )
+            })?;
+            made_of(engine, &bundle, &Lines).await
+        }
     }
 }
 
-async fn given(engine: &Engine, config: &Config, name: &str) -> Result<Image, String> {
-    let found = match engine.api.inspect_image(name).await {
-        Err(error) if is_missing(&error) => {
-            pull(engine, name).await?;
-            engine.api.inspect_image(name).await
-        }
-        result => result,
-    };
-    let details = found.map_err(|error| engine.explain(&error))?;
+async fn given(engine: &Engine, config: &Config, name: &str, progress: &dyn Progress) -> Result<Image, String> {
+    let details = fetched(engine, name, progress).await?;
     let settings = details.config.unwrap_or_default();
     let entry = settings.entrypoint.unwrap_or_default().into_iter().chain(settings.cmd.unwrap_or_default()).next();
     let program = config.program.clone().or(entry).ok_or_else(|| {
@@ -65,8 +71,23 @@ async fn given(engine: &Engine, config: &Config, name: &str) -> Result<Image, St
     Ok(Image { name: name.to_string(), id, program, user: None, environment: Vec::new() })
 }
 
-async fn pull(engine: &Engine, name: &str) -> Result<(), String> {
-    let progress = Progress::begin(format!("fetching the image {name}"));
+/// An image of the engine, fetched if it does not have it.
+///
+/// # Errors
+/// Why it can't be had, and what to do.
+pub(super) async fn fetched(engine: &Engine, name: &str, progress: &dyn Progress) -> Result<ImageInspect, String> {
+    let found = match engine.api.inspect_image(name).await {
+        Err(error) if is_missing(&error) => {
+            pull(engine, name, progress).await?;
+            engine.api.inspect_image(name).await
+        }
+        result => result,
+    };
+    found.map_err(|error| engine.explain(&error))
+}
+
+async fn pull(engine: &Engine, name: &str, progress: &dyn Progress) -> Result<(), String> {
+    let fetching = progress.begin(&format!("fetching the image {name}"));
     // Without a tag the engine would fetch all that there are.
     let tagged = name.rsplit('/').next().is_some_and(|last| last.contains(':') || last.contains('@'));
     let options = CreateImageOptions {
@@ -84,7 +105,7 @@ async fn pull(engine: &Engine, name: &str) -> Result<(), String> {
             )
         })?;
     }
-    progress.done();
+    fetching.done();
     Ok(())
 }
 
@@ -108,14 +129,21 @@ fn this_user() -> String {
     format!("{}:{}", rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw())
 }
 
-async fn made_of_this_program(engine: &Engine) -> Result<Image, String> {
-    let bundle = tokio::task::spawn_blocking(Bundle::of_this_program);
-    let bundle = bundle.await.map_err(|error| error.to_string())?;
-    let bundle = bundle.map_err(|problem| {
-        format!("no image can be made of this program: {problem} (`image`, or FIBER_IMAGE, names one that was built otherwise)")
-    })?;
+/// The image of a program and its libraries: the one that was made of this build before, or a new one.
+///
+/// # Errors
+/// Why the engine can't make it, or could not run it.
+pub(super) async fn made_of(engine: &Engine, bundle: &Bundle, progress: &dyn Progress) -> Result<Image, String> {
+    if let (Some(machine), Some(host)) = (bundle.machine, engine.architecture.as_deref())
+        && machine != host
+    {
+        return Err(format!(
+            "`{}` is for {machine}, and the Docker host is of another architecture ({host}): build it for that one",
+            bundle.name
+        ));
+    }
     let repository = format!("{REPOSITORY}/{}", repository_name(&bundle.name));
-    let name = format!("{repository}:{}", BuildId::current());
+    let name = format!("{repository}:{}", bundle.build);
     let image = |id: Option<String>| Image {
         id: id.unwrap_or_else(|| name.clone()),
         name: name.clone(),
@@ -128,11 +156,11 @@ async fn made_of_this_program(engine: &Engine) -> Result<Image, String> {
         Err(error) if is_missing(&error) => {}
         Err(error) => return Err(engine.explain(&error)),
     }
-    let progress = Progress::begin(format!("making the image {name} ({})", ByteSize(bundle.bytes)));
+    let making = progress.begin(&format!("making the image {name} ({})", ByteSize(bundle.bytes)));
     let options = CreateImageOptions {
         from_src: Some("-".into()),
         repo: Some(repository.clone()),
-        tag: Some(BuildId::current().to_string()),
+        tag: Some(bundle.build.to_string()),
         ..Default::default()
     };
     let mut steps =
@@ -140,10 +168,17 @@ async fn made_of_this_program(engine: &Engine) -> Result<Image, String> {
     while let Some(step) = steps.next().await {
         step.map_err(|error| format!("the image {name} could not be made: {}", engine.explain(&error)))?;
     }
-    progress.done();
+    making.done();
     let found = engine.api.inspect_image(&name).await.map_err(|error| engine.explain(&error))?;
     remove_old(engine, &repository).await;
     Ok(image(found.id))
+}
+
+/// What an image is called that is built as a file says: after the directory that it is in.
+pub(super) fn name_of_dockerfile(file: &Path) -> String {
+    let path = file.canonicalize().unwrap_or_else(|_| file.to_path_buf());
+    let directory = path.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
+    format!("{DOCKERFILES}/{}:latest", repository_name(&directory))
 }
 
 /// Removes images of older builds, except the newest and those that are in use.
@@ -172,29 +207,6 @@ fn repository_name(program: &str) -> String {
     // Neither two separators nor one at an end are allowed.
     let parts: Vec<_> = plain.split('_').filter(|part| !part.is_empty()).collect();
     if parts.is_empty() { "program".into() } else { parts.join("_") }
-}
-
-/// Tells people why nothing happens for a while.
-struct Progress {
-    begun: Instant,
-}
-
-impl Progress {
-    fn begin(what: String) -> Progress {
-        let _ = write!(std::io::stderr().lock(), "fiber: {what} … ");
-        Progress { begun: Instant::now() }
-    }
-
-    fn done(self) {
-        let _ = writeln!(std::io::stderr().lock(), "done in {:.1} s", self.begun.elapsed().as_secs_f64());
-        std::mem::forget(self);
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        let _ = writeln!(std::io::stderr().lock(), "failed");
-    }
 }
 
 #[cfg(test)]

@@ -5,22 +5,39 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use bollard::errors::Error;
-use bollard::models::ContainerInspectResponse;
+use bollard::models::{ContainerInspectResponse, Mount, MountType};
 use bollard::query_parameters::{ListContainersOptions, RemoveContainerOptions};
 
-use super::engine::{Engine, is_missing};
+use super::engine::{Engine, SOCKET, is_missing};
+use crate::JobSpec;
+use crate::cluster::{Run, Source};
 
 /// The label that tells sessions apart.
 pub(super) const SESSION: &str = "fiber.session";
 /// The label that says who made a container, as [`Owner`] writes it.
-const OWNER: &str = "fiber.owner";
+pub(super) const OWNER: &str = "fiber.owner";
 /// The job's name.
-const NAME: &str = "fiber.name";
+pub(super) const NAME: &str = "fiber.name";
+/// How often the job was started again before.
+pub(super) const RESTARTS: &str = "fiber.restarts";
 
 /// The labels of a container that this process makes.
-pub(super) fn labels(session: &str, name: &str, own_container: Option<&str>) -> HashMap<String, String> {
-    let owner = Owner::this(own_container);
-    HashMap::from([(SESSION, session), (OWNER, &owner.to_text()), (NAME, name)].map(|(k, v)| (k.into(), v.into())))
+pub(super) fn labels(session: &str, spec: &JobSpec, own_container: Option<&str>) -> HashMap<String, String> {
+    let (owner, restarts) = (Owner::this(own_container).to_text(), spec.restarts.to_string());
+    let labels = [(SESSION, session), (OWNER, &owner), (NAME, &spec.name), (RESTARTS, &restarts)];
+    HashMap::from(labels.map(|(key, value)| (key.into(), value.into())))
+}
+
+/// The labels of the container of a session's head: it belongs to nobody.
+pub(super) fn head_labels(run: &Run) -> HashMap<String, String> {
+    let program = match &run.source {
+        Source::Executable(path) => path.file_name().map(|name| name.to_string_lossy().into_owned()),
+        Source::Image(name) => run.command.first().or(Some(name)).cloned(),
+        Source::Dockerfile(_) => run.command.first().cloned(),
+    };
+    let role = program.unwrap_or_else(|| "program".into());
+    let role = role.rsplit_once('/').map_or(role.as_str(), |(_, name)| name);
+    HashMap::from([(SESSION, run.session.as_str()), (NAME, role)].map(|(key, value)| (key.into(), value.into())))
 }
 
 /// The container that this process runs in.
@@ -45,6 +62,27 @@ impl OwnContainer {
 }
 
 impl OwnContainer {
+    /// What is mounted into this container for its program, so that its children may have it too: volumes with a name
+    /// and paths of the host, but not the engine's socket.
+    pub(super) fn mounts(&self) -> Vec<Mount> {
+        let mount = |point: &bollard::models::MountPoint| {
+            let target = point.destination.clone().filter(|target| target != SOCKET)?;
+            let (typ, source) = match point.typ.as_deref() {
+                Some("volume") => (MountType::VOLUME, point.name.clone().filter(|name| !is_anonymous(name))?),
+                Some("bind") => (MountType::BIND, point.source.clone()?),
+                _ => return None,
+            };
+            Some(Mount {
+                source: Some(source),
+                target: Some(target),
+                typ: Some(typ),
+                read_only: Some(point.rw == Some(false)),
+                ..Default::default()
+            })
+        };
+        self.details.mounts.iter().flatten().filter_map(mount).collect()
+    }
+
     /// Where something that is mounted into this container is on the engine's host.
     pub(super) fn source_of(&self, path: &str) -> Option<String> {
         let mounts = self.details.mounts.iter().flatten();
@@ -52,6 +90,11 @@ impl OwnContainer {
         let same = |target: &str| fs::canonicalize(target).is_ok_and(|target| target == real);
         mounts.clone().find(|mount| mount.destination.as_deref().is_some_and(same))?.source.clone()
     }
+}
+
+/// Volumes without a name are called by 64 digits, and belong to one container.
+fn is_anonymous(volume: &str) -> bool {
+    volume.len() == 64 && volume.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// The id of the container in which this table of mounts is seen: Docker keeps some files of a container's /etc in a
@@ -70,7 +113,7 @@ fn container_of(mountinfo: &str) -> Option<&str> {
 
 /// A process that makes containers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Owner {
+pub(super) enum Owner {
     /// Whatever runs in a container.
     Container(String),
     /// A process of a host that runs since a certain boot.
@@ -95,7 +138,7 @@ impl Owner {
         }
     }
 
-    fn from_text(text: &str) -> Option<Owner> {
+    pub(super) fn from_text(text: &str) -> Option<Owner> {
         let mut words = text.split(' ');
         let owner = match words.next()? {
             "container" => Owner::Container(words.next()?.to_string()),
@@ -111,7 +154,7 @@ impl Owner {
     }
 
     /// Whether it is certain that it is no more.
-    async fn is_dead(&self, engine: &Engine) -> bool {
+    pub(super) async fn is_dead(&self, engine: &Engine) -> bool {
         match self {
             Owner::Container(id) => match engine.api.inspect_container(id, None).await {
                 Ok(details) => details.state.and_then(|state| state.running) == Some(false),

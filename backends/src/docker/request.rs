@@ -10,8 +10,9 @@ use fiber_core::{Config, Error, Meta, Result};
 use super::Site;
 use super::engine::{Engine, SOCKET};
 use super::image::Image;
-use super::owner::OwnContainer;
+use super::owner::{self, OwnContainer};
 use crate::JobSpec;
+use crate::cluster::Run;
 use crate::gpus::{Gpus, Lease};
 
 /// What a container may take, checked against what there is.
@@ -112,12 +113,15 @@ pub(super) fn body(
     resources: &Resources,
     labels: HashMap<String, String>,
 ) -> ContainerCreateBody {
-    let inherited = config.environment.iter().filter_map(|variable| match variable.split_once('=') {
-        Some(_) => Some(variable.clone()),
-        None => std::env::var(variable).ok().map(|value| format!("{variable}={value}")),
-    });
     let own = spec.environment.iter().map(|(name, value)| format!("{name}={value}"));
-    let mounts = config.mounts.iter().filter_map(|text| mount(text).ok());
+    let mut mounts: Vec<Mount> = config.mounts.iter().filter_map(|text| mount(text).ok()).collect();
+    // What this process has itself, its children have in the same places.
+    for mount in site.own.iter().flat_map(OwnContainer::mounts) {
+        if !mounts.iter().any(|other| other.target == mount.target) {
+            mounts.push(mount);
+        }
+    }
+    mounts.extend(site.access.mount.clone());
     ContainerCreateBody {
         image: Some(image.id.clone()),
         entrypoint: Some(vec![image.program.clone()]),
@@ -127,7 +131,7 @@ pub(super) fn body(
                 .environment
                 .iter()
                 .cloned()
-                .chain(inherited)
+                .chain(environment(config))
                 .chain(site.access.environment.clone())
                 .chain(own)
                 .collect(),
@@ -139,17 +143,72 @@ pub(super) fn body(
         attach_stderr: Some(true),
         host_config: Some(HostConfig {
             auto_remove: Some(true),
-            // A process number 1 that passes signals on, buries orphans, and does not take the program's place.
-            init: Some(true),
             network_mode: Some(site.place.network.clone()),
-            group_add: site.access.group.clone().map(|group| vec![group]),
-            memory: resources.memory,
-            // No swap on top: a limit on memory is one.
-            memory_swap: resources.memory,
-            nano_cpus: resources.nano_cpus,
-            device_requests: resources.gpus.as_ref().map(|gpus| vec![gpus.request()]),
-            mounts: Some(mounts.chain(site.access.mount.clone()).collect()),
-            ..Default::default()
+            mounts: Some(mounts),
+            ..host_config(resources, &site.access)
+        }),
+        ..Default::default()
+    }
+}
+
+/// What a container may take, and how it gets to the engine.
+fn host_config(resources: &Resources, access: &EngineAccess) -> HostConfig {
+    HostConfig {
+        // A process number 1 that passes signals on, buries orphans, and does not take the program's place.
+        init: Some(true),
+        group_add: access.group.clone().map(|group| vec![group]),
+        memory: resources.memory,
+        // No swap on top: a limit on memory is one.
+        memory_swap: resources.memory,
+        nano_cpus: resources.nano_cpus,
+        device_requests: resources.gpus.as_ref().map(|gpus| vec![gpus.request()]),
+        ..Default::default()
+    }
+}
+
+/// The variables that the configuration gives to containers.
+fn environment(config: &Config) -> impl Iterator<Item = String> {
+    config.environment.iter().filter_map(|variable| match variable.split_once('=') {
+        Some(_) => Some(variable.clone()),
+        None => std::env::var(variable).ok().map(|value| format!("{variable}={value}")),
+    })
+}
+
+/// The container of a session's head. It has the engine's socket, because the session's other containers are started
+/// from it, and stays when it has ended, so that it can be asked how.
+pub(super) fn head(
+    config: &Config,
+    run: &Run,
+    image: &Image,
+    (entrypoint, cmd): (Option<Vec<String>>, Vec<String>),
+    access: &EngineAccess,
+    resources: &Resources,
+) -> ContainerCreateBody {
+    let volumes = run.volumes.iter().map(|volume| Mount {
+        source: Some(volume.claim.clone()),
+        target: Some(volume.path.clone()),
+        typ: Some(MountType::VOLUME),
+        read_only: Some(volume.read_only),
+        ..Default::default()
+    });
+    let mounts = config.mounts.iter().filter_map(|text| mount(text).ok());
+    let environment = environment(config)
+        .chain(image.environment.iter().cloned())
+        .chain(access.environment.clone())
+        .chain(["FIBER_BACKEND=docker".to_string()])
+        .chain(run.environment.iter().map(|(name, value)| format!("{name}={value}")));
+    ContainerCreateBody {
+        image: Some(image.id.clone()),
+        entrypoint,
+        cmd: Some(cmd).filter(|cmd| !cmd.is_empty()),
+        env: Some(environment.collect()),
+        user: config.user.clone().or_else(|| image.user.clone()),
+        working_dir: config.working_dir.clone(),
+        labels: Some(owner::head_labels(run)),
+        host_config: Some(HostConfig {
+            network_mode: config.network.clone(),
+            mounts: Some(volumes.chain(mounts).chain(access.mount.clone()).collect()),
+            ..host_config(resources, access)
         }),
         ..Default::default()
     }

@@ -67,6 +67,7 @@ impl Subject {
             name: "pool-1/worker-1".into(),
             arguments: [JOB].iter().chain(what).map(OsString::from).collect(),
             environment: vec![("GREETING", "hello = \"you\" $HOME 'ö'".into())],
+            restarts: 0,
             meta: Meta::new(),
             output: OutputMode::Null,
             log_dir: self.logs.path().to_path_buf(),

@@ -1,0 +1,96 @@
+//! The command `docker`, for what it knows better than the engine: the rules of a build context, the builders that there
+//! are, and the user's credentials for registries.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::process::Stdio;
+
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+use tokio::process::Command;
+
+use super::engine::Engine;
+use crate::progress::Progress;
+
+/// Lines that are kept of what it printed, for errors.
+const TAIL: usize = 15;
+
+/// Builds an image as a file says.
+///
+/// # Errors
+/// What the build said last.
+pub(super) async fn build(engine: &Engine, file: &Path, tag: &str, progress: &dyn Progress) -> Result<(), String> {
+    if !file.is_file() {
+        return Err(format!("there is no file `{}`: name the Dockerfile, or an image", file.display()));
+    }
+    let context = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut command = docker(engine);
+    command.args(["build", "--tag", tag, "--file"]).arg(file).arg(context);
+    run(command, &format!("building the image of {}", file.display()), progress)
+        .await
+        .map_err(|problem| format!("the image of {} could not be built: {problem}", file.display()))
+}
+
+/// Pushes an image to the registry that its name says.
+///
+/// # Errors
+/// What the registry said, and what to do.
+pub(super) async fn push(engine: &Engine, name: &str, progress: &dyn Progress) -> Result<(), String> {
+    let mut command = docker(engine);
+    command.args(["push", name]);
+    run(command, &format!("pushing the image {name}"), progress).await.map_err(|problem| {
+        let registry = name.split('/').next().unwrap_or(name);
+        format!(
+            "the image {name} could not be pushed: {problem}\nIs `registry` (FIBER_REGISTRY) right, and may you push there? \
+             `docker login {registry}` tells it who you are"
+        )
+    })
+}
+
+fn docker(engine: &Engine) -> Command {
+    let mut command = Command::new("docker");
+    command.env("DOCKER_HOST", &engine.host).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // A group of its own: Ctrl-C is for this process to act on.
+    command.kill_on_drop(true).process_group(0);
+    command
+}
+
+async fn run(mut command: Command, what: &str, progress: &dyn Progress) -> Result<(), String> {
+    let mut step = progress.begin(what);
+    let mut child = command.spawn().map_err(|error| {
+        format!("the command `docker` can't be run: {error}; install it, or have the image made elsewhere")
+    })?;
+    let mut tail = VecDeque::new();
+    let (sender, mut lines) = tokio::sync::mpsc::channel(16);
+    let readers =
+        [child.stdout.take().map(|out| spawn(out, sender.clone())), child.stderr.take().map(|err| spawn(err, sender))];
+    while let Some(line) = lines.recv().await {
+        step.detail(&line);
+        tail.push_back(line);
+        if tail.len() > TAIL {
+            tail.pop_front();
+        }
+    }
+    drop(readers);
+    let status = child.wait().await.map_err(|error| error.to_string())?;
+    if !status.success() {
+        let said = tail.into_iter().collect::<Vec<_>>().join("\n    ");
+        return Err(format!("docker says:\n    {said}"));
+    }
+    step.done();
+    Ok(())
+}
+
+fn spawn(
+    stream: impl AsyncRead + Unpin + Send + 'static,
+    lines: tokio::sync::mpsc::Sender<String>,
+) -> tokio::task::JoinHandle<()> {
+    tokio::spawn(async move {
+        let mut stream = BufReader::new(stream).lines();
+        while let Ok(Some(line)) = stream.next_line().await {
+            let line = line.trim();
+            if !line.is_empty() && lines.send(line.to_string()).await.is_err() {
+                return;
+            }
+        }
+    })
+}

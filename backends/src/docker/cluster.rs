@@ -1,0 +1,249 @@
+//! Sessions on a Docker engine, from outside.
+
+use bollard::container::LogOutput;
+use bollard::errors::Error as EngineError;
+use bollard::query_parameters::{
+    CreateContainerOptions, ListContainersOptions, LogsOptions, StopContainerOptions, TagImageOptions,
+    WaitContainerOptions,
+};
+use fiber_core::{Config, Error, Result};
+use futures_util::StreamExt;
+use futures_util::future::LocalBoxFuture;
+use futures_util::stream::LocalBoxStream;
+
+use super::bundle::Bundle;
+use super::engine::{Engine, is_missing, refusal};
+use super::image::{self, Image};
+use super::owner::{self, OwnContainer, SESSION};
+use super::request::{self, EngineAccess};
+use super::{cli, sessions, volume};
+use crate::cluster::{Cluster, Ended, Output, Process, Run, Source, Volume};
+use crate::gpus::Gpus;
+use crate::progress::Progress;
+
+/// The sessions of a Docker engine.
+#[derive(Debug)]
+pub struct DockerCluster {
+    config: Config,
+    engine: Engine,
+    own: Option<OwnContainer>,
+}
+
+impl DockerCluster {
+    /// Those of the engine that `DOCKER_HOST` names, or of this host's.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for what can't be understood, [`Error::System`] if no engine answers.
+    pub async fn connect(config: &Config) -> Result<DockerCluster> {
+        request::check(config)?;
+        let connect = async {
+            let engine = Engine::connect().await?;
+            let own = OwnContainer::find(&engine).await?;
+            Ok::<_, String>((engine, own))
+        };
+        let (engine, own) = connect.await.map_err(|problem| Error::system("Docker can't be used", problem))?;
+        Ok(DockerCluster { config: config.clone(), engine, own })
+    }
+
+    async fn launch(&self, run: &Run, progress: &dyn Progress) -> Result<(), String> {
+        for volume in &run.volumes {
+            volume::must_exist(&self.engine, &volume.claim).await?;
+        }
+        let resources = request::resources(&run.meta, &self.engine, &Gpus::unknown())?;
+        let (image, command) = self.image(run, progress).await?;
+        let access = EngineAccess::new(&self.engine, self.own.as_ref());
+        let body = request::head(&self.config, run, &image, command, &access, &resources);
+        let options = CreateContainerOptions { name: Some(run.name.clone()), ..Default::default() };
+        let created =
+            self.engine.api.create_container(Some(options), body).await.map_err(|error| match refusal(&error) {
+                Some((409, _)) => format!(
+                    "there is a container `{0}` already: choose another name, or remove that one (`fiber kill {0}`)",
+                    run.name
+                ),
+                _ => format!("the Docker engine refused: {}", self.engine.explain(&error)),
+            })?;
+        let started = self.engine.api.start_container(&created.id, None).await;
+        if let Err(error) = started {
+            let problem = self.engine.explain(&error);
+            if let Err(error) = owner::remove(&self.engine, &created.id).await {
+                tracing::warn!("the container {} stays behind: {}", run.name, self.engine.explain(&error));
+            }
+            return Err(format!("the Docker engine could not start it: {problem}"));
+        }
+        Ok(())
+    }
+
+    /// The image, with what takes the place of its entry point and command.
+    async fn image(
+        &self,
+        run: &Run,
+        progress: &dyn Progress,
+    ) -> Result<(Image, (Option<Vec<String>>, Vec<String>)), String> {
+        let given = |id: Option<String>, name: &str| Image {
+            name: name.to_string(),
+            id: id.unwrap_or_else(|| name.to_string()),
+            program: String::new(),
+            user: None,
+            environment: Vec::new(),
+        };
+        // A program of the image is called by its name; without one the image's own entry point is.
+        let (program, arguments) = match run.command.split_first() {
+            Some((program, arguments)) => (Some(vec![program.clone()]), arguments.to_vec()),
+            None => (None, Vec::new()),
+        };
+        match &run.source {
+            Source::Executable(path) => {
+                let path = path.clone();
+                let bundle = tokio::task::spawn_blocking(move || Bundle::of(&path));
+                let bundle = bundle.await.map_err(|error| error.to_string())??;
+                let image = image::made_of(&self.engine, &bundle, progress).await?;
+                self.publish(&image.name, progress).await?;
+                let command = (Some(vec![image.program.clone()]), run.command.clone());
+                Ok((image, command))
+            }
+            Source::Image(name) => {
+                let found = image::fetched(&self.engine, name, progress).await?;
+                Ok((given(found.id, name), (program, arguments)))
+            }
+            Source::Dockerfile(file) => {
+                let name = image::name_of_dockerfile(file);
+                cli::build(&self.engine, file, &name, progress).await?;
+                self.publish(&name, progress).await?;
+                let found = image::fetched(&self.engine, &name, progress).await?;
+                Ok((given(found.id, &name), (program, arguments)))
+            }
+        }
+    }
+
+    /// Pushes an image that was made here to the registry that is configured, if any is.
+    async fn publish(&self, name: &str, progress: &dyn Progress) -> Result<(), String> {
+        let Some(registry) = &self.config.registry else { return Ok(()) };
+        let (repository, tag) = name.rsplit_once(':').unwrap_or((name, "latest"));
+        let repository = format!("{}/{repository}", registry.trim_end_matches('/'));
+        let options = TagImageOptions { repo: Some(repository.clone()), tag: Some(tag.to_string()) };
+        self.engine.api.tag_image(name, Some(options)).await.map_err(|error| {
+            format!(
+                "`registry` is `{registry}`, which the Docker engine does not take: {}",
+                self.engine.explain(&error)
+            )
+        })?;
+        cli::push(&self.engine, &format!("{repository}:{tag}"), progress).await
+    }
+
+    fn failed(&self, what: String) -> impl FnOnce(EngineError) -> Error + '_ {
+        move |error| Error::system(what, self.engine.explain(&error))
+    }
+}
+
+impl Cluster for DockerCluster {
+    fn unit(&self) -> &'static str {
+        "container"
+    }
+
+    fn start<'a>(&'a self, run: &'a Run, progress: &'a dyn Progress) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let failed = |problem| Error::Start { name: run.name.clone(), problem };
+            self.launch(run, progress).await.map_err(failed)
+        })
+    }
+
+    fn discard<'a>(&'a self, session: &'a str) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let options = ListContainersOptions {
+                all: true,
+                filters: Some([("label".to_string(), vec![format!("{SESSION}={session}")])].into()),
+                ..Default::default()
+            };
+            let failed = || format!("what there is of session {session} can't be removed");
+            let listed = self.engine.api.list_containers(Some(options)).await.map_err(self.failed(failed()))?;
+            for id in listed.into_iter().filter_map(|container| container.id) {
+                owner::remove(&self.engine, &id).await.map_err(self.failed(failed()))?;
+            }
+            Ok(())
+        })
+    }
+
+    fn processes(&self) -> LocalBoxFuture<'_, Result<Vec<Process>>> {
+        Box::pin(async move {
+            let listed = sessions::list(&self.engine).await;
+            listed.map_err(self.failed("the containers can't be listed".into()))
+        })
+    }
+
+    fn logs<'a>(
+        &'a self,
+        name: &'a str,
+        follow: bool,
+        tail: Option<u64>,
+    ) -> LocalBoxFuture<'a, Result<LocalBoxStream<'a, Result<Output>>>> {
+        let options = LogsOptions {
+            follow,
+            stdout: true,
+            stderr: true,
+            tail: tail.map_or("all".into(), |lines| lines.to_string()),
+            ..Default::default()
+        };
+        let stream = self.engine.api.logs(name, Some(options)).filter_map(move |part| {
+            let part = match part {
+                Ok(LogOutput::StdErr { message }) => Some(Ok(Output::Error(message))),
+                Ok(LogOutput::StdOut { message } | LogOutput::Console { message }) => Some(Ok(Output::Out(message))),
+                Ok(LogOutput::StdIn { .. }) => None,
+                Err(error) => Some(Err(self.failed(format!("what {name} prints can't be read"))(error))),
+            };
+            std::future::ready(part)
+        });
+        Box::pin(std::future::ready(Ok(stream.boxed_local())))
+    }
+
+    fn ended<'a>(&'a self, name: &'a str) -> LocalBoxFuture<'a, Result<Ended>> {
+        Box::pin(async move {
+            let failed = |error| self.failed(format!("how {name} ended is not known"))(error);
+            let options = WaitContainerOptions { condition: "not-running".into() };
+            let mut waiting = Box::pin(self.engine.api.wait_container(name, Some(options)));
+            match waiting.next().await {
+                Some(Ok(_) | Err(EngineError::DockerContainerWaitError { .. })) | None => {}
+                Some(Err(error)) => return Err(failed(error)),
+            }
+            let details = self.engine.api.inspect_container(name, None).await.map_err(failed)?;
+            Ok(sessions::ended(&details.state.unwrap_or_default()))
+        })
+    }
+
+    fn stop<'a>(&'a self, name: &'a str, grace: u32) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let options = StopContainerOptions { t: i32::try_from(grace).ok(), ..Default::default() };
+            match self.engine.api.stop_container(name, Some(options)).await {
+                Err(error) if is_missing(&error) => Ok(()),
+                // It has ended already.
+                Err(EngineError::DockerResponseServerError { status_code: 304, .. }) => Ok(()),
+                result => result.map_err(self.failed(format!("{name} can't be ended"))),
+            }
+        })
+    }
+
+    fn remove<'a>(&'a self, name: &'a str) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let removed = owner::remove(&self.engine, name).await;
+            removed.map_err(self.failed(format!("{name} can't be removed")))
+        })
+    }
+
+    fn sweep(&self) -> LocalBoxFuture<'_, Result<Vec<String>>> {
+        Box::pin(async move {
+            let failed = || "what dead sessions left can't be removed".to_string();
+            let mut removed = sessions::remove_ended_heads(&self.engine).await.map_err(self.failed(failed()))?;
+            let own = self.own.as_ref().map(|own| own.id.as_str());
+            let swept = owner::sweep(&self.engine, own).await;
+            removed.extend(swept.map_err(|problem| Error::system(failed(), problem))?);
+            Ok(removed)
+        })
+    }
+
+    fn volume<'a>(&'a self, claim: &'a str, _: &'a dyn Progress) -> LocalBoxFuture<'a, Result<Box<dyn Volume + 'a>>> {
+        Box::pin(async move {
+            let opened = volume::Helper::start(&self.engine, self.own.as_ref(), claim).await;
+            let helper = opened.map_err(|problem| Error::system(format!("volume `{claim}`"), problem))?;
+            Ok(Box::new(helper) as Box<dyn Volume + 'a>)
+        })
+    }
+}

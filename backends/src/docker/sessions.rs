@@ -1,0 +1,168 @@
+//! Which sessions an engine's containers belong to.
+
+use std::collections::HashMap;
+use std::time::{Duration, SystemTime};
+
+use bollard::errors::Error;
+use bollard::models::{
+    ContainerInspectResponse, ContainerState, ContainerStateStatusEnum, ContainerSummary, HostConfig,
+};
+use bollard::query_parameters::ListContainersOptions;
+use fiber_core::Meta;
+
+use super::engine::{Engine, is_missing};
+use super::owner::{self, NAME, OWNER, Owner, RESTARTS, SESSION};
+use crate::cluster::{Ended, Place, Process, State};
+
+/// All processes that an engine's containers tell of.
+pub(super) async fn list(engine: &Engine) -> Result<Vec<Process>, Error> {
+    let containers = listed(engine).await?;
+    let mut names: HashMap<String, String> = HashMap::new();
+    for container in &containers {
+        if let (Some(id), Some(name)) = (&container.id, name(container)) {
+            names.insert(id.clone(), name);
+        }
+    }
+    let mut processes: Vec<Process> = Vec::new();
+    for container in &containers {
+        let (Some(id), Some(name)) = (&container.id, name(container)) else { continue };
+        let details = match engine.api.inspect_container(id, None).await {
+            Ok(details) => details,
+            // It has gone meanwhile.
+            Err(error) if is_missing(&error) => continue,
+            Err(error) => return Err(error),
+        };
+        let label = |key| container.labels.as_ref().and_then(|labels| labels.get(key)).map(String::as_str);
+        let owner = label(OWNER).and_then(Owner::from_text);
+        let parent = match &owner {
+            None => None,
+            Some(Owner::Container(id)) if names.contains_key(id) => names.get(id).cloned(),
+            Some(owner) => {
+                let head = head_elsewhere(engine, owner).await?;
+                let name = head.name.clone();
+                if !processes.iter().any(|other| other.name == name) {
+                    processes.push(head);
+                }
+                Some(name)
+            }
+        };
+        processes.push(Process {
+            name,
+            role: label(NAME).unwrap_or_default().to_string(),
+            parent,
+            place: Place::Cluster,
+            state: state(details.state.unwrap_or_default()),
+            restarts: label(RESTARTS).and_then(|count| count.parse().ok()).unwrap_or(0),
+            meta: meta(&details.host_config.unwrap_or_default()),
+            since: container.created.and_then(instant),
+        });
+    }
+    Ok(processes)
+}
+
+/// Removes the containers of heads that have ended, and says which.
+pub(super) async fn remove_ended_heads(engine: &Engine) -> Result<Vec<String>, Error> {
+    let mut removed = Vec::new();
+    for container in listed(engine).await? {
+        let (Some(id), Some(name)) = (&container.id, name(&container)) else { continue };
+        let is_head = container.labels.is_some_and(|labels| !labels.contains_key(OWNER));
+        let details = match engine.api.inspect_container(id, None).await {
+            Ok(details) => details,
+            Err(error) if is_missing(&error) => continue,
+            Err(error) => return Err(error),
+        };
+        if is_head && matches!(state(details.state.unwrap_or_default()), State::Ended(_)) {
+            owner::remove(engine, id).await?;
+            removed.push(name);
+        }
+    }
+    Ok(removed)
+}
+
+/// How a container that does not run any more ended.
+pub(super) fn ended(state: &ContainerState) -> Ended {
+    let code = state.exit_code.and_then(|code| i32::try_from(code).ok()).unwrap_or(-1);
+    let why = match state.oom_killed {
+        Some(true) => Some("out of memory".to_string()),
+        _ => state.error.clone().filter(|error| !error.is_empty()),
+    };
+    Ended { code, why }
+}
+
+async fn listed(engine: &Engine) -> Result<Vec<ContainerSummary>, Error> {
+    let options = ListContainersOptions {
+        all: true,
+        filters: Some(HashMap::from([("label".to_string(), vec![SESSION.to_string()])])),
+        ..Default::default()
+    };
+    engine.api.list_containers(Some(options)).await
+}
+
+fn name(container: &ContainerSummary) -> Option<String> {
+    container.names.as_ref()?.first().map(|name| name.trim_start_matches('/').to_string())
+}
+
+/// A head that is no container of fiber's: a program on this or another host, or in somebody's own container.
+async fn head_elsewhere(engine: &Engine, owner: &Owner) -> Result<Process, Error> {
+    let dead = owner.is_dead(engine).await;
+    let process = |name: String, role: String, place, state| Process {
+        name,
+        role,
+        parent: None,
+        place,
+        state,
+        restarts: 0,
+        meta: Meta::new(),
+        since: None,
+    };
+    let lives = if dead { State::Gone } else { State::Running };
+    match owner {
+        Owner::Process { pid, .. } => {
+            let program = std::fs::read_link(format!("/proc/{pid}/exe")).ok().filter(|_| !dead);
+            let program = program.as_deref().and_then(|path| path.file_name()).map(|name| name.to_string_lossy());
+            let role = program.map_or("program".to_string(), |name| name.trim_end_matches(" (deleted)").to_string());
+            Ok(process(format!("pid {pid}"), role, Place::Host, lives))
+        }
+        Owner::Container(id) => match engine.api.inspect_container(id, None).await {
+            Ok(ContainerInspectResponse { name, config, state: found, .. }) => {
+                let name = name.unwrap_or_else(|| id.clone()).trim_start_matches('/').to_string();
+                let role = config.and_then(|config| config.image).unwrap_or_default();
+                Ok(process(name, role, Place::Cluster, state(found.unwrap_or_default())))
+            }
+            Err(error) if is_missing(&error) => {
+                let name = id.get(..12).unwrap_or(id).to_string();
+                Ok(process(name, "program".into(), Place::Host, State::Gone))
+            }
+            Err(error) => Err(error),
+        },
+    }
+}
+
+fn state(state: ContainerState) -> State {
+    match state.status {
+        Some(ContainerStateStatusEnum::RUNNING | ContainerStateStatusEnum::RESTARTING) => State::Running,
+        Some(ContainerStateStatusEnum::PAUSED) => State::Paused,
+        Some(ContainerStateStatusEnum::EXITED | ContainerStateStatusEnum::DEAD) => State::Ended(ended(&state)),
+        Some(ContainerStateStatusEnum::REMOVING) => State::Gone,
+        _ => State::Starting(None),
+    }
+}
+
+/// The limits of a container, as a request would say them.
+fn meta(host: &HostConfig) -> Meta {
+    let positive = |number: Option<i64>| number.and_then(|number| u64::try_from(number).ok()).filter(|n| *n > 0);
+    let gpus = host.device_requests.iter().flatten().map(|request| match (&request.device_ids, request.count) {
+        (Some(ids), _) if !ids.is_empty() => ids.len() as u32,
+        (_, Some(count)) => u32::try_from(count).unwrap_or(0),
+        _ => 0,
+    });
+    let mut meta = Meta::new();
+    meta.cpu = positive(host.nano_cpus).map(|nanos| nanos as f64 / 1e9);
+    meta.memory = positive(host.memory).map(bytesize::ByteSize);
+    meta.gpu = Some(gpus.sum()).filter(|count| *count > 0);
+    meta
+}
+
+fn instant(seconds: i64) -> Option<SystemTime> {
+    Some(SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).ok()?))
+}

@@ -1,0 +1,173 @@
+//! Volumes of a Docker engine, read and written through a container that has them mounted and never runs.
+
+use std::io;
+
+use bollard::models::{ContainerCreateBody, HostConfig, Mount, MountType};
+use bollard::query_parameters::{
+    ContainerArchiveInfoOptions, CreateContainerOptions, CreateImageOptions, DownloadFromContainerOptions,
+    ListVolumesOptions, UploadToContainerOptions,
+};
+use bytes::Bytes;
+use fiber_core::{Error, Meta, OutputMode, Result, random};
+use futures_util::StreamExt;
+use futures_util::future::LocalBoxFuture;
+use futures_util::stream::{BoxStream, LocalBoxStream};
+
+use super::engine::{Engine, is_missing};
+use super::owner::{self, OwnContainer};
+use crate::JobSpec;
+use crate::cluster::{Kind, Volume};
+
+/// An image without any files: there has to be one for a container.
+const EMPTY: &str = "fiber-auto/empty:1";
+/// Where the volume is in the container.
+const ROOT: &str = "/volume";
+/// What Go adds to a file's mode if it is a directory.
+const DIRECTORY: u32 = 1 << 31;
+
+/// Sees to it that there is such a volume: the engine would make a new one for every slip of the pen.
+///
+/// # Errors
+/// That there is none, and which there are.
+pub(super) async fn must_exist(engine: &Engine, claim: &str) -> Result<(), String> {
+    match engine.api.inspect_volume(claim).await {
+        Ok(_) => Ok(()),
+        Err(error) if is_missing(&error) => {
+            let listed = engine.api.list_volumes(None::<ListVolumesOptions>).await;
+            let volumes = listed.ok().and_then(|listed| listed.volumes).unwrap_or_default();
+            let mut names: Vec<&str> = volumes.iter().map(|volume| volume.name.as_str()).collect();
+            names.retain(|name| name.len() < 64);
+            let there =
+                if names.is_empty() { "there are none".into() } else { format!("there are: {}", names.join(", ")) };
+            Err(format!(
+                "there is no volume `{claim}`: correct the name, or make it (`docker volume create {claim}`); {there}"
+            ))
+        }
+        Err(error) => Err(engine.explain(&error)),
+    }
+}
+
+/// A container that has a volume mounted.
+#[derive(Debug)]
+pub(super) struct Helper<'a> {
+    engine: &'a Engine,
+    claim: String,
+    container: String,
+}
+
+impl<'a> Helper<'a> {
+    pub(super) async fn start(
+        engine: &'a Engine,
+        own: Option<&OwnContainer>,
+        claim: &str,
+    ) -> Result<Helper<'a>, String> {
+        must_exist(engine, claim).await?;
+        let image = empty_image(engine).await?;
+        let session: String = random::<6>().iter().map(|byte| format!("{byte:02x}")).collect();
+        // It belongs to this process: should that be killed, the next sweep removes it.
+        let spec = JobSpec {
+            name: format!("cp {claim}"),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            restarts: 0,
+            meta: Meta::new(),
+            output: OutputMode::Null,
+            log_dir: Default::default(),
+        };
+        let body = ContainerCreateBody {
+            image: Some(image),
+            entrypoint: Some(vec!["/never-started".into()]),
+            labels: Some(owner::labels(&session, &spec, own.map(|own| own.id.as_str()))),
+            host_config: Some(HostConfig {
+                network_mode: Some("none".into()),
+                mounts: Some(vec![Mount {
+                    source: Some(claim.to_string()),
+                    target: Some(ROOT.into()),
+                    typ: Some(MountType::VOLUME),
+                    ..Default::default()
+                }]),
+                ..Default::default()
+            }),
+            ..Default::default()
+        };
+        let options = CreateContainerOptions { name: Some(format!("fiber-{session}-cp")), ..Default::default() };
+        let created = engine.api.create_container(Some(options), body).await.map_err(|error| engine.explain(&error))?;
+        Ok(Helper { engine, claim: claim.to_string(), container: created.id })
+    }
+
+    fn failed(&self, path: &str, error: &bollard::errors::Error) -> Error {
+        let what = format!("`{}:{path}`", self.claim);
+        if is_missing(error) {
+            Error::system(what, "there is nothing there")
+        } else {
+            Error::system(what, self.engine.explain(error))
+        }
+    }
+}
+
+fn inside(path: &str) -> String {
+    format!("{ROOT}/{}", path.trim_start_matches('/'))
+}
+
+impl Volume for Helper<'_> {
+    fn kind<'a>(&'a self, path: &'a str) -> LocalBoxFuture<'a, Result<Option<Kind>>> {
+        Box::pin(async move {
+            let options = ContainerArchiveInfoOptions { path: inside(path) };
+            match self.engine.api.get_container_archive_info(&self.container, Some(options)).await {
+                Ok(found) if found.file_mode & DIRECTORY != 0 => Ok(Some(Kind::Directory)),
+                Ok(_) => Ok(Some(Kind::File)),
+                Err(error) if is_missing(&error) => Ok(None),
+                Err(error) => Err(self.failed(path, &error)),
+            }
+        })
+    }
+
+    fn read<'a>(&'a self, path: &'a str) -> LocalBoxStream<'a, Result<Bytes>> {
+        let options = DownloadFromContainerOptions { path: inside(path) };
+        let archive = self.engine.api.download_from_container(&self.container, Some(options));
+        archive.map(move |part| part.map_err(|error| self.failed(path, &error))).boxed_local()
+    }
+
+    fn write<'a>(
+        &'a self,
+        directory: &'a str,
+        archive: BoxStream<'static, io::Result<Bytes>>,
+    ) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let options = UploadToContainerOptions { path: inside(directory), ..Default::default() };
+            let body = bollard::body_try_stream(archive);
+            let written = self.engine.api.upload_to_container(&self.container, Some(options), body).await;
+            written.map_err(|error| self.failed(directory, &error))
+        })
+    }
+
+    fn close(&self) -> LocalBoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            owner::remove(self.engine, &self.container).await.map_err(|error| {
+                let id = self.container.get(..12).unwrap_or(&self.container);
+                Error::system(format!("the container {id} stays behind"), self.engine.explain(&error))
+            })
+        })
+    }
+}
+
+async fn empty_image(engine: &Engine) -> Result<String, String> {
+    match engine.api.inspect_image(EMPTY).await {
+        Ok(_) => return Ok(EMPTY.into()),
+        Err(error) if is_missing(&error) => {}
+        Err(error) => return Err(engine.explain(&error)),
+    }
+    let (repository, tag) = EMPTY.rsplit_once(':').unwrap_or((EMPTY, "latest"));
+    let options = CreateImageOptions {
+        from_src: Some("-".into()),
+        repo: Some(repository.into()),
+        tag: Some(tag.into()),
+        ..Default::default()
+    };
+    let archive = tar::Builder::new(Vec::new()).into_inner().map_err(|error| error.to_string())?;
+    let mut steps = Box::pin(engine.api.create_image(Some(options), Some(bollard::body_full(archive.into())), None));
+    while let Some(step) = steps.next().await {
+        step.map_err(|error| format!("the image {EMPTY} could not be made: {}", engine.explain(&error)))?;
+    }
+    Ok(EMPTY.into())
+}
