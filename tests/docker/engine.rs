@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::program::{Program, Setup};
 
 /// How long anything may take that is to happen at all.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(20);
 
 /// What `docker` prints, or what it complains about.
@@ -79,14 +79,18 @@ pub(crate) fn inspect(container: &str, what: &str) -> String {
 /// A network of a test's own. It goes with this.
 pub(crate) struct Network {
     pub(crate) name: String,
+    /// What this host has for it.
+    pub(crate) interface: String,
 }
 
 impl Network {
     pub(crate) fn new() -> Network {
         static NEXT: AtomicU32 = AtomicU32::new(1);
-        let name = format!("fiber-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        docker(&["network", "create", &name]);
-        Network { name }
+        let (process, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let (name, interface) = (format!("fiber-test-{process}-{number}"), format!("ft{process}-{number}"));
+        let option = format!("com.docker.network.bridge.name={interface}");
+        docker(&["network", "create", "--opt", &option, &name]);
+        Network { name, interface }
     }
 }
 

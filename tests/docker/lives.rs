@@ -13,6 +13,7 @@ crate::tests![
     what_a_killed_program_could_not_take_along_is_swept_by_the_next,
     a_program_that_is_asked_to_end_takes_its_containers_along,
     pools_in_pools,
+    actors_queues_pipes_locks_and_rings_reach_across_containers,
 ];
 
 fn pi_is_estimated_in_containers_and_nothing_is_left() {
@@ -60,6 +61,11 @@ fn a_program_that_is_asked_to_end_takes_its_containers_along() {
     program.line("ready: 2");
     program.signal(Signal::TERM);
     leaves_nothing(program).signal(Signal::TERM);
+}
+
+fn actors_queues_pipes_locks_and_rings_reach_across_containers() {
+    let told = ["consumed: (10100, 2)", "balance: 10101", "ring: [true, true, true]"];
+    leaves_nothing(program("together").start()).code(0).says(&told);
 }
 
 fn pools_in_pools() {

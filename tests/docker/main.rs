@@ -3,6 +3,7 @@
 //! They are asked for by `TEST_BACKENDS=docker`, and then there has to be an engine: `make test-cluster`.
 
 mod chaos;
+mod daemon;
 mod engine;
 mod images;
 mod input;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
     }
     let topics = [
         ("chaos", chaos::TESTS),
+        ("daemon", daemon::TESTS),
         ("images", images::TESTS),
         ("input", input::TESTS),
         ("lives", lives::TESTS),

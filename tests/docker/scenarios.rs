@@ -3,10 +3,15 @@
 use std::io::BufRead;
 use std::time::Duration;
 
-use fiber::{Meta, Pool, Process};
+use actix::prelude::*;
+use fiber::sync::Lock;
+use fiber::{
+    AsyncManager, Meta, Pipe, PipeReceiver, PipeSender, Pool, Process, Queue, Reduction, RemoteAddr, Ring, RingNode,
+};
+use serde::{Deserialize, Serialize};
 
 pub(crate) fn run(name: &str) {
-    if name == "hungry" || name == "modest" {
+    if ["hungry", "modest", "together"].contains(&name) {
         fiber::init();
     } else {
         // Deaths are to be seen soon, so that tests are short.
@@ -18,6 +23,8 @@ pub(crate) fn run(name: &str) {
     match name {
         "pi" => pi(),
         "work" => work(),
+        "hopeless" => hopeless(),
+        "together" => together(),
         "ready" => ready(),
         "family" => family(),
         "hungry" => hungry(),
@@ -59,6 +66,69 @@ fn work() {
     // Lost workers are replaced, all of them.
     pool.wait_until_ready().wait().unwrap();
     println!("ready again: {}", pool.ready());
+}
+
+/// Begins work that is never done.
+fn hopeless() {
+    let task = |_: u64| std::thread::sleep(Duration::from_millis(2));
+    let pool = Pool::builder().processes(2).build().unwrap();
+    let mut results = pool.imap(task, 0..).wait();
+    println!("begun: {:?}", results.next().unwrap());
+    println!("error: {}", results.find_map(Result::err).unwrap());
+}
+
+struct Account(u64);
+
+impl Actor for Account {
+    type Context = Context<Self>;
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[rtype(result = "u64")]
+struct Deposit(u64);
+
+impl Handler<Deposit> for Account {
+    type Result = u64;
+
+    fn handle(&mut self, deposit: Deposit, _: &mut Context<Self>) -> u64 {
+        self.0 += deposit.0;
+        self.0
+    }
+}
+
+/// Actors, a queue, a pipe, a lock and a ring, used by processes that are no relatives of each other.
+fn together() {
+    let account = AsyncManager::start(Account, 1).wait().unwrap();
+    let (queue, (sender, receiver)) = (Queue::new().unwrap(), Pipe::one_way().unwrap());
+    let lock = Lock::new().unwrap();
+    let produce = |account: RemoteAddr<Account>, queue: Queue<u64>, sender: PipeSender<u64>, lock: Lock| {
+        for n in 1..=100 {
+            let held = lock.lock().wait().unwrap();
+            account.send(Deposit(n)).wait().unwrap();
+            drop(held);
+            queue.put(n).wait().unwrap();
+        }
+        sender.send(std::process::id().into()).wait().unwrap();
+    };
+    let consume = |queue: Queue<u64>, receiver: PipeReceiver<u64>| {
+        let sum: u64 = queue.stream().wait().map(Result::unwrap).sum();
+        (sum, receiver.stream().wait().map(Result::unwrap).count())
+    };
+    let consumer = Process::spawn(consume, (queue.clone(), receiver)).unwrap();
+    let arguments = (account.addr(), queue.clone(), sender, lock.clone());
+    let producers = [(); 2].map(|()| Process::spawn(produce, arguments.clone()).unwrap());
+    drop(arguments);
+    producers.into_iter().for_each(|producer| producer.wait().unwrap());
+    queue.close().wait().unwrap();
+    println!("consumed: {:?}", consumer.wait().unwrap());
+    println!("balance: {}", account.send(Deposit(0)).wait().unwrap());
+
+    let sums = |mut node: RingNode| {
+        let mut sums = vec![node.rank() as f32; 100_000];
+        node.all_reduce(&mut sums, Reduction::Sum).unwrap();
+        sums.iter().all(|sum| *sum == 3.0)
+    };
+    println!("ring: {:?}", Ring::run(3, sums, ()).wait().unwrap());
 }
 
 /// Waits for a line. Without one, it is for others to end this program.

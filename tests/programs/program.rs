@@ -18,11 +18,11 @@ pub(crate) const SCENARIO: &str = "SCENARIO";
 /// Marks all processes of one program.
 const MARK: &str = "SCENARIO_MARK";
 /// How long anything may take that is to happen at all.
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(120);
 /// How often to look whether something has happened.
 const LOOK: Duration = Duration::from_millis(1);
 /// How long processes may outlive their parent.
-const OUTLIVE: Duration = Duration::from_secs(2);
+const OUTLIVE: Duration = Duration::from_secs(10);
 
 /// A program to be.
 pub(crate) struct Setup {

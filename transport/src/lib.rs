@@ -135,9 +135,18 @@ pub fn listen(kind: LinkKind, key: &SessionKey, at: &ListenAt) -> io::Result<Box
 /// # Errors
 /// What the system says, or that the address is none.
 pub async fn connect(address: &str, key: &SessionKey) -> io::Result<Connection> {
-    match address.split_once(':') {
-        Some(("unix", name)) => unix::connect(name),
-        Some(("nng", url)) => nng::connect(url, key).await,
+    match (link_kind(address), address.split_once(':')) {
+        (Some(LinkKind::Unix), Some((_, name))) => unix::connect(name),
+        (Some(LinkKind::Nng), Some((_, url))) => nng::connect(url, key).await,
         _ => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("`{address}` is no address of a fiber node"))),
+    }
+}
+
+/// What carries the messages to a [`Listener::address`]; `None` if it is no such address.
+pub fn link_kind(address: &str) -> Option<LinkKind> {
+    match address.split_once(':')?.0 {
+        "unix" => Some(LinkKind::Unix),
+        "nng" => Some(LinkKind::Nng),
+        _ => None,
     }
 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use fiber_core::entry::{Entry, EntryRef, MethodFn};
 use fiber_core::{Error, Failure, FailureKind, Kind, LinkKind, Result, codec, panics};
 use fiber_transport::shared::StreamListener;
-use fiber_transport::{Link, Peer};
+use fiber_transport::{Link, Peer, link_kind};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -111,8 +111,9 @@ impl Job {
         let bell = Bell::new().map_err(|error| format!("it can't be woken: {error}"))?;
         let here = Arc::new(Here { bell: Arc::new(bell), arrivals: Mutex::default(), doing: Mutex::default() });
         let _ = HERE.set(Arc::clone(&here));
-        let streams = match node.config().link {
-            LinkKind::Unix => Some(receive_streams(node, &here).map_err(|error| error.to_string())?),
+        // Who is not on this host can share no memory with it.
+        let streams = match link_kind(&address) {
+            Some(LinkKind::Unix) => Some(receive_streams(node, &here).map_err(|error| error.to_string())?),
             _ => None,
         };
         let reserved = (root.rank == 0).then(Reserved::new).transpose().map_err(text)?;

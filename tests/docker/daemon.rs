@@ -1,0 +1,106 @@
+//! An engine that goes away in the middle of the work: one of a test's own, beside the one that all others use.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::engine::{Network, docker, program, wait_until};
+use crate::program::Setup;
+
+crate::tests![a_map_goes_on_without_its_engine, an_engine_that_takes_its_containers_along_is_told];
+
+fn a_map_goes_on_without_its_engine() {
+    let mut daemon = Daemon::start();
+    let program = daemon.serve(program("work")).start();
+    program.line("begun:");
+    daemon.stop(Signal::KILL);
+    // Children reach their parent without it, and end with their parent.
+    program.end().code(0).says(&["right: true", "ready again: 4"]);
+    // What is left of containers goes when the engine is back.
+    daemon.resume();
+    wait_until("no container is left", || daemon.containers().is_empty());
+}
+
+fn an_engine_that_takes_its_containers_along_is_told() {
+    let mut daemon = Daemon::start();
+    let program = daemon.serve(program("hopeless")).start();
+    program.line("begun:");
+    daemon.stop(Signal::TERM);
+    let ending = program.end().code(0);
+    ending.says(&["error: ", "no Docker engine answers at unix://"]);
+}
+
+/// A Docker engine of a test's own, whose containers are in the network of the host. It goes with this.
+struct Daemon {
+    directory: TempDir,
+    process: Option<Child>,
+    /// An engine without a bridge of its own would take that of the other away.
+    bridge: Network,
+}
+
+impl Daemon {
+    fn start() -> Daemon {
+        let directory = TempDir::new().expect("there is room for a directory");
+        let mut daemon = Daemon { directory, process: None, bridge: Network::new() };
+        daemon.resume();
+        daemon
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn host(&self) -> String {
+        format!("unix://{}", self.path("docker.sock").display())
+    }
+
+    fn serve(&self, setup: Setup) -> Setup {
+        setup.env("DOCKER_HOST", self.host()).env("FIBER_NETWORK", "host")
+    }
+
+    fn docker(&self, arguments: &[&str]) -> Option<String> {
+        let output = Command::new("docker").env("DOCKER_HOST", self.host()).args(arguments).output().unwrap();
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_string())
+    }
+
+    fn containers(&self) -> String {
+        self.docker(&["ps", "--all", "--quiet"]).expect("it answers")
+    }
+
+    /// Starts it, perhaps again, with the runtime of the engine that all others use.
+    fn resume(&mut self) {
+        let runtime = docker(&["info", "--format", "{{.DefaultRuntime}}"]);
+        let path =
+            docker(&["info", "--format", "{{range $name, $runtime := .Runtimes}}{{$name}}={{$runtime.Path}} {{end}}"]);
+        let option = path.split_whitespace().find(|option| option.starts_with(&format!("{runtime}=")));
+        // What it mounts is to go with it.
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "dockerd", "--host"]).arg(self.host());
+        for (option, name) in [("--data-root", "data"), ("--exec-root", "run"), ("--pidfile", "pid")] {
+            command.arg(option).arg(self.path(name));
+        }
+        command.args(["--bridge", &self.bridge.interface, "--iptables=false"]);
+        if let Some(option) = option.filter(|_| runtime != "runc") {
+            command.args(["--add-runtime", option, "--default-runtime", &runtime]);
+        }
+        let log = std::fs::File::options().create(true).append(true).open(self.path("log")).unwrap();
+        command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+        self.process = Some(command.spawn().expect("the tests of containers need `dockerd`"));
+        wait_until("it answers", || self.docker(&["version"]).is_some());
+    }
+
+    fn stop(&mut self, signal: Signal) {
+        if let Some(mut process) = self.process.take() {
+            kill_process(Pid::from_child(&process), signal).unwrap();
+            process.wait().unwrap();
+        }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.stop(Signal::TERM);
+    }
+}
