@@ -31,17 +31,20 @@ test: setup
 test-nng: setup
 	FIBER_LINK=nng $(CARGO) test --workspace $(ARGS)
 
-## cluster-up: a Docker engine for the tests, if none answers; as root it installs Debian's packages
+## cluster-up: a Docker engine and a Kubernetes cluster for the tests, if none answer; as root it installs and builds them
 cluster-up:
 	@tests/cluster/docker-up.sh
+	@tests/cluster/k8s-up.sh
 
-## cluster-down: stops the engine that cluster-up started
+## cluster-down: stops what cluster-up started
 cluster-down:
+	@tests/cluster/k8s-down.sh
 	@tests/cluster/docker-down.sh
 
-## test-cluster: the tests that need a Docker engine, which it starts if need be; ARGS="name" picks some
+## test-cluster: the tests on Docker and Kubernetes, which it starts if need be; ARGS="name" picks some
 test-cluster: setup cluster-up
-	TEST_BACKENDS=docker $(CARGO) test --workspace --test conformance --test docker $(ARGS)
+	KUBECONFIG="$$(tests/cluster/kubeconfig.sh)" TEST_BACKENDS=docker,kubernetes \
+		$(CARGO) test --workspace --test conformance --test docker $(ARGS)
 
 ## lint: formatting, clippy, documentation: a warning fails
 lint: setup

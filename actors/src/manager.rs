@@ -529,6 +529,7 @@ impl Start for ManagerStart {
             meta: self.meta,
             output: self.output,
             root: Root::Host(root),
+            patience: None,
         };
         Box::pin(async move {
             let launched = launch(node, spec).await.map_err(|exit| exit.reason)?;

@@ -21,7 +21,7 @@ use tokio::sync::{OnceCell, oneshot};
 
 pub use child::init;
 pub(crate) use child::{Inbound, Running, give_signs_of_life, host_name};
-pub(crate) use launch::{Command, Control, Launch, MESH, Pulse, ROOT, Root, attend, launch, message_limit};
+pub(crate) use launch::{Command, Control, Launch, MESH, Patience, Pulse, ROOT, Root, attend, launch, message_limit};
 
 use crate::remote::Mesh;
 

@@ -27,13 +27,33 @@ pub use self::cluster::DockerCluster;
 use self::container::Container;
 use self::engine::Engine;
 use self::events::Events;
-use self::image::Image;
+pub(crate) use self::image::Image;
 use self::network::Place;
 use self::owner::OwnContainer;
 use self::request::EngineAccess;
 use crate::gpus::Gpus;
 use crate::output::Log;
 use crate::{Backend, Job, JobSpec, OutputMode, Reach};
+
+/// The image that is made of this program, for whoever shares the engine or, if there is a registry, for whoever can
+/// fetch from there.
+///
+/// # Errors
+/// Why there is none, and what to do.
+#[cfg(feature = "kubernetes")]
+pub(crate) async fn image_of_this_program(config: &Config) -> Result<Image, String> {
+    let engine = Engine::connect().await?;
+    let mut made = config.clone();
+    made.image = None;
+    let image = image::find(&engine, &made, None).await?;
+    match &config.registry {
+        Some(registry) => {
+            let name = image::publish(&engine, &image.name, registry, &crate::progress::Lines).await?;
+            Ok(Image { name, ..image })
+        }
+        None => Ok(image),
+    }
+}
 
 /// Runs jobs as containers of a Docker engine.
 #[derive(Debug)]

@@ -14,8 +14,14 @@ pub mod cluster;
 #[cfg(feature = "docker")]
 mod docker;
 mod gpus;
+#[cfg(feature = "kubernetes")]
+pub mod kubernetes;
 mod local;
+#[cfg(feature = "docker")]
+mod mounts;
 mod output;
+#[cfg(feature = "docker")]
+mod owner;
 #[cfg(feature = "docker")]
 mod progress;
 
@@ -31,6 +37,8 @@ use tokio::sync::watch;
 
 #[cfg(feature = "docker")]
 pub use docker::{Docker, DockerCluster};
+#[cfg(feature = "kubernetes")]
+pub use kubernetes::Kubernetes;
 pub use local::Local;
 pub use output::flush;
 #[cfg(feature = "docker")]
@@ -47,6 +55,9 @@ pub struct JobSpec {
     pub environment: Vec<(&'static str, String)>,
     /// How often it was started again, under its name, before.
     pub restarts: u64,
+    /// The same, for what is nobody else's business: it stands on no command line, and in no description of the job that
+    /// others may read, as far as the backend can help it.
+    pub secrets: Vec<(&'static str, String)>,
     /// The resources that it is to have.
     pub meta: Meta,
     /// Where its output goes.
@@ -122,10 +133,21 @@ pub trait Job: Debug + Send + Sync {
 pub enum JobState {
     /// It is being started.
     Starting,
+    /// It can't be started yet.
+    Waiting(Wait),
     /// Its process runs.
     Running,
     /// Its process is gone.
     Ended(Exit),
+}
+
+/// What a job waits for before it can be started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Room: nowhere is there enough of what it asks for. The cluster's words.
+    Room(String),
+    /// Its container to be made, for which the image may have to be fetched first. The cluster's words.
+    Image(String),
 }
 
 /// The backend that the configuration names.
@@ -141,8 +163,15 @@ pub fn backend(config: &Config) -> Result<Arc<dyn Backend>> {
         "docker" => Err(Error::Config(
             "this program was built without the backend `docker`: enable fiber's feature `docker`".into(),
         )),
+        #[cfg(feature = "kubernetes")]
+        "kubernetes" => Ok(Arc::new(Kubernetes::new(config)?)),
+        #[cfg(not(feature = "kubernetes"))]
+        "kubernetes" => Err(Error::Config(
+            "this program was built without the backend `kubernetes`: enable fiber's feature `kubernetes`".into(),
+        )),
         other => Err(Error::Config(format!(
-            "there is no backend `{other}`: set `backend` (or FIBER_BACKEND) to `local` or `docker`, or leave it out"
+            "there is no backend `{other}`: set `backend` (or FIBER_BACKEND) to `local`, `docker` or `kubernetes`, or \
+             leave it out"
         ))),
     }
 }
@@ -152,4 +181,13 @@ impl Reach {
     fn host_only(link: LinkKind, kinship: Kinship) -> Reach {
         Reach { link, bind: Ipv4Addr::LOCALHOST.into(), advertised: None, kinship }
     }
+}
+
+/// The variables that the configuration wants for containers.
+#[cfg(feature = "docker")]
+fn configured_environment(config: &Config) -> impl Iterator<Item = (String, String)> {
+    config.environment.iter().filter_map(|variable| match variable.split_once('=') {
+        Some((name, value)) => Some((name.to_string(), value.to_string())),
+        None => std::env::var(variable).ok().map(|value| (variable.clone(), value)),
+    })
 }

@@ -111,7 +111,7 @@ fn spawn(spec: &JobSpec, gpus: &Gpus) -> Result<Arc<LocalJob>> {
     let mut child = Command::new(EXECUTABLE)
         .arg0(title)
         .args(&spec.arguments)
-        .envs(spec.environment.iter().cloned().chain(visible))
+        .envs(spec.environment.iter().chain(&spec.secrets).cloned().chain(visible))
         .stdin(Stdio::null())
         .stdout(stream()?)
         .stderr(stream()?)

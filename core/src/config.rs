@@ -28,7 +28,7 @@ const FILE: &str = "fiber.toml";
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Config {
-    /// Where processes run: `local` or `docker`.
+    /// Where processes run: `local`, `docker` or `kubernetes`.
     pub backend: String,
     /// What carries messages between processes: `unix` (one host) or `nng` (TCP).
     pub link: LinkKind,
@@ -48,6 +48,14 @@ pub struct Config {
     /// How long a child may take to connect and be ready.
     #[serde(with = "human_duration")]
     pub start_timeout: Duration,
+    /// How long a child may wait until there is room for it in the cluster. This does not count as its start. A pool whose
+    /// other workers are at work waits for as long as it takes.
+    #[serde(with = "human_duration")]
+    pub schedule_timeout: Duration,
+    /// How long the image of a child may take to be fetched to where the child is to run, which does not count as its start
+    /// either.
+    #[serde(with = "human_duration")]
+    pub pull_timeout: Duration,
     /// How long a child may take to end before it is killed.
     #[serde(with = "human_duration")]
     pub shutdown_timeout: Duration,
@@ -59,7 +67,7 @@ pub struct Config {
     /// made of this program and the libraries that it uses.
     pub image: Option<String>,
     /// The registry to which images are pushed that fiber makes: `HOST[:PORT][/PATH]`. Without one they stay where they
-    /// were made.
+    /// were made, and a cluster's nodes have to share this host's Docker engine.
     pub registry: Option<String>,
     /// The program's path in `image`, where the image's own entry point is something else.
     pub program: Option<String>,
@@ -72,7 +80,7 @@ pub struct Config {
     /// another than the one at which it listens.
     pub advertised_host: Option<String>,
     /// What is mounted into containers: `SOURCE:TARGET`, or `SOURCE:TARGET:ro` to read only, where the source is an
-    /// absolute path or the name of a volume.
+    /// absolute path or the name of a volume: on Kubernetes, of a claim.
     #[serde(deserialize_with = "loose::list")]
     pub mounts: Vec<String>,
     /// Variables of containers: `NAME=VALUE`, or `NAME` for the value that this process has.
@@ -85,8 +93,22 @@ pub struct Config {
     /// The working directory in containers. Without one: the image's.
     pub working_dir: Option<String>,
     /// Whether processes in containers may start containers themselves, for pools in pools: they are given the Docker
-    /// engine's socket, and with it the rights of root on its host.
+    /// engine's socket, and with it the rights of root on its host; on Kubernetes, the token of their service account.
     pub nested: bool,
+    /// The namespace of pods. Without one: that of this process's own pod, or the one of the kubeconfig.
+    pub namespace: Option<String>,
+    /// The service account of pods. Without one: that of this process's own pod, or the namespace's default.
+    pub service_account: Option<String>,
+    /// The Secrets with which nodes fetch images, besides those of this process's own pod.
+    #[serde(deserialize_with = "loose::list")]
+    pub pull_secrets: Vec<String>,
+    /// Labels that nodes need for pods to run there, besides those that this process's own pod asks for: `NAME=VALUE`.
+    #[serde(deserialize_with = "loose::list")]
+    pub node_selector: Vec<String>,
+    /// Taints of nodes that pods put up with, besides those that this process's own pod does: `KEY`, `KEY:EFFECT`,
+    /// `KEY=VALUE` or `KEY=VALUE:EFFECT`.
+    #[serde(deserialize_with = "loose::list")]
+    pub tolerations: Vec<String>,
     /// The graphics processors that may be given to workers, by index or id. Without a list: all that are found.
     #[serde(deserialize_with = "loose::some_list")]
     pub gpus: Option<Vec<String>>,
@@ -103,6 +125,8 @@ impl Default for Config {
             heartbeat: Duration::from_secs(1),
             heartbeat_timeout: Duration::from_secs(10),
             start_timeout: Duration::from_secs(60),
+            schedule_timeout: Duration::from_secs(300),
+            pull_timeout: Duration::from_secs(600),
             shutdown_timeout: Duration::from_secs(5),
             max_message: ByteSize::gib(1),
             signals: true,
@@ -117,6 +141,11 @@ impl Default for Config {
             user: None,
             working_dir: None,
             nested: false,
+            namespace: None,
+            service_account: None,
+            pull_secrets: Vec::new(),
+            node_selector: Vec::new(),
+            tolerations: Vec::new(),
             gpus: None,
         }
     }

@@ -19,6 +19,10 @@ pub enum ExitReason {
     Signal(i32),
     /// The kernel ended the process for want of memory.
     OutOfMemory,
+    /// Its node was to be emptied, or ran short of something: the cluster's words.
+    Evicted(String),
+    /// It had to make room for something more important: the cluster's words.
+    Preempted(String),
     /// It panicked.
     Panicked(String),
     /// Its function returned an error.
@@ -69,6 +73,8 @@ impl fmt::Display for ExitReason {
             ExitReason::Code(code) => write!(f, "exited with code {code}"),
             ExitReason::Signal(signal) => write!(f, "was killed by signal {signal}{}", Signal(*signal)),
             ExitReason::OutOfMemory => f.write_str("was killed by the kernel: out of memory"),
+            ExitReason::Evicted(why) => write!(f, "was evicted from its node: {why}"),
+            ExitReason::Preempted(why) => write!(f, "had to make room for something more important: {why}"),
             ExitReason::Panicked(message) => write!(f, "panicked: {message}"),
             ExitReason::Failed(error) => write!(f, "failed: {error}"),
             ExitReason::HeartbeatLost(time) => write!(f, "gave no sign of life for {time:?}"),

@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use fiber_backends::{Job, JobSpec, JobState, Kinship};
+use fiber_backends::{Job, JobSpec, JobState, Kinship, Wait};
 use fiber_core::{Config, Error, Exit, ExitReason, Meta, NodeId, OutputMode, codec};
 use fiber_transport::{Connection, Message, Peer, PeerInfo};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep, timeout};
 
 use super::{ENDING, EXPECTED, Node};
 use crate::manager::HostRoot;
@@ -39,6 +39,17 @@ pub(crate) struct Launch {
     pub(crate) meta: Meta,
     pub(crate) output: OutputMode,
     pub(crate) root: Root,
+    /// Without any, it waits for room as long as the configuration says.
+    pub(crate) patience: Option<Box<dyn Patience>>,
+}
+
+/// How a process that waits for room is waited for.
+pub(crate) trait Patience {
+    /// It waits for room, in the cluster's words; or it does so no more.
+    fn waits(&self, words: Option<&str>);
+
+    /// Whether it may wait for longer than the configuration says.
+    fn lasts(&self) -> bool;
 }
 
 /// What a child is to do.
@@ -138,10 +149,8 @@ pub(crate) async fn launch(node: &'static Node, launch: Launch) -> Result<Launch
     let spec = JobSpec {
         name: launch.name,
         arguments: std::env::args_os().skip(1).collect(),
-        environment: vec![
-            ("FIBER_NODE", format!("{id}:{}:{parent}:{}", node.id, address.url)),
-            ("FIBER_KEY", node.key.reveal()),
-        ],
+        environment: vec![("FIBER_NODE", format!("{id}:{}:{parent}:{}", node.id, address.url))],
+        secrets: vec![("FIBER_KEY", node.key.reveal())],
         restarts: launch.restarts,
         meta: launch.meta,
         output: launch.output,
@@ -163,26 +172,77 @@ pub(crate) async fn launch(node: &'static Node, launch: Launch) -> Result<Launch
         return Err(not_started("this program is about to end".into()));
     }
     let mut states = tenure.job.states();
-    let limit = node.config.start_timeout;
-    let reason = match timeout(limit, bring_up(node, peer, launch.root, &mut states)).await {
-        Ok(Ok(child)) => {
+    let progress = tenure.job.states();
+    let outcome = tokio::select! {
+        biased;
+        outcome = bring_up(node, peer, launch.root, &mut states) => outcome,
+        problem = overdue(&node.config, progress, launch.patience.as_deref()) => Err(NotReady::Unfit(problem)),
+    };
+    let reason = match outcome {
+        Ok(child) => {
             let Met { info, connection, peer, address } = child;
             return Ok(Launched { info, connection, address, peer, tenure });
         }
-        Ok(Err(NotReady::Absent(exit))) => return Err(early_end(exit)),
+        Err(NotReady::Absent(exit)) => return Err(early_end(exit)),
         // Perhaps in the middle of its work: the news that it is ready may have been lost with it.
-        Ok(Err(NotReady::Ended(exit))) => return Err(exit),
-        Ok(Err(NotReady::Unfit(problem))) => ExitReason::NotStarted(problem),
-        Ok(Err(NotReady::Silent)) => ExitReason::HeartbeatLost(node.config.heartbeat_timeout),
-        Err(_) => ExitReason::NotStarted(format!(
-            "it did not connect and get ready within {limit:?}: is `fiber::init()` the first thing that `main` does? \
-             (`start_timeout` sets the limit)"
-        )),
+        Err(NotReady::Ended(exit)) => return Err(exit),
+        Err(NotReady::Unfit(problem)) => ExitReason::NotStarted(problem),
+        Err(NotReady::Silent) => ExitReason::HeartbeatLost(node.config.heartbeat_timeout),
     };
     // What it printed tells more, and comes with its end.
     tenure.job.kill();
     let exit = timeout(LAG, ended(&mut states)).await;
     Err(Exit::new(reason, exit.map(|exit| exit.tail).unwrap_or_default()))
+}
+
+/// Returns when a process has not come further in the time that it has for that, and says so. What it waits for has a time of
+/// its own, each time anew.
+async fn overdue(config: &Config, mut states: watch::Receiver<JobState>, patience: Option<&dyn Patience>) -> String {
+    loop {
+        let state = states.borrow_and_update().clone();
+        let words = match &state {
+            JobState::Waiting(Wait::Room(words)) => Some(words.as_str()),
+            _ => None,
+        };
+        if let Some(patience) = patience {
+            patience.waits(words);
+        }
+        let limit = match &state {
+            JobState::Starting | JobState::Running => config.start_timeout,
+            JobState::Waiting(Wait::Room(_)) => config.schedule_timeout,
+            JobState::Waiting(Wait::Image(_)) => config.pull_timeout,
+            // Of its end others know more.
+            JobState::Ended(_) => return std::future::pending().await,
+        };
+        match timeout(limit, states.wait_for(|now| stage(now) != stage(&state))).await {
+            Ok(_) => continue,
+            Err(_) if words.is_some() && patience.is_some_and(Patience::lasts) => continue,
+            Err(_) => {}
+        }
+        // The words may have changed meanwhile.
+        return match &*states.borrow() {
+            JobState::Waiting(Wait::Room(words)) => {
+                format!("there was no room for it within {limit:?} (`schedule_timeout` sets the limit): {words}")
+            }
+            JobState::Waiting(Wait::Image(words)) => {
+                format!("its container was not made within {limit:?} (`pull_timeout` sets the limit): {words}")
+            }
+            _ => format!(
+                "it did not connect and get ready within {limit:?}: is `fiber::init()` the first thing that `main` does? \
+                 (`start_timeout` sets the limit)"
+            ),
+        };
+    }
+}
+
+/// What a process has one time limit for.
+fn stage(state: &JobState) -> u8 {
+    match state {
+        JobState::Starting | JobState::Running => 0,
+        JobState::Waiting(Wait::Room(_)) => 1,
+        JobState::Waiting(Wait::Image(_)) => 2,
+        JobState::Ended(_) => 3,
+    }
 }
 
 /// Counts the signs of life of another node against time.
@@ -384,9 +444,22 @@ pub(crate) async fn attend(
                 }
             },
             exit = ended(&mut states) => {
-                // What it sent before it died counts.
-                while let Ok(Some(Ok(message))) = timeout(LAG, connection.next()).await {
-                    receive(message);
+                // What it sent before it died counts. Signs of life don't: of a pod that was deleted the process may live on.
+                let mut quiet = Box::pin(sleep(LAG));
+                loop {
+                    tokio::select! {
+                        biased;
+                        message = connection.next() => match message {
+                            Some(Ok(message)) => {
+                                if message.first() != Some(&CONTROL) {
+                                    quiet.as_mut().reset(Instant::now() + LAG);
+                                }
+                                receive(message);
+                            }
+                            _ => break,
+                        },
+                        () = &mut quiet => break,
+                    }
                 }
                 break exit;
             }

@@ -1,6 +1,6 @@
 //! The actor that keeps a pool's workers: it starts its supervisor, adds workers to it and takes them away.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::worker::WorkerRoot;
 use super::{Shared, Worker};
-use crate::node::{Command, Launch, Node, Root, attend, launch};
+use crate::node::{Command, Launch, Node, Patience, Root, attend, launch};
 use crate::supervisor::{
     Backoff, ChildContext, ChildSpec, Control, Running, Shutdown, Start, Supervisor, SupervisorRef,
 };
@@ -21,6 +21,9 @@ use crate::supervisor::{
 /// How often a pool that scales by itself looks at its queue, and for how long it must be short before workers go.
 const LOOK: Duration = Duration::from_millis(100);
 const LOOKS_BEFORE_SHRINKING: u32 = 20;
+
+/// How long after the first worker was found to have no room it is said how many do.
+const NO_ROOM: Duration = Duration::from_secs(2);
 
 /// A worker that worked for this long is replaced at once when it dies; before, there is a pause that grows.
 const SETTLED: Duration = Duration::from_millis(100);
@@ -54,6 +57,8 @@ pub(super) enum Request {
     FailedStart(String),
     /// To note that one could.
     Joined,
+    /// To note that a worker waits for room, in the cluster's words, or does so no more.
+    Waits(String, Option<String>),
     /// To note that a worker died young, without having had a task.
     DiedUnused(String),
     /// To note that one lived longer, or had tasks, or that others do.
@@ -85,6 +90,10 @@ pub(super) struct Manager {
     children: BTreeSet<String>,
     waiting: Vec<Done>,
     short_looks: u32,
+    /// Workers that wait for room, with the cluster's words.
+    no_room: BTreeMap<String, String>,
+    /// Whether that was said since all had room.
+    said_no_room: bool,
     /// Starts that failed since one last worked.
     failed_starts: u32,
     /// Workers that died young and unused since one last did not.
@@ -127,6 +136,8 @@ impl Manager {
             children: BTreeSet::new(),
             waiting: Vec::new(),
             short_looks: 0,
+            no_room: BTreeMap::new(),
+            said_no_room: false,
             failed_starts: 0,
             died_unused: 0,
         }
@@ -191,7 +202,8 @@ impl Manager {
 
     fn note_wanted(&self) {
         if let Some(shared) = self.shared.upgrade() {
-            shared.ready.send_modify(|readiness| readiness.wanted = self.wanted);
+            let wanted = self.wanted.saturating_sub(self.no_room.len());
+            shared.ready.send_modify(|readiness| readiness.wanted = wanted);
         }
     }
 
@@ -215,6 +227,13 @@ impl Manager {
             context.spawn(added.into_actor(self).map(move |added, manager, _| manager.added(&child, added)));
         }
         while self.children.len() > self.wanted {
+            // Those that have no room are missed least.
+            if let Some((child, _)) = self.no_room.pop_first() {
+                self.children.remove(&child);
+                let supervisor = supervisor.clone();
+                context.spawn(async move { drop(supervisor.terminate(&child).await) }.into_actor(self));
+                continue;
+            }
             let Some(worker) = shared.with_ledger(|ledger, effects| ledger.drain_one(effects)) else { break };
             self.children.remove(&worker.child);
             shared.ready.send_modify(|readiness| readiness.ready = readiness.ready.saturating_sub(1));
@@ -228,6 +247,7 @@ impl Manager {
             return;
         }
         self.children.remove(child);
+        self.no_room.remove(child);
         self.wanted = self.wanted.min(self.children.len());
         self.note_wanted();
         if self.children.is_empty() {
@@ -235,6 +255,38 @@ impl Manager {
         } else {
             tracing::warn!("pool `{}` goes on with {} workers: {error}", self.name, self.children.len());
         }
+    }
+
+    /// The pool works with the workers that have room, and grows when there is more.
+    fn waits(&mut self, child: String, words: Option<String>, context: &mut Context<Manager>) {
+        let all_had_room = self.no_room.is_empty();
+        match words {
+            Some(words) => drop(self.no_room.insert(child, words)),
+            None if self.no_room.remove(&child).is_none() => return,
+            None => {}
+        }
+        self.note_wanted();
+        if all_had_room {
+            self.say_no_room_soon(context);
+        }
+        self.said_no_room &= !self.no_room.is_empty();
+    }
+
+    /// Once, and when most of those that have no room are known.
+    fn say_no_room_soon(&self, context: &mut Context<Manager>) {
+        context.run_later(NO_ROOM, |manager, context| {
+            let Some(words) = manager.no_room.values().next().filter(|_| !manager.said_no_room) else { return };
+            let ready = manager.shared.upgrade().map_or(0, |shared| shared.ready.borrow().ready);
+            if ready == 0 {
+                return manager.say_no_room_soon(context);
+            }
+            manager.said_no_room = true;
+            tracing::warn!(
+                "pool `{}` works with {ready} of {} workers, and grows when there is room for the others: {words}",
+                manager.name,
+                manager.wanted,
+            );
+        });
     }
 
     fn failed_start(&mut self, problem: &str, context: &mut Context<Manager>) {
@@ -327,6 +379,7 @@ impl Handler<Request> for Manager {
             }
             Request::FailedStart(problem) => self.failed_start(&problem, context),
             Request::Joined => self.failed_starts = 0,
+            Request::Waits(child, words) => self.waits(child, words, context),
             Request::DiedUnused(end) => self.died_unused(&end, context),
             Request::Lived => self.died_unused = 0,
             Request::Close => self.close(context),
@@ -369,6 +422,7 @@ impl Start for WorkerStart {
                     meta: plan.meta,
                     output: plan.output,
                     root: Root::Worker(plan.root.clone()),
+                    patience: Some(Box::new(WorkerPatience { child: child.clone(), shared: shared.clone() })),
                 },
             );
             let launched = launched.await.map_err(|exit| {
@@ -406,6 +460,31 @@ impl Start for WorkerStart {
             let exited = async { exit.await.unwrap_or(ExitReason::LinkLost("its attendant ended".into())) };
             Ok(Running::new(ProcessControl(commands), exited).place(place))
         })
+    }
+}
+
+/// A worker waits for room as long as others are at work.
+struct WorkerPatience {
+    child: String,
+    shared: Weak<Shared>,
+}
+
+impl Patience for WorkerPatience {
+    fn waits(&self, words: Option<&str>) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.manager.do_send(Request::Waits(self.child.clone(), words.map(str::to_string)));
+        }
+    }
+
+    fn lasts(&self) -> bool {
+        self.shared.upgrade().is_some_and(|shared| shared.ready.borrow().ready > 0)
+    }
+}
+
+impl Drop for WorkerPatience {
+    /// It is at work, or it could not be started.
+    fn drop(&mut self) {
+        self.waits(None);
     }
 }
 

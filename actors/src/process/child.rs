@@ -50,7 +50,8 @@ impl Life {
         let mut ending = EndsWith(shared);
         let shared = Arc::clone(&ending.0);
         let (name, restarts) = (shared.name.clone(), context.restarts());
-        let launch = launch(node, Launch { name, restarts, meta, output, root: Root::Process(root) });
+        let root = Root::Process(root);
+        let launch = launch(node, Launch { name, restarts, meta, output, root, patience: None });
         tokio::pin!(launch);
         let mut asked = Vec::new();
         let launched = loop {

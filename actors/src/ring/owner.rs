@@ -374,8 +374,8 @@ async fn live(
     let node = owner.node;
     let root = RingRoot { rank: rank as u64, ..owner.root.clone() };
     let name = format!("{}/rank-{rank}", owner.name);
-    let (meta, output) = (owner.meta, owner.output);
-    let launch = launch(node, Launch { name, restarts: context.restarts(), meta, output, root: Root::Ring(root) });
+    let (meta, output, restarts) = (owner.meta, owner.output, context.restarts());
+    let launch = launch(node, Launch { name, restarts, meta, output, root: Root::Ring(root), patience: None });
     let launched = {
         tokio::pin!(launch);
         loop {

@@ -3,8 +3,7 @@
 use bollard::container::LogOutput;
 use bollard::errors::Error as EngineError;
 use bollard::query_parameters::{
-    CreateContainerOptions, ListContainersOptions, LogsOptions, StopContainerOptions, TagImageOptions,
-    WaitContainerOptions,
+    CreateContainerOptions, ListContainersOptions, LogsOptions, StopContainerOptions, WaitContainerOptions,
 };
 use fiber_core::{Config, Error, Result};
 use futures_util::StreamExt;
@@ -118,16 +117,7 @@ impl DockerCluster {
     /// Pushes an image that was made here to the registry that is configured, if any is.
     async fn publish(&self, name: &str, progress: &dyn Progress) -> Result<(), String> {
         let Some(registry) = &self.config.registry else { return Ok(()) };
-        let (repository, tag) = name.rsplit_once(':').unwrap_or((name, "latest"));
-        let repository = format!("{}/{repository}", registry.trim_end_matches('/'));
-        let options = TagImageOptions { repo: Some(repository.clone()), tag: Some(tag.to_string()) };
-        self.engine.api.tag_image(name, Some(options)).await.map_err(|error| {
-            format!(
-                "`registry` is `{registry}`, which the Docker engine does not take: {}",
-                self.engine.explain(&error)
-            )
-        })?;
-        cli::push(&self.engine, &format!("{repository}:{tag}"), progress).await
+        image::publish(&self.engine, name, registry, progress).await.map(drop)
     }
 
     fn failed(&self, what: String) -> impl FnOnce(EngineError) -> Error + '_ {

@@ -5,12 +5,13 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use bollard::models::ImageInspect;
-use bollard::query_parameters::{CreateImageOptions, ListImagesOptions};
+use bollard::query_parameters::{CreateImageOptions, ListImagesOptions, TagImageOptions};
 use bytesize::ByteSize;
 use fiber_core::Config;
 use futures_util::StreamExt;
 
 use super::bundle::Bundle;
+use super::cli;
 use super::engine::{Engine, is_missing};
 use super::owner::OwnContainer;
 use crate::progress::{Lines, Progress};
@@ -24,16 +25,16 @@ const KEEP: usize = 3;
 
 /// What containers are made from.
 #[derive(Clone, Debug)]
-pub(super) struct Image {
+pub(crate) struct Image {
     /// For people.
-    pub(super) name: String,
+    pub(crate) name: String,
     pub(super) id: String,
     /// The program's path in it.
-    pub(super) program: String,
+    pub(crate) program: String,
     /// The user to run it as, if it is not the image's own.
-    pub(super) user: Option<String>,
+    pub(crate) user: Option<String>,
     /// What the program needs in its environment.
-    pub(super) environment: Vec<String>,
+    pub(crate) environment: Vec<String>,
 }
 
 /// The image to use, fetched or made if need be.
@@ -179,6 +180,28 @@ pub(super) fn name_of_dockerfile(file: &Path) -> String {
     let path = file.canonicalize().unwrap_or_else(|_| file.to_path_buf());
     let directory = path.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
     format!("{DOCKERFILES}/{}:latest", repository_name(&directory))
+}
+
+/// Pushes an image that was made here to a registry, and says what it is called there.
+///
+/// # Errors
+/// What the registry said, and what to do.
+pub(super) async fn publish(
+    engine: &Engine,
+    name: &str,
+    registry: &str,
+    progress: &dyn Progress,
+) -> Result<String, String> {
+    let (repository, tag) = name.rsplit_once(':').unwrap_or((name, "latest"));
+    let repository = format!("{}/{repository}", registry.trim_end_matches('/'));
+    let published = format!("{repository}:{tag}");
+    let options = TagImageOptions { repo: Some(repository), tag: Some(tag.to_string()) };
+    let tagged = engine.api.tag_image(name, Some(options)).await;
+    tagged.map_err(|error| {
+        format!("`registry` is `{registry}`, which the Docker engine does not take: {}", engine.explain(&error))
+    })?;
+    cli::push(engine, &published, progress).await?;
+    Ok(published)
 }
 
 /// Removes images of older builds, except the newest and those that are in use.

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 
 use bollard::errors::Error;
 use bollard::models::{ContainerInspectResponse, Mount, MountType};
@@ -11,6 +10,7 @@ use bollard::query_parameters::{ListContainersOptions, RemoveContainerOptions};
 use super::engine::{Engine, SOCKET, is_missing};
 use crate::JobSpec;
 use crate::cluster::{Run, Source};
+use crate::owner::Owner;
 
 /// The label that tells sessions apart.
 pub(super) const SESSION: &str = "fiber.session";
@@ -23,7 +23,7 @@ pub(super) const RESTARTS: &str = "fiber.restarts";
 
 /// The labels of a container that this process makes.
 pub(super) fn labels(session: &str, spec: &JobSpec, own_container: Option<&str>) -> HashMap<String, String> {
-    let (owner, restarts) = (Owner::this(own_container).to_text(), spec.restarts.to_string());
+    let (owner, restarts) = (this_owner(own_container).to_text(), spec.restarts.to_string());
     let labels = [(SESSION, session), (OWNER, &owner), (NAME, &spec.name), (RESTARTS, &restarts)];
     HashMap::from(labels.map(|(key, value)| (key.into(), value.into())))
 }
@@ -111,82 +111,17 @@ fn container_of(mountinfo: &str) -> Option<&str> {
     })
 }
 
-/// A process that makes containers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Owner {
-    /// Whatever runs in a container.
-    Container(String),
-    /// A process of a host that runs since a certain boot.
-    Process { boot: String, namespace: u64, pid: u32, started: u64 },
+fn this_owner(own_container: Option<&str>) -> Owner {
+    own_container.map_or_else(Owner::this_process, |id| Owner::Container(id.to_string()))
 }
 
-impl Owner {
-    fn this(own_container: Option<&str>) -> Owner {
-        match own_container {
-            Some(id) => Owner::Container(id.to_string()),
-            None => {
-                let pid = std::process::id();
-                Owner::Process { boot: boot(), namespace: namespace(), pid, started: started(pid).unwrap_or(0) }
-            }
-        }
+/// Whether it is certain that an owner is no more.
+pub(super) async fn is_dead(owner: &Owner, engine: &Engine) -> bool {
+    let Owner::Container(id) = owner else { return owner.is_a_dead_process() };
+    match engine.api.inspect_container(id, None).await {
+        Ok(details) => details.state.and_then(|state| state.running) == Some(false),
+        Err(error) => is_missing(&error),
     }
-
-    fn to_text(&self) -> String {
-        match self {
-            Owner::Container(id) => format!("container {id}"),
-            Owner::Process { boot, namespace, pid, started } => format!("process {pid} {started} {namespace} {boot}"),
-        }
-    }
-
-    pub(super) fn from_text(text: &str) -> Option<Owner> {
-        let mut words = text.split(' ');
-        let owner = match words.next()? {
-            "container" => Owner::Container(words.next()?.to_string()),
-            "process" => Owner::Process {
-                pid: words.next()?.parse().ok()?,
-                started: words.next()?.parse().ok()?,
-                namespace: words.next()?.parse().ok()?,
-                boot: words.next()?.to_string(),
-            },
-            _ => return None,
-        };
-        Some(owner)
-    }
-
-    /// Whether it is certain that it is no more.
-    pub(super) async fn is_dead(&self, engine: &Engine) -> bool {
-        match self {
-            Owner::Container(id) => match engine.api.inspect_container(id, None).await {
-                Ok(details) => details.state.and_then(|state| state.running) == Some(false),
-                Err(error) => is_missing(&error),
-            },
-            Owner::Process { boot: its_boot, namespace: its_namespace, pid, started: its_start } => {
-                *its_boot == boot() && *its_namespace == namespace() && started(*pid) != Some(*its_start)
-            }
-        }
-    }
-}
-
-/// When this host was booted, in a name that no other boot of any host has.
-fn boot() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_string()
-}
-
-/// Where this process's pids mean something.
-fn namespace() -> u64 {
-    fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino())
-}
-
-/// When a process was started, in ticks since the boot. `None`, if there is none, or it only waits to be buried.
-fn started(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in brackets, may contain anything.
-    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
-    let state = fields.next()?;
-    if matches!(state, "Z" | "X") {
-        return None;
-    }
-    fields.nth(18)?.parse().ok()
 }
 
 /// Removes the containers of owners that are dead, and says which.
@@ -196,13 +131,13 @@ pub(super) async fn sweep(engine: &Engine, own_container: Option<&str>) -> Resul
         filters: Some(HashMap::from([("label".to_string(), vec![SESSION.to_string()])])),
         ..Default::default()
     };
-    let this = Owner::this(own_container);
+    let this = this_owner(own_container);
     let mut removed = Vec::new();
     let listed = engine.api.list_containers(Some(options)).await.map_err(|error| engine.explain(&error))?;
     for container in listed {
         let (Some(id), Some(labels)) = (container.id, container.labels) else { continue };
         let Some(owner) = labels.get(OWNER).and_then(|text| Owner::from_text(text)) else { continue };
-        if owner == this || !owner.is_dead(engine).await {
+        if owner == this || !is_dead(&owner, engine).await {
             continue;
         }
         remove(engine, &id).await.map_err(|error| engine.explain(&error))?;
@@ -225,24 +160,6 @@ pub(super) async fn remove(engine: &Engine, id: &str) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_owner_survives_its_label() {
-        let owners = [Owner::this(None), Owner::Container("abc".into())];
-        for owner in owners {
-            assert_eq!(Owner::from_text(&owner.to_text()), Some(owner));
-        }
-        assert_eq!(Owner::from_text("somebody else"), None);
-    }
-
-    #[test]
-    fn this_process_lives_and_no_other_can_be_taken_for_it() {
-        let start = started(std::process::id());
-        assert!(start.is_some());
-        assert_eq!(start, started(std::process::id()));
-        assert_ne!(start, started(1));
-        assert_eq!(started(u32::MAX), None);
-    }
 
     #[test]
     fn the_container_is_found_in_its_own_mounts_only() {

@@ -11,9 +11,10 @@ use super::Site;
 use super::engine::{Engine, SOCKET};
 use super::image::Image;
 use super::owner::{self, OwnContainer};
-use crate::JobSpec;
 use crate::cluster::Run;
 use crate::gpus::{Gpus, Lease};
+use crate::mounts::{Mounted, Source};
+use crate::{JobSpec, configured_environment};
 
 /// What a container may take, checked against what there is.
 #[derive(Debug)]
@@ -33,7 +34,7 @@ enum GpuRequest {
 
 /// What can be said of the configuration before there is an engine.
 pub(super) fn check(config: &Config) -> Result<()> {
-    config.mounts.iter().try_for_each(|text| mount(text).map(drop)).map_err(Error::Config)
+    Mounted::all(config).map(drop).map_err(Error::Config)
 }
 
 /// How containers get to the engine themselves.
@@ -113,8 +114,8 @@ pub(super) fn body(
     resources: &Resources,
     labels: HashMap<String, String>,
 ) -> ContainerCreateBody {
-    let own = spec.environment.iter().map(|(name, value)| format!("{name}={value}"));
-    let mut mounts: Vec<Mount> = config.mounts.iter().filter_map(|text| mount(text).ok()).collect();
+    let own = spec.environment.iter().chain(&spec.secrets).map(|(name, value)| format!("{name}={value}"));
+    let mut mounts: Vec<Mount> = Mounted::all(config).unwrap_or_default().iter().map(docker_mount).collect();
     // What this process has itself, its children have in the same places.
     for mount in site.own.iter().flat_map(OwnContainer::mounts) {
         if !mounts.iter().any(|other| other.target == mount.target) {
@@ -168,10 +169,7 @@ fn host_config(resources: &Resources, access: &EngineAccess) -> HostConfig {
 
 /// The variables that the configuration gives to containers.
 fn environment(config: &Config) -> impl Iterator<Item = String> {
-    config.environment.iter().filter_map(|variable| match variable.split_once('=') {
-        Some(_) => Some(variable.clone()),
-        None => std::env::var(variable).ok().map(|value| format!("{variable}={value}")),
-    })
+    configured_environment(config).map(|(name, value)| format!("{name}={value}"))
 }
 
 /// The container of a session's head. It has the engine's socket, because the session's other containers are started
@@ -191,7 +189,7 @@ pub(super) fn head(
         read_only: Some(volume.read_only),
         ..Default::default()
     });
-    let mounts = config.mounts.iter().filter_map(|text| mount(text).ok());
+    let mounts: Vec<Mount> = Mounted::all(config).unwrap_or_default().iter().map(docker_mount).collect();
     let environment = environment(config)
         .chain(image.environment.iter().cloned())
         .chain(access.environment.clone())
@@ -224,50 +222,23 @@ impl GpuRequest {
     }
 }
 
-/// `SOURCE:TARGET`, or `SOURCE:TARGET:ro`.
-fn mount(text: &str) -> Result<Mount, String> {
-    let wrong = || {
-        format!(
-            "`mounts` has `{text}`: each must be SOURCE:TARGET or SOURCE:TARGET:ro, where SOURCE is an absolute path or the \
-             name of a volume, and TARGET an absolute path"
-        )
+fn docker_mount(mount: &Mounted) -> Mount {
+    let (typ, source) = match &mount.source {
+        Source::Path(path) => (MountType::BIND, path),
+        Source::Volume(name) => (MountType::VOLUME, name),
     };
-    let mut parts = text.split(':');
-    let (Some(source), Some(target), mode, None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
-        return Err(wrong());
-    };
-    let read_only = match mode {
-        None | Some("rw") => false,
-        Some("ro") => true,
-        Some(_) => return Err(wrong()),
-    };
-    let typ = if source.starts_with('/') { MountType::BIND } else { MountType::VOLUME };
-    if source.is_empty() || source.starts_with('.') || !target.starts_with('/') {
-        return Err(wrong());
-    }
-    Ok(Mount {
-        source: Some(source.to_string()),
-        target: Some(target.to_string()),
+    Mount {
+        source: Some(source.clone()),
+        target: Some(mount.target.clone()),
         typ: Some(typ),
-        read_only: Some(read_only),
+        read_only: Some(mount.read_only),
         ..Default::default()
-    })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn mounts_are_paths_or_volumes() {
-        let path = mount("/data:/mnt:ro").unwrap();
-        assert_eq!((path.typ, path.read_only), (Some(MountType::BIND), Some(true)));
-        let volume = mount("cache:/mnt").unwrap();
-        assert_eq!((volume.typ, volume.read_only), (Some(MountType::VOLUME), Some(false)));
-        for wrong in ["/data", "data:mnt", "./data:/mnt", "/data:/mnt:often", "/a:/b:ro:x", ":/mnt"] {
-            assert!(mount(wrong).unwrap_err().contains(wrong), "{wrong}");
-        }
-    }
 
     #[test]
     fn names_are_what_the_engine_accepts() {

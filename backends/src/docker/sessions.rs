@@ -11,8 +11,9 @@ use bollard::query_parameters::ListContainersOptions;
 use fiber_core::Meta;
 
 use super::engine::{Engine, is_missing};
-use super::owner::{self, NAME, OWNER, Owner, RESTARTS, SESSION};
+use super::owner::{self, NAME, OWNER, RESTARTS, SESSION};
 use crate::cluster::{Ended, Place, Process, State};
+use crate::owner::Owner;
 
 /// All processes that an engine's containers tell of.
 pub(super) async fn list(engine: &Engine) -> Result<Vec<Process>, Error> {
@@ -104,7 +105,7 @@ fn name(container: &ContainerSummary) -> Option<String> {
 
 /// A head that is no container of fiber's: a program on this or another host, or in somebody's own container.
 async fn head_elsewhere(engine: &Engine, owner: &Owner) -> Result<Process, Error> {
-    let dead = owner.is_dead(engine).await;
+    let dead = owner::is_dead(owner, engine).await;
     let process = |name: String, role: String, place, state| Process {
         name,
         role,
@@ -135,6 +136,9 @@ async fn head_elsewhere(engine: &Engine, owner: &Owner) -> Result<Process, Error
             }
             Err(error) => Err(error),
         },
+        // A pod makes pods.
+        #[cfg(feature = "kubernetes")]
+        Owner::Pod { name, .. } => Ok(process(name.clone(), "program".into(), Place::Host, lives)),
     }
 }
 

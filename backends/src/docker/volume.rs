@@ -69,6 +69,7 @@ impl<'a> Helper<'a> {
             name: format!("cp {claim}"),
             arguments: Vec::new(),
             environment: Vec::new(),
+            secrets: Vec::new(),
             restarts: 0,
             meta: Meta::new(),
             output: OutputMode::Null,

@@ -24,6 +24,7 @@ struct Subject {
 const BACKENDS: &[Subject] = &[
     Subject { name: "local", configure: |_| {}, always: true },
     Subject { name: "docker", configure: |_| {}, always: false },
+    Subject { name: "kubernetes", configure: |_| {}, always: false },
 ];
 
 fn main() -> ExitCode {

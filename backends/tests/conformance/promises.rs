@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fiber_backends::{Backend, Job, JobSpec, JobState, backend};
+use fiber_backends::{Backend, Job, JobSpec, JobState, Wait, backend};
 use fiber_core::{Config, Error, Exit, ExitReason, Meta, OutputMode};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
@@ -40,7 +40,7 @@ promises![
     terminating_is_a_signal,
     many_jobs_at_once,
     too_little_memory_is_told,
-    what_is_not_there_is_refused,
+    what_is_not_there_is_named,
     any_name_will_do,
     nothing_is_there_to_be_swept,
 ];
@@ -67,6 +67,7 @@ impl Subject {
             name: "pool-1/worker-1".into(),
             arguments: [JOB].iter().chain(what).map(OsString::from).collect(),
             environment: vec![("GREETING", "hello = \"you\" $HOME 'ö'".into())],
+            secrets: vec![("WORD", "hush = $HOME".into())],
             restarts: 0,
             meta: Meta::new(),
             output: OutputMode::Null,
@@ -101,6 +102,15 @@ async fn ended(job: &dyn Job) -> Exit {
     let state = states.wait_for(|state| matches!(state, JobState::Ended(_))).await.expect("it is watched to its end");
     let JobState::Ended(exit) = state.clone() else { unreachable!("it was waited for") };
     exit
+}
+
+async fn waiting_or_ended(job: &dyn Job) -> JobState {
+    let mut states = job.states();
+    let settled = |state: &JobState| matches!(state, JobState::Waiting(Wait::Room(_)) | JobState::Ended(_));
+    let state = states.wait_for(settled).await.expect("it is watched").clone();
+    job.kill();
+    ended(job).await;
+    state
 }
 
 async fn caller(listener: &TcpListener) -> BufReader<TcpStream> {
@@ -151,6 +161,8 @@ async fn arguments_and_environment_arrive_as_they_are(subject: Subject) {
     let exit = subject.run(subject.spec(&["echo", "GREETING", "a b", "", "$PATH", "\"", "ö"])).await;
     let expected = ["GREETING=hello = \"you\" $HOME 'ö'", "<a b>", "<>", "<$PATH>", "<\">", "<ö>"];
     assert_eq!(exit.tail, expected, "{exit:?}");
+    let exit = subject.run(subject.spec(&["echo", "WORD"])).await;
+    assert_eq!(exit.tail, ["WORD=hush = $HOME"], "{exit:?}");
 }
 
 async fn states_come_in_order_and_end_once(subject: Subject) {
@@ -158,7 +170,8 @@ async fn states_come_in_order_and_end_once(subject: Subject) {
     let job = subject.start(&["call", &address]).await;
     let caller = caller(&listener).await;
     let mut states = job.states();
-    let running = states.wait_for(|state| !matches!(state, JobState::Starting)).await.expect("it goes on").clone();
+    let begun = |state: &JobState| !matches!(state, JobState::Starting | JobState::Waiting(_));
+    let running = states.wait_for(begun).await.expect("it goes on").clone();
     assert_eq!(running, JobState::Running);
     drop(caller);
     assert_eq!(ended(&*job).await.reason, ExitReason::Normal);
@@ -225,7 +238,7 @@ async fn too_little_memory_is_told(subject: Subject) {
     assert_eq!(exit.reason, ExitReason::OutOfMemory, "{exit:?}");
 }
 
-async fn what_is_not_there_is_refused(subject: Subject) {
+async fn what_is_not_there_is_named(subject: Subject) {
     let asked = [
         (Meta::new().memory(1 << 60), "memory"),
         (Meta::new().cpu(100_000.0), "cores"),
@@ -234,10 +247,17 @@ async fn what_is_not_there_is_refused(subject: Subject) {
     for (meta, what) in asked {
         let mut spec = subject.spec(&["exit", "0"]);
         spec.meta = meta;
-        match subject.run(spec).await.reason {
-            ExitReason::NotStarted(problem) => assert!(problem.contains(what), "{problem}"),
-            other => panic!("{other}"),
-        }
+        let problem = match subject.backend.create(spec).await {
+            Err(Error::Start { problem, .. }) => problem,
+            Err(other) => panic!("{other}"),
+            // Where there may be more one day, it waits, and says for what.
+            Ok(job) => match waiting_or_ended(&*job).await {
+                JobState::Ended(Exit { reason: ExitReason::NotStarted(problem), .. }) => problem,
+                JobState::Waiting(Wait::Room(words)) => words,
+                other => panic!("{other:?}"),
+            },
+        };
+        assert!(problem.contains(what), "{problem}");
     }
 }
 

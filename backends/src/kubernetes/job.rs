@@ -1,0 +1,324 @@
+//! One pod, from the request for it to its end.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fiber_core::{Exit, ExitReason, Meta, OutputMode};
+use k8s_openapi::api::core::v1::{Event, Pod};
+use kube::api::{DeleteParams, ListParams};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::Site;
+use super::api_server::{ApiServer, is_missing};
+use super::logs;
+use super::secret::{Lease, Secrets};
+use super::status::{DELETED, Phase, phase, pull_problem};
+use super::watch::{Sight, Watch};
+use crate::output::{Log, Stream, Tail, Target};
+use crate::{Job, JobSpec, JobState, Wait};
+
+/// How long to read what a pod printed after its end, and after it was killed.
+const DRAIN: Duration = Duration::from_secs(5);
+const DRAIN_KILLED: Duration = Duration::from_millis(300);
+/// How long the end of a job may be held up by its removal; what takes longer goes on beside.
+const REMOVAL: Duration = Duration::from_secs(1);
+
+/// A pod as a job. A task of the node's thread makes it, watches it and ends it.
+#[derive(Debug)]
+pub(super) struct PodJob {
+    name: String,
+    states: watch::Receiver<JobState>,
+    orders: mpsc::UnboundedSender<Order>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    Terminate,
+    Kill,
+}
+
+impl Job for PodJob {
+    fn place(&self) -> String {
+        format!("pod {}", self.name)
+    }
+
+    fn states(&self) -> watch::Receiver<JobState> {
+        self.states.clone()
+    }
+
+    fn terminate(&self) {
+        let _ = self.orders.send(Order::Terminate);
+    }
+
+    fn kill(&self) {
+        let _ = self.orders.send(Order::Kill);
+    }
+}
+
+impl PodJob {
+    pub(super) fn start(
+        site: &Site,
+        name: String,
+        pod: Pod,
+        spec: &JobSpec,
+        log: Option<Log>,
+        lease: Option<Arc<Lease>>,
+    ) -> Arc<dyn Job> {
+        let (states, receiver) = watch::channel(JobState::Starting);
+        let (orders, ordered) = mpsc::unbounded_channel();
+        let output = match (spec.output, log) {
+            (OutputMode::Null, _) => None,
+            (_, Some(log)) => Some(Target::File(Arc::new(log.file))),
+            (mode, None) => Some(Target::new(mode, Stream::Out, &spec.name)),
+        };
+        let attendant = Attendant {
+            server: site.server.clone(),
+            watch: Arc::clone(&site.watch),
+            name: name.clone(),
+            image: site.template.image().name.clone(),
+            program: site.template.image().program.clone(),
+            asked: asked(&spec.meta),
+            output,
+            tail: Tail::default(),
+            orders: ordered,
+            killed: Cell::new(false),
+            terminated: false,
+        };
+        let secrets = Arc::clone(&site.secrets);
+        tokio::task::spawn_local(async move {
+            let exit = attendant.attend(&pod, &states).await;
+            give_back(&secrets, lease).await;
+            states.send_replace(JobState::Ended(exit));
+        });
+        Arc::new(PodJob { name, states: receiver, orders })
+    }
+}
+
+async fn give_back(secrets: &Arc<Secrets>, lease: Option<Arc<Lease>>) {
+    let Some(lease) = lease else { return };
+    let secrets = Arc::clone(secrets);
+    let giving_back = tokio::task::spawn_local(async move { secrets.give_back(lease).await });
+    let _ = timeout(REMOVAL, giving_back).await;
+}
+
+struct Attendant {
+    server: ApiServer,
+    watch: Arc<Watch>,
+    name: String,
+    image: String,
+    program: Option<String>,
+    /// What it asks for, in words.
+    asked: String,
+    /// `None`, if only the last lines are wanted.
+    output: Option<Target>,
+    tail: Tail,
+    orders: mpsc::UnboundedReceiver<Order>,
+    killed: Cell<bool>,
+    terminated: bool,
+}
+
+/// A task that passes on what a pod prints.
+struct Printing {
+    task: JoinHandle<()>,
+    ended: watch::Sender<bool>,
+}
+
+impl Attendant {
+    async fn attend(mut self, pod: &Pod, states: &watch::Sender<JobState>) -> Exit {
+        let mut watched = self.watch.pod(&self.name);
+        if let Err(error) = self.create(pod).await {
+            let problem = self.server.explain(&error);
+            return Exit::new(ExitReason::NotStarted(problem), Vec::new());
+        }
+        watched.created();
+        let mut printing = None;
+        let mut pull = None;
+        if self.killed.get() {
+            return self.end(ExitReason::Signal(9), printing).await;
+        }
+        loop {
+            tokio::select! {
+                biased;
+                order = self.orders.recv() => {
+                    // Nobody could end it any more if nobody holds the job.
+                    match order.unwrap_or(Order::Kill) {
+                        Order::Kill => {
+                            self.killed.set(true);
+                            return self.end(ExitReason::Signal(9), printing).await;
+                        }
+                        Order::Terminate => {
+                            self.terminated = true;
+                            self.terminate().await;
+                        }
+                    }
+                }
+                sight = watched.next() => {
+                    let (pod, gone) = match sight {
+                        Sight::Pod(pod) => (pod, false),
+                        Sight::Gone(Some(pod)) => (pod, true),
+                        Sight::Gone(None) => (Box::default(), true),
+                    };
+                    pull = pull_problem(&pod).or(pull);
+                    let phase = phase(&pod);
+                    if matches!(phase, Phase::Running | Phase::Ended(_)) && printing.is_none() {
+                        printing = self.print();
+                    }
+                    match phase {
+                        Phase::Ended(reason) => {
+                            let reason = self.reason(reason, &pod).await;
+                            return self.end(reason, printing).await;
+                        }
+                        _ if gone => {
+                            let reason = self.reason(ExitReason::LinkLost(DELETED.into()), &pod).await;
+                            return self.end(reason, printing).await;
+                        }
+                        Phase::Stuck(words) => {
+                            let problem = self.stuck(&words, pull.as_deref());
+                            return self.end(ExitReason::NotStarted(problem), printing).await;
+                        }
+                        Phase::Starting => change(states, JobState::Starting),
+                        Phase::Waiting(Wait::Room(words)) => {
+                            change(states, JobState::Waiting(Wait::Room(format!("{words}{}", self.asked))));
+                        }
+                        Phase::Waiting(wait) => change(states, JobState::Waiting(wait)),
+                        Phase::Running => change(states, JobState::Running),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Creates the pod. An order to kill it ends the attempts, but not one that is under way: it may succeed.
+    async fn create(&mut self, pod: &Pod) -> Result<(), kube::Error> {
+        let (server, killed) = (self.server.clone(), &self.killed);
+        let mut creating = std::pin::pin!(server.create(pod, || !killed.get()));
+        loop {
+            tokio::select! {
+                result = &mut creating => return result,
+                order = self.orders.recv(), if !killed.get() => {
+                    killed.set(order != Some(Order::Terminate));
+                }
+            }
+        }
+    }
+
+    /// Asks the process to end. Kubernetes removes a pod that was asked to.
+    async fn terminate(&self) {
+        match self.server.api::<Pod>().delete(&self.name, &DeleteParams::default()).await {
+            Err(error) if !is_missing(&error) => {
+                tracing::warn!("{} can't be asked to end: {}", self.name, self.server.explain(&error));
+            }
+            _ => {}
+        }
+    }
+
+    /// Begins to pass on what the pod prints.
+    fn print(&self) -> Option<Printing> {
+        let target = self.output.clone()?;
+        let (ended, receiver) = watch::channel(false);
+        let printing = logs::follow(self.server.api(), self.name.clone(), target, self.tail.clone(), receiver);
+        Some(Printing { task: tokio::task::spawn_local(printing), ended })
+    }
+
+    /// The last lines, and the end of the pod.
+    async fn end(&self, reason: ExitReason, printing: Option<Printing>) -> Exit {
+        let limit = if self.killed.get() { DRAIN_KILLED } else { DRAIN };
+        match printing {
+            Some(Printing { mut task, ended }) => {
+                ended.send_replace(true);
+                // What was killed prints on until it is dead, which it is not yet.
+                if timeout(limit, &mut task).await.is_err() {
+                    task.abort();
+                }
+            }
+            None => {
+                let api = self.server.api();
+                let _ = timeout(limit, logs::take_last(&api, &self.name, &self.tail)).await;
+            }
+        }
+        let (server, name) = (self.server.clone(), self.name.clone());
+        let removing = tokio::task::spawn_local(async move {
+            if let Err(error) = server.remove::<Pod>(&name).await {
+                tracing::warn!("the pod {name} stays behind: {}", server.explain(&error));
+            }
+        });
+        if timeout(REMOVAL, removing).await.is_err() {
+            tracing::debug!("the removal of {} takes its time", self.name);
+        }
+        Exit::new(reason, self.tail.lines())
+    }
+
+    /// What a process's end means if its pod was to go.
+    async fn reason(&self, reason: ExitReason, pod: &Pod) -> ExitReason {
+        match reason {
+            // What came of it is not known, but it was asked to end.
+            ExitReason::LinkLost(_) if self.terminated => ExitReason::Signal(15),
+            ExitReason::Signal(_) if self.terminated || pod.metadata.deletion_timestamp.is_none() => reason,
+            ExitReason::Signal(_) | ExitReason::LinkLost(_) => self.removed(pod).await.unwrap_or(reason),
+            ExitReason::NotStarted(words) => ExitReason::NotStarted(self.stuck(&words, None)),
+            other => other,
+        }
+    }
+
+    /// Why the cluster has removed the pod, if it was the cluster.
+    async fn removed(&self, pod: &Pod) -> Option<ExitReason> {
+        let uid = pod.metadata.uid.as_ref()?;
+        let about = ListParams::default().fields(&format!("involvedObject.uid={uid}"));
+        let events = timeout(REMOVAL, self.server.api::<Event>().list(&about)).await.ok()?.ok()?;
+        events.items.into_iter().find_map(|event| {
+            let words = event.message.unwrap_or_default();
+            match event.reason.as_deref()? {
+                "Preempted" => Some(ExitReason::Preempted(words)),
+                "Evicted" | "TaintManagerEviction" | "NodeShutdown" => Some(ExitReason::Evicted(words)),
+                _ => None,
+            }
+        })
+    }
+
+    /// Why it will not start, with what to do.
+    fn stuck(&self, words: &str, pull: Option<&str>) -> String {
+        if words.contains("persistentvolumeclaim") {
+            return format!(
+                "{words}: make the claim (kubectl get pvc shows those that there are), or correct `mounts`"
+            );
+        }
+        let reason = words.split(':').next().unwrap_or_default();
+        match reason {
+            "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull" => format!(
+                "its node can't get the image `{}`: {}. Push it to a registry that the nodes can pull from (`registry`, or \
+                 FIBER_REGISTRY, has fiber do it), name the Secret with the credentials in `pull_secrets`, or correct \
+                 `image`",
+                self.image,
+                pull.unwrap_or(words)
+            ),
+            _ if words.contains("executable file not found") || words.contains("no such file or directory") => format!(
+                "the image `{}` has no program that runs at `{}` ({words}): set `program` to its path in the image, or \
+                 rebuild the image with it; a program that is linked dynamically needs its loader and libraries there too",
+                self.image,
+                self.program.as_deref().unwrap_or("its entry point")
+            ),
+            _ => words.to_string(),
+        }
+    }
+}
+
+fn asked(meta: &Meta) -> String {
+    let cpu = meta.cpu.map(|cores| format!("{cores} processor cores"));
+    let memory = meta.memory.map(|size| format!("{size} of memory"));
+    let gpu = meta.gpu.map(|count| format!("{count} graphics processors"));
+    let all: Vec<String> = [cpu, memory, gpu].into_iter().flatten().collect();
+    if all.is_empty() { String::new() } else { format!(" (it asks for {})", all.join(", ")) }
+}
+
+fn change(states: &watch::Sender<JobState>, state: JobState) {
+    states.send_if_modified(|current| {
+        let other = *current != state;
+        if other {
+            *current = state;
+        }
+        other
+    });
+}

@@ -1,0 +1,71 @@
+//! What a pod prints. Kubernetes keeps it, standard output and error together, and tells it from the beginning to whoever
+//! asks, as long as there is a pod.
+
+use std::time::Duration;
+
+use futures_util::io::{AsyncBufRead, AsyncBufReadExt};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, LogParams};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use crate::output::{Pump, Tail, Target};
+
+/// How long to wait before a stream that ended is asked for again.
+const PAUSE: Duration = Duration::from_millis(500);
+/// Lines that are asked for when only the last ones are wanted.
+const LAST: i64 = 20;
+
+/// Passes on what a pod prints, until `ended` says that it prints no more and all of it came. A stream that breaks is taken
+/// up where it was.
+pub(super) async fn follow(pods: Api<Pod>, pod: String, target: Target, tail: Tail, mut ended: watch::Receiver<bool>) {
+    let mut pump = Pump::new(target, tail);
+    let mut passed = 0;
+    let parameters = LogParams { follow: true, ..Default::default() };
+    loop {
+        let was_ended = *ended.borrow_and_update();
+        let whole = match pods.log_stream(&pod, &parameters).await {
+            Ok(stream) => pass(stream, &mut pump, &mut passed).await,
+            Err(error) => {
+                tracing::debug!("what {pod} prints can't be read for now: {error}");
+                false
+            }
+        };
+        if whole && was_ended {
+            break;
+        }
+        let _ = timeout(PAUSE, ended.wait_for(|ended| *ended && !was_ended)).await;
+    }
+    pump.end().await;
+}
+
+/// Whether the stream came to its end. What was passed before is left out.
+async fn pass(stream: impl AsyncBufRead, pump: &mut Pump, passed: &mut usize) -> bool {
+    let mut stream = std::pin::pin!(stream);
+    let mut known = *passed;
+    loop {
+        let part = match stream.fill_buf().await {
+            Ok([]) => return true,
+            Ok(part) => part,
+            Err(error) => {
+                tracing::debug!("a stream of output broke: {error}");
+                return false;
+            }
+        };
+        let length = part.len();
+        let old = known.min(length);
+        pump.take(&part[old..]).await;
+        known -= old;
+        *passed += length - old;
+        stream.as_mut().consume(length);
+    }
+}
+
+/// Takes the last lines that a pod printed.
+pub(super) async fn take_last(pods: &Api<Pod>, pod: &str, tail: &Tail) {
+    let parameters = LogParams { tail_lines: Some(LAST), ..Default::default() };
+    match pods.logs(pod, &parameters).await {
+        Ok(text) => tail.add(text.as_bytes()),
+        Err(error) => tracing::debug!("what {pod} printed last can't be read: {error}"),
+    }
+}

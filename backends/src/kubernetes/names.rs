@@ -1,0 +1,79 @@
+//! What pods are called, and what is written on them.
+
+use std::collections::BTreeMap;
+
+use crate::owner::Owner;
+
+/// The label that tells sessions apart.
+pub const SESSION: &str = "fiber.session";
+/// The annotation that says who made a pod.
+pub const OWNER: &str = "fiber.owner";
+/// The annotation with the job's name, as it is.
+pub const NAME: &str = "fiber.name";
+
+/// The annotation that says how often the job was started again before.
+pub const RESTARTS: &str = "fiber.restarts";
+
+/// The longest name of a label's value, or of a host.
+const LONGEST: usize = 63;
+
+/// The recommended labels, and the session's.
+pub fn labels(session: &str, program: &str, component: &str) -> BTreeMap<String, String> {
+    let label = |key: &str, value: String| (key.to_string(), value);
+    BTreeMap::from([
+        label("app.kubernetes.io/name", label_value(program)),
+        label("app.kubernetes.io/instance", label_value(&format!("fiber-{session}"))),
+        label("app.kubernetes.io/component", label_value(component)),
+        label("app.kubernetes.io/part-of", label_value(program)),
+        label("app.kubernetes.io/managed-by", "fiber".into()),
+        label(SESSION, label_value(session)),
+    ])
+}
+
+pub(super) fn annotations(owner: &Owner, name: &str, restarts: u64) -> BTreeMap<String, String> {
+    let annotations = [(OWNER, owner.to_text()), (NAME, name.to_string()), (RESTARTS, restarts.to_string())];
+    annotations.map(|(key, value)| (key.to_string(), value)).into()
+}
+
+/// A name that people recognise and that pods may have.
+pub(super) fn pod_name(session: &str, number: u64, job: &str) -> String {
+    let job: String =
+        job.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
+    let mut name = format!("fiber-{session}-{number}-{job}");
+    name.truncate(LONGEST);
+    name.trim_end_matches('-').to_string()
+}
+
+/// The file name of this program.
+pub(super) fn program() -> String {
+    let path = std::env::current_exe().unwrap_or_default();
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.trim_end_matches(" (deleted)").to_string()
+}
+
+/// Text as a label's value may be.
+fn label_value(text: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
+    let mut value: String = text.chars().map(plain).collect();
+    value.truncate(LONGEST);
+    value.trim_matches(|c: char| !c.is_ascii_alphanumeric()).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_what_the_api_server_accepts() {
+        assert_eq!(pod_name("0a1b", 3, "Pool 1/worker ä"), "fiber-0a1b-3-pool-1-worker");
+        assert_eq!(pod_name("0a1b", 3, ""), "fiber-0a1b-3");
+        assert_eq!(pod_name("0a1b", 3, &"long".repeat(100)).len(), LONGEST);
+    }
+
+    #[test]
+    fn labels_are_what_the_api_server_accepts() {
+        assert_eq!(label_value("_my program (1)"), "my-program--1");
+        assert_eq!(label_value(&"x".repeat(100)).len(), LONGEST);
+        assert_eq!(label_value("ä"), "");
+    }
+}

@@ -1,0 +1,80 @@
+//! The pod that this process runs in, if it runs in one.
+
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+
+use super::api_server::{ApiServer, is_missing};
+use super::template::CONTAINER;
+use crate::owner::Owner;
+
+/// What every pod with a service account has mounted.
+const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+/// What the downward API may set, where a pod's name is not its host's.
+const NAME: &str = "POD_NAME";
+
+/// The pod that this process runs in.
+#[derive(Clone, Debug)]
+pub(super) struct OwnPod {
+    name: String,
+    uid: String,
+    pub(super) spec: PodSpec,
+}
+
+impl OwnPod {
+    /// The namespace of the pod that this process runs in.
+    pub(super) fn namespace() -> Option<String> {
+        let namespace = std::fs::read_to_string(format!("{ACCOUNT}/namespace")).ok()?;
+        Some(namespace.trim().to_string()).filter(|namespace| !namespace.is_empty())
+    }
+
+    /// # Errors
+    /// Why the pod can't be read, and what to do.
+    pub(super) async fn find(server: &ApiServer) -> Result<Option<OwnPod>, String> {
+        let Some(namespace) = OwnPod::namespace() else { return Ok(None) };
+        let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let name = std::env::var(NAME).unwrap_or_else(|_| host());
+        if namespace != server.namespace() {
+            return Err(format!(
+                "the namespace is to be `{}`, but this process's own pod is in `{namespace}`, and only there can it own \
+                 others: leave `namespace` out, or run it there",
+                server.namespace()
+            ));
+        }
+        match server.api::<Pod>().get(&name).await {
+            Ok(pod) => {
+                Ok(Some(OwnPod { name, uid: pod.metadata.uid.unwrap_or_default(), spec: pod.spec.unwrap_or_default() }))
+            }
+            Err(error) if is_missing(&error) => Err(format!(
+                "this process is in a pod, but `{namespace}` has none of the name `{name}`: have the downward API set {NAME} \
+                 to metadata.name"
+            )),
+            Err(error) => Err(server.explain(&error)),
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn new(name: &str, uid: &str, spec: PodSpec) -> OwnPod {
+        OwnPod { name: name.into(), uid: uid.into(), spec }
+    }
+
+    /// The container that this process runs in: the one of that name, where there are others beside it.
+    pub(super) fn container(&self) -> Option<&Container> {
+        let containers = &self.spec.containers;
+        containers.iter().find(|container| container.name == CONTAINER).or(containers.first())
+    }
+
+    pub(super) fn owner(&self) -> Owner {
+        Owner::Pod { name: self.name.clone(), uid: self.uid.clone() }
+    }
+
+    /// What makes an object go when this pod goes.
+    pub(super) fn reference(&self) -> OwnerReference {
+        OwnerReference {
+            api_version: "v1".into(),
+            kind: "Pod".into(),
+            name: self.name.clone(),
+            uid: self.uid.clone(),
+            ..Default::default()
+        }
+    }
+}

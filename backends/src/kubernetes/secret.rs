@@ -1,0 +1,66 @@
+//! The Secret with what pods are told in confidence. It is there while a job needs it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use tokio::sync::Mutex;
+
+use super::api_server::ApiServer;
+
+type Content = BTreeMap<String, String>;
+
+/// Makes Secrets, one for all jobs that are told the same.
+#[derive(Debug)]
+pub(super) struct Secrets {
+    server: ApiServer,
+    /// What their metadata have in common.
+    model: ObjectMeta,
+    made: AtomicU64,
+    current: Mutex<Weak<Lease>>,
+}
+
+/// A Secret that is there for as long as anybody holds this and until it is given [back](Secrets::give_back).
+#[derive(Debug)]
+pub(super) struct Lease {
+    pub(super) name: String,
+    content: Content,
+}
+
+impl Secrets {
+    /// None yet. They will be called by the name in `model` and a number.
+    pub(super) fn new(server: ApiServer, model: ObjectMeta) -> Secrets {
+        Secrets { server, model, made: AtomicU64::new(1), current: Mutex::default() }
+    }
+
+    /// # Errors
+    /// Why it can't be made, and what to do.
+    pub(super) async fn lease(&self, content: Content) -> Result<Arc<Lease>, String> {
+        let mut current = self.current.lock().await;
+        if let Some(lease) = current.upgrade().filter(|lease| lease.content == content) {
+            return Ok(lease);
+        }
+        let number = self.made.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{}-{number}", self.model.name.as_deref().unwrap_or("fiber"));
+        let secret = Secret {
+            metadata: ObjectMeta { name: Some(name.clone()), ..self.model.clone() },
+            string_data: Some(content.clone()),
+            immutable: Some(true),
+            ..Default::default()
+        };
+        self.server.create(&secret, || true).await.map_err(|error| self.server.explain(&error))?;
+        let lease = Arc::new(Lease { name, content });
+        *current = Arc::downgrade(&lease);
+        Ok(lease)
+    }
+
+    /// Removes a Secret if nobody else needs it.
+    pub(super) async fn give_back(&self, lease: Arc<Lease>) {
+        let Some(lease) = Arc::into_inner(lease) else { return };
+        if let Err(error) = self.server.remove::<Secret>(&lease.name).await {
+            tracing::warn!("the Secret {} stays behind: {}", lease.name, self.server.explain(&error));
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! What a pod's status says of its process.
+
+use fiber_core::ExitReason;
+use k8s_openapi::api::core::v1::{ContainerState, Pod, PodCondition};
+
+use crate::Wait;
+
+/// What a shell's, and a container's, exit code is for a program that a signal killed, beside the signal.
+const BY_SIGNAL: i32 = 128;
+
+/// Of a pod that is deleted, the node may forget the container before it has told of its end.
+pub(super) const DELETED: &str = "its pod was deleted";
+
+/// How far a pod has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Nothing is known yet.
+    Starting,
+    Waiting(Wait),
+    /// It will not start any more, in Kubernetes' words.
+    Stuck(String),
+    Running,
+    Ended(ExitReason),
+}
+
+/// What this pod's status says.
+pub(super) fn phase(pod: &Pod) -> Phase {
+    let Some(status) = &pod.status else { return Phase::Starting };
+    let container = status.container_statuses.iter().flatten().next();
+    let state = container.and_then(|container| container.state.as_ref());
+    let message = status.message.clone().unwrap_or_default();
+    let disruption = condition(pod, "DisruptionTarget").filter(|condition| condition.status == "True");
+    let removal = || status.reason.as_deref().and_then(|reason| removed(reason, &message));
+    if let Some(reason) = disruption.map(disrupted).or_else(removal)
+        && (ended(state) || status.phase.as_deref() == Some("Failed"))
+    {
+        return Phase::Ended(reason);
+    }
+    if let Some(ended) = state.and_then(|state| state.terminated.as_ref()) {
+        return Phase::Ended(match (ended.exit_code, ended.reason.as_deref()) {
+            (_, Some("OOMKilled")) => ExitReason::OutOfMemory,
+            (_, Some("ContainerCannotRun" | "StartError")) => {
+                ExitReason::NotStarted(ended.message.clone().unwrap_or_default())
+            }
+            (_, Some("ContainerStatusUnknown")) => ExitReason::LinkLost(DELETED.into()),
+            (0, _) => ExitReason::Normal,
+            (code @ 129..=192, _) => ExitReason::Signal(code - BY_SIGNAL),
+            (code, _) => ExitReason::Code(code),
+        });
+    }
+    if state.is_some_and(|state| state.running.is_some()) {
+        return Phase::Running;
+    }
+    match status.phase.as_deref() {
+        Some("Failed") if pod.metadata.deletion_timestamp.is_some() => {
+            return Phase::Ended(ExitReason::LinkLost(DELETED.into()));
+        }
+        // It never had a container: its node refused it.
+        Some("Failed") => {
+            let reason = status.reason.clone().unwrap_or_default();
+            return Phase::Ended(ExitReason::NotStarted(format!("its node refused it: {reason}: {message}")));
+        }
+        Some("Succeeded") => return Phase::Ended(ExitReason::Normal),
+        _ => {}
+    }
+    if let Some(condition) = condition(pod, "PodScheduled").filter(|condition| condition.status == "False") {
+        let words = condition.message.clone().unwrap_or_default();
+        return match words.contains("persistentvolumeclaim") && words.contains("not found") {
+            true => Phase::Stuck(words),
+            false => Phase::Waiting(Wait::Room(words)),
+        };
+    }
+    let Some(waiting) = state.and_then(|state| state.waiting.as_ref()) else { return Phase::Starting };
+    let reason = waiting.reason.clone().unwrap_or_default();
+    let words = match waiting.message.as_deref().unwrap_or_default() {
+        "" => reason.clone(),
+        message => format!("{reason}: {message}"),
+    };
+    match &*reason {
+        "ImagePullBackOff"
+        | "InvalidImageName"
+        | "ErrImageNeverPull"
+        | "CreateContainerConfigError"
+        | "CreateContainerError"
+        | "RunContainerError"
+        | "CrashLoopBackOff" => Phase::Stuck(words),
+        _ => Phase::Waiting(Wait::Image(words)),
+    }
+}
+
+/// What an image's words are while it can't be pulled, before Kubernetes only says that it will try again.
+pub(super) fn pull_problem(pod: &Pod) -> Option<String> {
+    let status = pod.status.as_ref()?.container_statuses.iter().flatten().next()?;
+    let waiting = status.state.as_ref()?.waiting.as_ref()?;
+    let tried = waiting.reason.as_deref() == Some("ErrImagePull");
+    waiting.message.clone().filter(|_| tried)
+}
+
+fn ended(state: Option<&ContainerState>) -> bool {
+    state.is_some_and(|state| state.terminated.is_some())
+}
+
+fn condition<'pod>(pod: &'pod Pod, name: &str) -> Option<&'pod PodCondition> {
+    let mut conditions = pod.status.as_ref()?.conditions.iter().flatten();
+    conditions.find(|condition| condition.type_ == name)
+}
+
+/// Since 1.26 a condition says why a pod had to go.
+fn disrupted(condition: &PodCondition) -> ExitReason {
+    let words = condition.message.clone().or_else(|| condition.reason.clone()).unwrap_or_default();
+    match condition.reason.as_deref() {
+        Some("PreemptionByScheduler") => ExitReason::Preempted(words),
+        _ => ExitReason::Evicted(words),
+    }
+}
+
+fn removed(reason: &str, message: &str) -> Option<ExitReason> {
+    match reason {
+        "Evicted" | "Shutdown" | "NodeShutdown" | "Terminated" | "NodeLost" => {
+            Some(ExitReason::Evicted(message.to_string()))
+        }
+        "Preempting" => Some(ExitReason::Preempted(message.to_string())),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, PodStatus};
+
+    use super::*;
+
+    fn pod(status: PodStatus) -> Pod {
+        Pod { status: Some(status), ..Default::default() }
+    }
+
+    fn ended_with(exit_code: i32, reason: &str) -> Phase {
+        let terminated = ContainerStateTerminated { exit_code, reason: Some(reason.into()), ..Default::default() };
+        let state = ContainerState { terminated: Some(terminated), ..Default::default() };
+        let container = ContainerStatus { state: Some(state), ..Default::default() };
+        phase(&pod(PodStatus { container_statuses: Some(vec![container]), ..Default::default() }))
+    }
+
+    #[test]
+    fn ends_are_told_apart() {
+        assert_eq!(ended_with(0, "Completed"), Phase::Ended(ExitReason::Normal));
+        assert_eq!(ended_with(3, "Error"), Phase::Ended(ExitReason::Code(3)));
+        assert_eq!(ended_with(127, "Error"), Phase::Ended(ExitReason::Code(127)));
+        assert_eq!(ended_with(143, "Error"), Phase::Ended(ExitReason::Signal(15)));
+        assert_eq!(ended_with(137, "OOMKilled"), Phase::Ended(ExitReason::OutOfMemory));
+    }
+
+    #[test]
+    fn evicted_and_preempted_pods_are_told_from_others() {
+        let failed = |reason: &str| {
+            let text = |text: &str| Some(text.to_string());
+            phase(&pod(PodStatus {
+                phase: text("Failed"),
+                reason: text(reason),
+                message: text("words"),
+                ..Default::default()
+            }))
+        };
+        assert_eq!(failed("Evicted"), Phase::Ended(ExitReason::Evicted("words".into())));
+        assert_eq!(failed("Preempting"), Phase::Ended(ExitReason::Preempted("words".into())));
+        let refused = "its node refused it: OutOfcpu: words".to_string();
+        assert_eq!(failed("OutOfcpu"), Phase::Ended(ExitReason::NotStarted(refused)));
+        let condition = PodCondition {
+            type_: "DisruptionTarget".into(),
+            status: "True".into(),
+            reason: Some("PreemptionByScheduler".into()),
+            message: Some("words".into()),
+            ..Default::default()
+        };
+        let status =
+            PodStatus { phase: Some("Failed".into()), conditions: Some(vec![condition]), ..Default::default() };
+        assert_eq!(phase(&pod(status)), Phase::Ended(ExitReason::Preempted("words".into())));
+    }
+}

@@ -1,0 +1,60 @@
+//! Removes what belongs to nobody any more.
+
+use k8s_openapi::api::core::v1::{Pod, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::ListParams;
+
+use super::api_server::{ApiServer, is_forbidden, is_missing};
+use super::names::{OWNER, SESSION};
+use super::own::OwnPod;
+use crate::owner::Owner;
+
+/// Removes the pods and Secrets of owners that are dead, and says which.
+///
+/// # Errors
+/// The API server's refusals, with what to do.
+pub(super) async fn sweep(server: &ApiServer, own: Option<&OwnPod>) -> Result<Vec<String>, String> {
+    let this = own.map_or_else(Owner::this_process, OwnPod::owner);
+    let sessions = ListParams::default().labels(SESSION);
+    let mut removed = Vec::new();
+    let pods = server.api::<Pod>().list_metadata(&sessions).await.map_err(|error| server.explain(&error))?;
+    for pod in pods {
+        if let Some(name) = orphan(server, &pod.metadata, &this).await {
+            server.remove::<Pod>(&name).await.map_err(|error| server.explain(&error))?;
+            removed.push(name);
+        }
+    }
+    // Those of pods go with them. To list Secrets is a right that not every user has.
+    if own.is_none() {
+        let secrets = match server.api::<Secret>().list_metadata(&sessions).await {
+            Ok(secrets) => secrets.items,
+            Err(error) if is_forbidden(&error) => Vec::new(),
+            Err(error) => return Err(server.explain(&error)),
+        };
+        for secret in secrets {
+            if let Some(name) = orphan(server, &secret.metadata, &this).await {
+                server.remove::<Secret>(&name).await.map_err(|error| server.explain(&error))?;
+                removed.push(name);
+            }
+        }
+    }
+    Ok(removed)
+}
+
+/// The object's name, if its owner is certainly dead.
+async fn orphan(server: &ApiServer, metadata: &ObjectMeta, this: &Owner) -> Option<String> {
+    let owner = metadata.annotations.as_ref()?.get(OWNER)?;
+    let owner = Owner::from_text(owner).filter(|owner| owner != this)?;
+    is_dead(server, &owner).await.then(|| metadata.name.clone()).flatten()
+}
+
+async fn is_dead(server: &ApiServer, owner: &Owner) -> bool {
+    let Owner::Pod { name, uid } = owner else { return owner.is_a_dead_process() };
+    match server.api::<Pod>().get(name).await {
+        Ok(pod) => {
+            let phase = pod.status.and_then(|status| status.phase).unwrap_or_default();
+            pod.metadata.uid.as_ref() != Some(uid) || matches!(&*phase, "Succeeded" | "Failed")
+        }
+        Err(error) => is_missing(&error),
+    }
+}

@@ -1,0 +1,270 @@
+//! What the pods of a program have in common, and how a pod is made of it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fiber_core::{Config, Meta};
+use k8s_openapi::api::core::v1::{
+    Container, EnvVar, HostPathVolumeSource, LocalObjectReference, PersistentVolumeClaimVolumeSource, Pod,
+    PodSecurityContext, PodSpec, ResourceRequirements, SecurityContext, Toleration, Volume, VolumeMount,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+
+use super::image::Image;
+use super::own::OwnPod;
+use crate::configured_environment;
+use crate::mounts::{Mounted, Source};
+
+/// The program's container in its pod.
+pub const CONTAINER: &str = "fiber";
+/// What graphics processors are called as a resource.
+pub const GPU: &str = "nvidia.com/gpu";
+
+/// What the pods of a program have in common.
+#[derive(Clone, Debug)]
+pub struct Template {
+    image: Image,
+    owner: Option<OwnerReference>,
+    environment: Vec<EnvVar>,
+    working_dir: Option<String>,
+    container_security: Option<SecurityContext>,
+    mounts: Vec<VolumeMount>,
+    /// All but the container.
+    spec: PodSpec,
+}
+
+/// What a pod has for itself.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// Its name.
+    pub name: String,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Its annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// What the program is called with.
+    pub arguments: Vec<String>,
+    /// Its variables, besides those that all have.
+    pub environment: Vec<EnvVar>,
+    /// What it asks for, which is also its limit.
+    pub meta: Meta,
+    /// How long it may take to end when it is asked to.
+    pub grace: Duration,
+}
+
+/// What can be said of the configuration before there is a cluster.
+pub(super) fn check(config: &Config) -> Result<(), String> {
+    Mounted::all(config)?;
+    config.tolerations.iter().try_for_each(|text| toleration(text).map(drop))?;
+    config.node_selector.iter().try_for_each(|text| label(text).map(drop))?;
+    user(config.user.as_deref()).map(drop)
+}
+
+impl Template {
+    /// As the configuration has it.
+    ///
+    /// # Errors
+    /// What of it can't be understood, and what would be right.
+    pub fn new(config: &Config, image: Image) -> Result<Template, String> {
+        Template::inheriting(config, image, None)
+    }
+
+    /// The same, with what this process's own pod has and the configuration does not say.
+    pub(super) fn inheriting(config: &Config, image: Image, own: Option<&OwnPod>) -> Result<Template, String> {
+        let parent = own.map(|own| own.spec.clone()).unwrap_or_default();
+        let container = own.and_then(OwnPod::container).cloned().unwrap_or_default();
+        let (volumes, mounts) = volumes(config, &parent, &container)?;
+
+        let mut node_selector = parent.node_selector.unwrap_or_default();
+        for text in &config.node_selector {
+            let (name, value) = label(text)?;
+            node_selector.insert(name, value);
+        }
+        let mut tolerations = parent.tolerations.unwrap_or_default();
+        for text in &config.tolerations {
+            tolerations.push(toleration(text)?);
+        }
+        let mut pull_secrets = parent.image_pull_secrets.unwrap_or_default();
+        pull_secrets.extend(config.pull_secrets.iter().map(|name| LocalObjectReference { name: name.clone() }));
+        let mut security = parent.security_context.unwrap_or_default();
+        // An image that was made of the program is run as whoever runs the program.
+        if let Some((user, group)) = user(config.user.as_deref().or(image.user.as_deref()))? {
+            security = PodSecurityContext { run_as_user: Some(user), run_as_group: group, ..security };
+        }
+        let environment = image.environment.iter().cloned().chain(configured_environment(config));
+        Ok(Template {
+            owner: own.map(OwnPod::reference),
+            environment: environment.map(|(name, value)| variable(name, &value)).collect(),
+            working_dir: config.working_dir.clone(),
+            container_security: container.security_context,
+            mounts,
+            spec: PodSpec {
+                restart_policy: Some("Never".into()),
+                // Its first process buries orphans; so signals mean to the program what they mean elsewhere.
+                share_process_namespace: Some(true),
+                enable_service_links: Some(false),
+                automount_service_account_token: Some(config.nested),
+                service_account_name: config.service_account.clone().or(parent.service_account_name),
+                image_pull_secrets: some(pull_secrets),
+                tolerations: some(tolerations),
+                node_selector: Some(node_selector).filter(|labels| !labels.is_empty()),
+                security_context: Some(security),
+                priority_class_name: parent.priority_class_name,
+                runtime_class_name: parent.runtime_class_name,
+                scheduler_name: parent.scheduler_name,
+                volumes: some(volumes),
+                ..Default::default()
+            },
+            image,
+        })
+    }
+
+    /// The image that pods are made from.
+    pub fn image(&self) -> &Image {
+        &self.image
+    }
+
+    /// Has pods made of this get a token for the API server, so that they can start pods themselves.
+    #[must_use]
+    pub fn with_token(mut self) -> Template {
+        self.spec.automount_service_account_token = Some(true);
+        self
+    }
+
+    /// A pod.
+    pub fn pod(&self, plan: Plan) -> Pod {
+        let amounts = amounts(&plan.meta);
+        let container = Container {
+            name: CONTAINER.into(),
+            image: Some(self.image.name.clone()),
+            // Another build is another tag: what a node has under it is right.
+            image_pull_policy: Some(self.image.pull_policy.clone().unwrap_or_else(|| "IfNotPresent".into())),
+            command: self.image.program.as_deref().map(|program| vec![literal(program)]),
+            args: some(plan.arguments.iter().map(|argument| literal(argument)).collect()),
+            env: Some(self.environment.iter().cloned().chain(plan.environment).collect()),
+            working_dir: self.working_dir.clone(),
+            resources: Some(ResourceRequirements {
+                limits: Some(amounts.clone()),
+                requests: Some(amounts),
+                ..Default::default()
+            }),
+            security_context: self.container_security.clone(),
+            volume_mounts: some(self.mounts.clone()),
+            ..Default::default()
+        };
+        Pod {
+            metadata: ObjectMeta {
+                name: Some(plan.name),
+                labels: Some(plan.labels),
+                annotations: Some(plan.annotations),
+                owner_references: self.owner.clone().map(|owner| vec![owner]),
+                ..Default::default()
+            },
+            spec: Some(PodSpec {
+                containers: vec![container],
+                termination_grace_period_seconds: Some(i64::try_from(plan.grace.as_secs()).unwrap_or(i64::MAX).max(1)),
+                ..self.spec.clone()
+            }),
+            status: None,
+        }
+    }
+}
+
+/// A variable whose value is taken as it is.
+pub fn variable(name: impl Into<String>, value: &str) -> EnvVar {
+    EnvVar { name: name.into(), value: Some(literal(value)), value_from: None }
+}
+
+/// Text that Kubernetes does not look for `$(NAME)` in.
+fn literal(text: &str) -> String {
+    text.replace('$', "$$")
+}
+
+fn some<T>(list: Vec<T>) -> Option<Vec<T>> {
+    Some(list).filter(|list| !list.is_empty())
+}
+
+fn amounts(meta: &Meta) -> BTreeMap<String, Quantity> {
+    let cpu = meta.cpu.map(|cores| ("cpu", format!("{}m", (cores * 1000.0).ceil() as i64)));
+    let memory = meta.memory.map(|size| ("memory", size.as_u64().to_string()));
+    let gpu = meta.gpu.filter(|count| *count > 0).map(|count| (GPU, count.to_string()));
+    let amounts = [cpu, memory, gpu].into_iter().flatten();
+    amounts.map(|(name, amount)| (name.to_string(), Quantity(amount))).collect()
+}
+
+/// What the configuration wants mounted, and what this process's own container has besides, but for what each pod gets
+/// anew.
+fn volumes(
+    config: &Config,
+    parent: &PodSpec,
+    container: &Container,
+) -> Result<(Vec<Volume>, Vec<VolumeMount>), String> {
+    let (mut volumes, mut mounts) = (Vec::new(), Vec::new());
+    for (number, mounted) in Mounted::all(config)?.into_iter().enumerate() {
+        let name = format!("mount-{number}");
+        let mut volume = Volume { name: name.clone(), ..Default::default() };
+        match mounted.source {
+            Source::Path(path) => volume.host_path = Some(HostPathVolumeSource { path, type_: None }),
+            Source::Volume(claim_name) => {
+                volume.persistent_volume_claim =
+                    Some(PersistentVolumeClaimVolumeSource { claim_name, read_only: Some(mounted.read_only) });
+            }
+        }
+        volumes.push(volume);
+        mounts.push(VolumeMount {
+            name,
+            mount_path: mounted.target,
+            read_only: Some(mounted.read_only),
+            ..Default::default()
+        });
+    }
+    let mine = container.volume_mounts.iter().flatten();
+    let mine: Vec<_> = mine
+        .filter(|mount| !mount.mount_path.starts_with("/var/run/secrets/kubernetes.io/"))
+        .filter(|mount| mounts.iter().all(|other: &VolumeMount| other.mount_path != mount.mount_path))
+        .cloned()
+        .collect();
+    let used = parent.volumes.iter().flatten().filter(|volume| mine.iter().any(|mount| mount.name == volume.name));
+    volumes.extend(used.cloned());
+    mounts.extend(mine);
+    Ok((volumes, mounts))
+}
+
+/// `USER` or `USER:GROUP`, as numbers.
+fn user(text: Option<&str>) -> Result<Option<(i64, Option<i64>)>, String> {
+    let Some(text) = text else { return Ok(None) };
+    let (user, group) = text.split_once(':').map_or((text, None), |(user, group)| (user, Some(group)));
+    let wrong = |_| format!("`user` is `{text}`: on Kubernetes it must be a number, or two: USER or USER:GROUP");
+    let group = group.map(str::parse).transpose().map_err(wrong)?;
+    Ok(Some((user.parse().map_err(wrong)?, group)))
+}
+
+fn label(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or_else(|| {
+        format!("`node_selector` has `{text}`: each must be NAME=VALUE, the label that nodes need to have")
+    })?;
+    Ok((name.to_string(), value.to_string()))
+}
+
+fn toleration(text: &str) -> Result<Toleration, String> {
+    let (what, effect) = text.split_once(':').map_or((text, None), |(what, effect)| (what, Some(effect)));
+    let known = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+    if what.is_empty() || effect.is_some_and(|effect| !known.contains(&effect)) {
+        return Err(format!(
+            "`tolerations` has `{text}`: each must be KEY, KEY:EFFECT, KEY=VALUE or KEY=VALUE:EFFECT, where EFFECT is one of {}",
+            known.join(", ")
+        ));
+    }
+    let (key, value) = what.split_once('=').map_or((what, None), |(key, value)| (key, Some(value)));
+    Ok(Toleration {
+        key: Some(key.to_string()),
+        operator: Some(if value.is_some() { "Equal" } else { "Exists" }.to_string()),
+        value: value.map(str::to_string),
+        effect: effect.map(str::to_string),
+        ..Default::default()
+    })
+}
+
+#[cfg(test)]
+mod tests;

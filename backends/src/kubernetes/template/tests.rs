@@ -1,0 +1,84 @@
+use super::*;
+
+fn config(change: impl FnOnce(&mut Config)) -> Config {
+    let mut config = Config::default();
+    config.environment.clear();
+    change(&mut config);
+    config
+}
+
+#[test]
+fn limits_are_requests() {
+    let template = Template::new(&config(|_| {}), Image::named("image:1", None)).unwrap();
+    let pod = template.pod(Plan { meta: Meta::new().cpu(0.5).memory(96 << 20).gpu(2), ..Default::default() });
+    let resources = pod.spec.unwrap().containers.remove(0).resources.unwrap();
+    assert_eq!(resources.limits, resources.requests);
+    let amount = |name: &str| resources.limits.as_ref().unwrap()[name].0.clone();
+    assert_eq!((amount("cpu"), amount("memory"), amount(GPU)), ("500m".into(), (96 << 20).to_string(), "2".into()));
+}
+
+#[test]
+fn texts_arrive_as_they_are() {
+    let template = Template::new(&config(|_| {}), Image::named("image:1", Some("/bin/$(x)".into()))).unwrap();
+    let plan = Plan {
+        arguments: vec!["$(HOME)".into(), "$$".into()],
+        environment: vec![variable("A", "$(B)")],
+        ..Default::default()
+    };
+    let container = template.pod(plan).spec.unwrap().containers.remove(0);
+    assert_eq!(container.command.unwrap(), ["/bin/$$(x)"]);
+    assert_eq!(container.args.unwrap(), ["$$(HOME)", "$$$$"]);
+    assert_eq!(container.env.unwrap()[0].value.as_deref(), Some("$$(B)"));
+}
+
+#[test]
+fn what_the_own_pod_has_is_inherited() {
+    let spec = PodSpec {
+        service_account_name: Some("fiber".into()),
+        node_selector: Some([("disk".to_string(), "fast".to_string())].into()),
+        tolerations: Some(vec![toleration("gpu:NoSchedule").unwrap()]),
+        volumes: Some(
+            ["data", "kube-api-access-x", "unused"]
+                .map(|name| Volume { name: name.into(), ..Default::default() })
+                .into(),
+        ),
+        containers: vec![Container {
+            volume_mounts: Some(vec![
+                VolumeMount { name: "data".into(), mount_path: "/persistent".into(), ..Default::default() },
+                VolumeMount {
+                    name: "kube-api-access-x".into(),
+                    mount_path: "/var/run/secrets/kubernetes.io/serviceaccount".into(),
+                    ..Default::default()
+                },
+            ]),
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let own = OwnPod::new("parent", "uid", spec);
+    let config = config(|config| {
+        config.node_selector = vec!["zone=a".into()];
+        config.mounts = vec!["/etc:/host:ro".into()];
+    });
+    let template = Template::inheriting(&config, Image::named("image:1", None), Some(&own)).unwrap();
+    let pod = template.pod(Plan::default());
+    assert_eq!(pod.metadata.owner_references.unwrap()[0].name, "parent");
+    let spec = pod.spec.unwrap();
+    assert_eq!(spec.service_account_name.as_deref(), Some("fiber"));
+    assert_eq!(spec.automount_service_account_token, Some(false));
+    assert_eq!(spec.node_selector.unwrap().into_keys().collect::<Vec<_>>(), ["disk", "zone"]);
+    assert_eq!(spec.tolerations.unwrap().len(), 1);
+    let names: Vec<_> = spec.volumes.unwrap().into_iter().map(|volume| volume.name).collect();
+    assert_eq!(names, ["mount-0", "data"]);
+    let mounts = spec.containers[0].volume_mounts.clone().unwrap();
+    assert_eq!(mounts.iter().map(|mount| mount.mount_path.as_str()).collect::<Vec<_>>(), ["/host", "/persistent"]);
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    let error = |change: fn(&mut Config)| check(&config(change)).unwrap_err();
+    assert!(error(|config| config.user = Some("anna".into())).contains("`user` is `anna`"));
+    assert!(error(|config| config.node_selector = vec!["fast".into()]).contains("`node_selector` has `fast`"));
+    assert!(error(|config| config.tolerations = vec!["a:Never".into()]).contains("`tolerations` has `a:Never`"));
+    assert!(error(|config| config.mounts = vec!["data".into()]).contains("`mounts` has `data`"));
+}

@@ -1,0 +1,169 @@
+//! What happens to pods: one watch on the API server for all of this process's.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use k8s_openapi::api::core::v1::Pod;
+use kube::runtime::utils::{Backoff, StreamBackoff};
+use kube::runtime::watcher::{self, Event, watcher};
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+
+use super::api_server::ApiServer;
+use super::names::SESSION;
+
+/// Pauses between attempts while the API server is away, at first and at most.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+
+/// What was seen of a pod.
+#[derive(Debug)]
+pub(super) enum Sight {
+    /// It is like this now.
+    Pod(Box<Pod>),
+    /// It is gone, and was last like this, if that is known.
+    Gone(Option<Box<Pod>>),
+}
+
+/// Who wants to know what of which pod.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    watched: Mutex<HashMap<String, Interest>>,
+}
+
+#[derive(Debug)]
+struct Interest {
+    sender: mpsc::UnboundedSender<Sight>,
+    /// Whether the pod was created, so that it is gone if there is none of its name.
+    created: bool,
+}
+
+impl Watch {
+    /// Follows the pods of a session for as long as anybody holds this.
+    pub(super) fn begin(server: &ApiServer, session: &str) -> Arc<Watch> {
+        let watch = Arc::new(Watch::default());
+        let config = watcher::Config::default().labels(&format!("{SESSION}={session}"));
+        let events = StreamBackoff::new(watcher(server.api::<Pod>(), config), Pauses { next: PAUSES.0 });
+        let following = Arc::downgrade(&watch);
+        let server = server.clone();
+        tokio::task::spawn_local(async move {
+            let mut events = Box::pin(events);
+            let (mut listed, mut missing) = (HashSet::new(), HashSet::new());
+            let mut away = false;
+            while let Some(event) = events.next().await {
+                let Some(watch) = Weak::upgrade(&following) else { return };
+                match event {
+                    Ok(event) => {
+                        away = false;
+                        watch.note(event, &mut listed, &mut missing);
+                    }
+                    // A resource version that is too old is the normal end of a watch: it begins anew.
+                    Err(watcher::Error::WatchError(status)) if status.code == 410 => {}
+                    Err(error) if away => tracing::debug!("the API server still tells nothing of pods: {error}"),
+                    Err(error) => {
+                        away = true;
+                        tracing::warn!("the API server tells nothing of pods for now: {}", explain(&server, &error));
+                    }
+                }
+            }
+        });
+        watch
+    }
+
+    /// What is seen of a pod that will be created.
+    pub(super) fn pod(self: &Arc<Watch>, name: &str) -> Watched {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        self.watched.lock().insert(name.to_string(), Interest { sender, created: false });
+        Watched { watch: Arc::clone(self), name: name.to_string(), receiver }
+    }
+
+    fn note(&self, event: Event<Pod>, listed: &mut HashSet<String>, missing: &mut HashSet<String>) {
+        match event {
+            Event::Apply(pod) => self.tell(pod, Sight::Pod),
+            Event::Delete(pod) => self.tell(pod, |pod| Sight::Gone(Some(pod))),
+            // A list begins: what was there before and does not stand in it is gone.
+            Event::Init => {
+                listed.clear();
+                let watched = self.watched.lock();
+                *missing =
+                    watched.iter().filter(|(_, interest)| interest.created).map(|(name, _)| name.clone()).collect();
+            }
+            Event::InitApply(pod) => {
+                listed.extend(pod.metadata.name.clone());
+                self.tell(pod, Sight::Pod);
+            }
+            Event::InitDone => {
+                let watched = self.watched.lock();
+                for interest in missing.difference(listed).filter_map(|name| watched.get(name)) {
+                    let _ = interest.sender.send(Sight::Gone(None));
+                }
+            }
+        }
+    }
+
+    fn tell(&self, pod: Pod, sight: impl FnOnce(Box<Pod>) -> Sight) {
+        let watched = self.watched.lock();
+        if let Some(interest) = pod.metadata.name.as_ref().and_then(|name| watched.get(name)) {
+            let _ = interest.sender.send(sight(Box::new(pod)));
+        }
+    }
+}
+
+fn explain(server: &ApiServer, error: &watcher::Error) -> String {
+    match error {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => server.explain(error),
+        other => other.to_string(),
+    }
+}
+
+/// A pod that is watched.
+#[derive(Debug)]
+pub(super) struct Watched {
+    watch: Arc<Watch>,
+    name: String,
+    receiver: mpsc::UnboundedReceiver<Sight>,
+}
+
+impl Watched {
+    /// To be called when the pod has been created.
+    pub(super) fn created(&self) {
+        if let Some(interest) = self.watch.watched.lock().get_mut(&self.name) {
+            interest.created = true;
+        }
+    }
+
+    pub(super) async fn next(&mut self) -> Sight {
+        // The sender is in the map for as long as this lives.
+        self.receiver.recv().await.unwrap_or(Sight::Gone(None))
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.watch.watched.lock().remove(&self.name);
+    }
+}
+
+/// Doubles them.
+struct Pauses {
+    next: Duration,
+}
+
+impl Iterator for Pauses {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        let pause = self.next;
+        self.next = (2 * pause).min(PAUSES.1);
+        Some(pause)
+    }
+}
+
+impl Backoff for Pauses {
+    fn reset(&mut self) {
+        self.next = PAUSES.0;
+    }
+}

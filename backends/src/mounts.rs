@@ -1,0 +1,71 @@
+//! What the configuration wants mounted into containers.
+
+use fiber_core::Config;
+
+/// One of `mounts`: `SOURCE:TARGET`, or `SOURCE:TARGET:ro`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mounted {
+    pub(crate) source: Source,
+    pub(crate) target: String,
+    pub(crate) read_only: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// Of the host on which the container runs.
+    Path(String),
+    /// By name; on Kubernetes, a claim's.
+    Volume(String),
+}
+
+impl Mounted {
+    /// All that the configuration wants.
+    ///
+    /// # Errors
+    /// What can't be understood, and what would be right.
+    pub(crate) fn all(config: &Config) -> Result<Vec<Mounted>, String> {
+        config.mounts.iter().map(|text| Mounted::parse(text)).collect()
+    }
+
+    fn parse(text: &str) -> Result<Mounted, String> {
+        let wrong = || {
+            format!(
+                "`mounts` has `{text}`: each must be SOURCE:TARGET or SOURCE:TARGET:ro, where SOURCE is an absolute path or the \
+                 name of a volume, and TARGET an absolute path"
+            )
+        };
+        let mut parts = text.split(':');
+        let (Some(source), Some(target), mode, None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
+            return Err(wrong());
+        };
+        let read_only = match mode {
+            None | Some("rw") => false,
+            Some("ro") => true,
+            Some(_) => return Err(wrong()),
+        };
+        if source.is_empty() || source.starts_with('.') || !target.starts_with('/') {
+            return Err(wrong());
+        }
+        let source = match source.starts_with('/') {
+            true => Source::Path(source.to_string()),
+            false => Source::Volume(source.to_string()),
+        };
+        Ok(Mounted { source, target: target.to_string(), read_only })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_are_paths_or_volumes() {
+        let path = Mounted::parse("/data:/mnt:ro").unwrap();
+        assert_eq!(path, Mounted { source: Source::Path("/data".into()), target: "/mnt".into(), read_only: true });
+        let volume = Mounted::parse("cache:/mnt").unwrap();
+        assert_eq!(volume, Mounted { source: Source::Volume("cache".into()), target: "/mnt".into(), read_only: false });
+        for wrong in ["/data", "data:mnt", "./data:/mnt", "/data:/mnt:often", "/a:/b:ro:x", ":/mnt"] {
+            assert!(Mounted::parse(wrong).unwrap_err().contains(wrong), "{wrong}");
+        }
+    }
+}
