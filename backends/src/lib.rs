@@ -56,7 +56,8 @@ pub struct JobSpec {
     /// How often it was started again, under its name, before.
     pub restarts: u64,
     /// The same, for what is nobody else's business: it stands on no command line, and in no description of the job that
-    /// others may read, as far as the backend can help it.
+    /// others may read, as far as the backend can help it. Where the process finds `-` as the value, the value is the
+    /// next line of its standard input: see [`fiber_core::process::secret`].
     pub secrets: Vec<(&'static str, String)>,
     /// The resources that it is to have.
     pub meta: Meta,

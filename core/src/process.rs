@@ -20,6 +20,26 @@ pub fn take_env<const N: usize>(names: [&str; N]) -> Option<[Option<OsString>; N
     }))
 }
 
+/// The value of a variable that was given to this process as a secret: what the variable holds, or, if that is `-`, the
+/// next line of standard input. `None` if that is no text, or there is no such line.
+pub fn secret(value: OsString) -> Option<String> {
+    let value = value.into_string().ok()?;
+    if value != "-" {
+        return Some(value);
+    }
+    let mut line = Vec::new();
+    // Not a byte more: the rest is the program's.
+    while !line.ends_with(b"\n") {
+        let mut byte = [0];
+        if rustix::io::read(rustix::stdio::stdin(), &mut byte).ok()? == 0 {
+            return None;
+        }
+        line.push(byte[0]);
+    }
+    line.pop();
+    String::from_utf8(line).ok()
+}
+
 /// Has `hook` called when this process exits by itself: by the end of `main` or by `std::process::exit`.
 ///
 /// It runs on a thread of its own, because the exiting thread has lost its thread-locals by then, and is told whether

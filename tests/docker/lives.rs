@@ -14,6 +14,7 @@ crate::tests![
     a_program_that_is_asked_to_end_takes_its_containers_along,
     pools_in_pools,
     actors_queues_pipes_locks_and_rings_reach_across_containers,
+    the_session_key_is_in_no_log_and_no_process_list,
 ];
 
 fn pi_is_estimated_in_containers_and_nothing_is_left() {
@@ -66,6 +67,27 @@ fn a_program_that_is_asked_to_end_takes_its_containers_along() {
 fn actors_queues_pipes_locks_and_rings_reach_across_containers() {
     let told = ["consumed: (10100, 2)", "balance: 10101", "ring: [true, true, true]"];
     leaves_nothing(program("together").start()).code(0).says(&told);
+}
+
+fn the_session_key_is_in_no_log_and_no_process_list() {
+    let mut program = program("talkative").start();
+    program.line("ready: 2");
+    let container = containers(program.pid()).remove(0);
+    let mut told = docker(&["inspect", &container]);
+    for process in program.processes() {
+        let read = |file: &str| std::fs::read(format!("/proc/{process}/{file}")).unwrap_or_default();
+        told.extend(["environ", "cmdline"].map(|file| String::from_utf8_lossy(&read(file)).into_owned()));
+    }
+    docker(&["kill", &container]);
+    program.say("go on");
+    let ending = leaves_nothing(program).code(0).says(&["sum: 55"]);
+    assert!(ending.errors.contains("TRACE") && ending.errors.contains("DEBUG"), "{}", ending.errors);
+    told.extend([ending.errors, ending.out.clone()]);
+    // Backwards, or it would stand in what is looked through.
+    let key: String = ending.out.split("key backwards: ").nth(1).expect("a child tells it").chars().take(64).collect();
+    let key: String = key.chars().rev().collect();
+    assert!(key.chars().all(|digit| digit.is_ascii_hexdigit()), "{key}");
+    assert!(told.contains("FIBER_KEY=-") && !told.contains(&key));
 }
 
 fn pools_in_pools() {

@@ -11,6 +11,9 @@ use fiber::{
 use serde::{Deserialize, Serialize};
 
 pub(crate) fn run(name: &str) {
+    if name == "talkative" {
+        tell_key();
+    }
     if ["hungry", "modest", "together"].contains(&name) {
         fiber::init();
     } else {
@@ -26,6 +29,7 @@ pub(crate) fn run(name: &str) {
         "hopeless" => hopeless(),
         "together" => together(),
         "ready" => ready(),
+        "talkative" => talkative(),
         "family" => family(),
         "hungry" => hungry(),
         "modest" => modest(),
@@ -147,6 +151,24 @@ fn ready() {
     println!("ready: {}", pool.ready());
     wait_for_word();
     println!("sum: {}", pool.map(|x: u64| x + 1, 0..10).wait().unwrap().into_iter().sum::<u64>());
+}
+
+/// The same, and logs all that there is to log.
+fn talkative() {
+    tracing_subscriber::fmt()
+        .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
+        .with_writer(std::io::stderr)
+        .init();
+    ready();
+}
+
+/// As a child: tells the key that it is given, backwards, and leaves it where fiber looks for it.
+#[allow(unsafe_code)]
+fn tell_key() {
+    let Some(key) = std::env::var_os("FIBER_KEY").and_then(fiber_core::process::secret) else { return };
+    println!("key backwards: {}", key.chars().rev().collect::<String>());
+    // SAFETY: no other thread runs yet.
+    unsafe { std::env::set_var("FIBER_KEY", key) };
 }
 
 /// Pools in pools.

@@ -50,7 +50,7 @@ pub fn init() {
     INITIALISED.store(true, Ordering::Release);
     let Some((node, key)) = child else { return };
     let calling = node.to_str().and_then(|text| text.parse::<Calling>().ok());
-    let key = key.to_str().and_then(|text| text.parse::<SessionKey>().ok());
+    let key = fiber_core::process::secret(key).and_then(|text| text.parse::<SessionKey>().ok());
     match (calling, key) {
         (Some(calling), Some(key)) => run(calling, key),
         _ => give_up("FIBER_NODE and FIBER_KEY are set to something else than fiber sets them to: unset them"),

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bollard::container::LogOutput;
+use bollard::container::{AttachContainerResults, LogOutput};
 use bollard::models::ContainerCreateBody;
 use bollard::query_parameters::{AttachContainerOptions, CreateContainerOptions, KillContainerOptions};
 use fiber_core::{Exit, ExitReason};
 use futures_util::StreamExt;
+use tokio::io::AsyncWriteExt;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -190,15 +191,17 @@ impl Attendant {
         Exit::new(reason, Vec::new())
     }
 
-    /// Connects to the output of the container, and starts it.
+    /// Connects to the container's input and output, starts it, and tells it its secrets.
     async fn set_going(
         &self,
         id: &str,
         spec: &JobSpec,
         log: Option<Log>,
     ) -> Result<JoinHandle<()>, bollard::errors::Error> {
-        let options = AttachContainerOptions { stream: true, stdout: true, stderr: true, ..Default::default() };
-        let attached = self.engine.api.attach_container(id, Some(options)).await?;
+        let options =
+            AttachContainerOptions { stream: true, stdin: true, stdout: true, stderr: true, ..Default::default() };
+        let AttachContainerResults { mut output, mut input } =
+            self.engine.api.attach_container(id, Some(options)).await?;
         let file = log.map(|log| Arc::new(log.file));
         let target = |stream| match &file {
             Some(file) => Target::File(Arc::clone(file)),
@@ -206,7 +209,6 @@ impl Attendant {
         };
         let mut out = Pump::new(target(Stream::Out), self.tail.clone());
         let mut errors = Pump::new(target(Stream::Error), self.tail.clone());
-        let mut output = attached.output;
         let printing = tokio::task::spawn_local(async move {
             while let Some(Ok(part)) = output.next().await {
                 match part {
@@ -219,6 +221,15 @@ impl Attendant {
             errors.end().await;
         });
         self.engine.api.start_container(id, None).await?;
+        let secrets: String = spec.secrets.iter().map(|(_, value)| format!("{value}\n")).collect();
+        let told = async {
+            input.write_all(secrets.as_bytes()).await?;
+            input.shutdown().await
+        };
+        if let Err(error) = told.await {
+            // It has ended already, or will when it is told nothing.
+            tracing::debug!("the container {id} was not told its secrets: {error}");
+        }
         Ok(printing)
     }
 

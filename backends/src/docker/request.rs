@@ -114,7 +114,9 @@ pub(super) fn body(
     resources: &Resources,
     labels: HashMap<String, String>,
 ) -> ContainerCreateBody {
-    let own = spec.environment.iter().chain(&spec.secrets).map(|(name, value)| format!("{name}={value}"));
+    let given = spec.environment.iter().map(|(name, value)| format!("{name}={value}"));
+    // Who may ask the engine sees its environment. Secrets come by standard input.
+    let own = given.chain(spec.secrets.iter().map(|(name, _)| format!("{name}=-")));
     let mut mounts: Vec<Mount> = Mounted::all(config).unwrap_or_default().iter().map(docker_mount).collect();
     // What this process has itself, its children have in the same places.
     for mount in site.own.iter().flat_map(OwnContainer::mounts) {
@@ -140,6 +142,9 @@ pub(super) fn body(
         user: config.user.clone().or_else(|| image.user.clone()),
         working_dir: config.working_dir.clone(),
         labels: Some(labels),
+        open_stdin: Some(true),
+        stdin_once: Some(true),
+        attach_stdin: Some(true),
         attach_stdout: Some(true),
         attach_stderr: Some(true),
         host_config: Some(HostConfig {

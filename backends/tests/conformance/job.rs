@@ -33,6 +33,11 @@ pub(crate) fn run_if_asked() -> Option<ExitCode> {
             rest.iter().for_each(|word| println!("<{word}>"));
             ExitCode::SUCCESS
         }
+        ["secret", name] => {
+            let value = std::env::var_os(name).and_then(fiber_core::process::secret);
+            println!("{name}={}", value.unwrap_or_else(|| "not set".into()));
+            ExitCode::SUCCESS
+        }
         ["flood", lines] => {
             (0..lines.parse().expect("a number")).for_each(|line: u32| println!("line {line}"));
             ExitCode::SUCCESS

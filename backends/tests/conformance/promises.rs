@@ -161,7 +161,7 @@ async fn arguments_and_environment_arrive_as_they_are(subject: Subject) {
     let exit = subject.run(subject.spec(&["echo", "GREETING", "a b", "", "$PATH", "\"", "ö"])).await;
     let expected = ["GREETING=hello = \"you\" $HOME 'ö'", "<a b>", "<>", "<$PATH>", "<\">", "<ö>"];
     assert_eq!(exit.tail, expected, "{exit:?}");
-    let exit = subject.run(subject.spec(&["echo", "WORD"])).await;
+    let exit = subject.run(subject.spec(&["secret", "WORD"])).await;
     assert_eq!(exit.tail, ["WORD=hush = $HOME"], "{exit:?}");
 }
 
