@@ -426,6 +426,11 @@ fn a_pool_scales_with_its_queue() {
             break;
         }
     }
+    // Nobody asks for the rest: the pool shrinks again, and still works.
+    while pool.ready() > 1 {
+        std::thread::yield_now();
+    }
+    assert_eq!(pool.map(square, 0..3).wait().unwrap(), [0, 1, 4]);
 }
 
 #[test]

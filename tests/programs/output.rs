@@ -7,6 +7,7 @@ crate::tests![
     each_line_can_have_a_prefix,
     it_can_go_to_a_file_a_process,
     it_can_go_nowhere,
+    a_progress_bar_is_drawn_in_a_terminal_and_nowhere_else,
     nobody_has_to_read_it,
     a_log_directory_that_can_not_be_written_is_told,
 ];
@@ -47,6 +48,12 @@ fn a_log_directory_that_can_not_be_written_is_told() {
     let setup = Setup::new("too large").env("FIBER_OUTPUT", "file").env("FIBER_LOG_DIR", "/proc/no/such");
     let ending = setup.env("FIBER_MAX_MESSAGE", "64KiB").run();
     assert!(ending.out.contains("set `log_dir` to a directory that can be written"), "{}", ending.out);
+}
+
+fn a_progress_bar_is_drawn_in_a_terminal_and_nowhere_else() {
+    Setup::new("progress").in_a_terminal().run().code(0).says(&["squares ", "300/300", "sum 8955050"]);
+    let ending = Setup::new("progress").run().code(0).says(&["sum 8955050"]);
+    assert_eq!(ending.errors, "");
 }
 
 fn nobody_has_to_read_it() {

@@ -36,6 +36,7 @@ pub(crate) fn run(name: &str) -> ExitCode {
         "configuration in code" => configuration(true),
         "output" => output(),
         "chatter" => chatter(),
+        "progress" => progress(),
         "out of memory" => out_of_memory(),
         other => panic!("there is no scenario `{other}`"),
     }
@@ -51,6 +52,13 @@ fn finish(result: impl std::process::Termination) {
 
 fn square(x: u64) -> u64 {
     x * x
+}
+
+fn progress() {
+    fiber::init();
+    let pool = Pool::new(2).unwrap();
+    let squares = pool.map(square, 0..300).progress("squares").wait().unwrap();
+    println!("sum {}", squares.into_iter().sum::<u64>());
 }
 
 fn hang() {
