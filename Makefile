@@ -56,7 +56,7 @@ lint: setup
 bench: setup
 	$(CARGO) bench --bench suite -- $(ARGS)
 
-## bench-all: the same beside Ray, Dask and joblib too, which it installs for itself
+## bench-all: the same beside Ray, Dask, joblib, Open MPI and gloo too, which it installs for itself
 bench-all: setup
 	@scripts/setup.sh peers
 	BENCH_PYTHON="$$(scripts/setup.sh python)" BENCH_PEERS=multiprocessing,ray,dask,joblib \

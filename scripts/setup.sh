@@ -2,7 +2,8 @@
 # Installs what building fiber needs and a fresh machine lacks, and says nothing when nothing is missing.
 #
 #   scripts/setup.sh          check for cargo and a C compiler; install cmake (for nng) where it is missing
-#   scripts/setup.sh peers    make a virtual environment with the benchmarks' peers: Ray, Dask, joblib
+#   scripts/setup.sh peers    make a virtual environment with the benchmarks' peers: Ray, Dask, joblib; for root on
+#                             Debian, Open MPI and PyTorch too
 #   scripts/setup.sh bin      print the directory that must come first in PATH (the Makefile does this by itself)
 #   scripts/setup.sh python   print the Python that `peers` installed
 #
@@ -133,13 +134,32 @@ ensure_peers() {
     cp "$wanted" "$cache/peers/installed.txt"
 }
 
+# The rings' peers. Where they can't be installed, the benchmark says that they are left out.
+ensure_collectives() {
+    packages=
+    have mpicc && have mpirun || packages="openmpi-bin libopenmpi-dev"
+    for python in "$cache/peers/bin/python" python3 /usr/bin/python3; do
+        "$python" -c 'import torch.distributed' 2>/dev/null && break
+    done || packages="$packages python3-torch"
+    [ -n "$packages" ] || return 0
+    if [ "$(id -u)" -ne 0 ] || ! have apt-get; then
+        say "as root on Debian, this would install $packages, to measure rings beside them"
+        return 0
+    fi
+    say "installing $packages with apt-get"
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -qq </dev/null >&2
+    # shellcheck disable=SC2086 # several packages
+    apt-get install -y -qq --no-install-recommends $packages </dev/null >&2 || say "they could not be installed"
+}
+
 case ${1:-build} in
 build)
     check_cargo
     check_cc
     ensure_cmake
     ;;
-peers) ensure_peers ;;
+peers) ensure_peers && ensure_collectives ;;
 bin) echo "$cache/bin" ;;
 python) echo "$cache/peers/bin/python" ;;
 *) fail "unknown command '$1': none, peers, bin or python" ;;
