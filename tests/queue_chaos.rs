@@ -1,10 +1,11 @@
-//! Consumers, lock holders and queue owners are killed at random, and nobody waits in vain.
+//! Consumers, lock holders, owners of queues and processes with the end of a pipe are killed at random, and nobody waits in
+//! vain.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use fiber::sync::{List, Lock};
-use fiber::{Process, Queue};
+use fiber::{Error, Pipe, Process, Queue};
 use rand::{Rng, SeedableRng};
 
 fiber::test_harness!();
@@ -116,4 +117,27 @@ fn every_call_ends_when_queue_owners_are_killed() {
         rounds > 40
     });
     children.into_iter().for_each(|child| child.kill());
+}
+
+#[test]
+fn both_directions_of_a_pipe_end_when_the_process_of_the_other_end_is_killed() {
+    let echo = |there: Pipe<u32>| {
+        for n in there.stream().wait() {
+            there.send(n.unwrap()).wait().unwrap();
+        }
+    };
+    let mut random = rand::rngs::SmallRng::seed_from_u64(5);
+    for _ in 0..30 {
+        let (here, there) = Pipe::<u32>::new().unwrap();
+        let child = Process::spawn(echo, there).unwrap();
+        here.send(0).wait().unwrap();
+        assert_eq!(here.recv().wait().unwrap(), 0);
+        let feeds = here.clone();
+        let feeds = std::thread::spawn(move || (1..).try_for_each(|n| feeds.send(n).wait()).unwrap_err());
+        (1..random.random_range(2..2000)).for_each(|n| assert_eq!(here.recv().wait().unwrap(), n));
+        child.kill();
+        assert!(matches!(feeds.join().unwrap(), Error::Closed { .. }));
+        let last = here.stream().wait().last().map(Result::unwrap);
+        assert!(matches!(here.recv().wait().unwrap_err(), Error::Closed { .. }), "after {last:?}");
+    }
 }

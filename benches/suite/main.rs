@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     fiber::init();
 
     // Cargo adds `--bench`.
-    let names: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+    let names: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let done = match names.as_slice() {
         [name] if name == cases::OVER_NNG => cases::answer_over_nng(),
         [name] if name == cases::WITH_BACKEND => cases::answer_with_backend(),
