@@ -33,7 +33,11 @@ pub(super) fn apply(table: &mut Table) -> anyhow::Result<()> {
     eprintln!("  fiber: {time:?}, bare: {bare:?}");
     let row = Row::new("one apply there and back", seconds(time))
         .beside("bare", seconds(bare))
-        .target(Target::at_most(4.0, "bare").aim(2.5));
+        .target(Target::at_most(4.0, "bare").aim(2.5))
+        .note(
+            "Each way a thread that reads the link wakes the one that works or waits, which costs about as much again as the \
+             link's own wake-up. The bare ping has nobody else to wake.",
+        );
     let row = beside_peers(row, table, "apply", &[], |peer| Some(Figure::Seconds(peer.seconds)));
     table.push(row);
 
@@ -99,7 +103,11 @@ pub(super) fn bytes(table: &mut Table) -> anyhow::Result<()> {
     let row = Row::new("1 MiB there and back", Figure::Throughput(rate(2 * MIB * MESSAGES, time)))
         .beside("bare", Figure::Throughput(bare))
         .target(Target::at_least(0.5, "bare").aim(0.8))
-        .target(Target::at_least(3.0, "multiprocessing"));
+        .target(Target::at_least(3.0, "multiprocessing"))
+        .note(
+            "Each way the bytes are copied four times: into a frame, into the kernel, out of it, and into a value. The bare \
+             link does the second and the third. Less would need memory that both processes share.",
+        );
     let row = beside_peers(row, table, "bytes", &[], |peer| peer.rate.map(Figure::Throughput));
     table.push(row);
     Ok(())
