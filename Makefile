@@ -8,7 +8,7 @@ FUZZ_SECONDS ?= 60
 export PATH := $(shell scripts/setup.sh bin):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-nng cluster-up cluster-down test-cluster lint bench bench-all fuzz clean
+.PHONY: help setup run install reference test test-nng cluster-up cluster-down test-cluster lint bench bench-all fuzz clean
 
 ## help: this list
 help:
@@ -22,6 +22,15 @@ setup:
 ## run: estimate pi on a pool of worker processes; ARGS="--processes 8 --samples 100000000"
 run: setup
 	$(CARGO) run --release --example pi_estimation -- $(ARGS)
+
+## install: the command `fiber`, where cargo puts commands
+install: setup
+	$(CARGO) install --locked --path cli
+
+## reference: writes docs/cli.md, which is made of the command itself
+reference: setup
+	$(CARGO) run --quiet -p fiber-cli -- reference >docs/cli.md.new
+	mv docs/cli.md.new docs/cli.md
 
 ## test: all tests and the examples in the documentation; ARGS="name" picks some
 test: setup
@@ -44,7 +53,7 @@ cluster-down:
 ## test-cluster: the tests on Docker and Kubernetes, which it starts if need be; ARGS="name" picks some
 test-cluster: setup cluster-up
 	KUBECONFIG="$$(tests/cluster/kubeconfig.sh)" TEST_BACKENDS=docker,kubernetes \
-		$(CARGO) test --workspace --test conformance --test docker $(ARGS)
+		$(CARGO) test --workspace --test conformance --test docker --test engines $(ARGS)
 
 ## lint: formatting, clippy, documentation: a warning fails
 lint: setup

@@ -190,6 +190,9 @@ pub enum Output {
 pub async fn connect(config: &Config) -> Result<Box<dyn Cluster>> {
     match config.backend.as_str() {
         "docker" => Ok(Box::new(crate::docker::DockerCluster::connect(config).await?)),
-        other => Err(Error::Config(format!("`{other}` has no sessions that can be seen from outside: use `docker`"))),
+        other => Err(Error::Config(format!(
+            "the backend `{other}` has no sessions that can be seen from outside: choose one by `--backend docker`, \
+             FIBER_BACKEND, or `backend` in fiber.toml"
+        ))),
     }
 }

@@ -93,6 +93,19 @@ impl Setup {
         self
     }
 
+    /// Calls it with these arguments.
+    #[allow(dead_code, reason = "the tests of the command need it")]
+    pub(crate) fn args(mut self, arguments: &[&str]) -> Setup {
+        self.command.args(arguments);
+        self
+    }
+
+    /// The directory that it will run in.
+    #[allow(dead_code, reason = "the tests of the command need it")]
+    pub(crate) fn directory(&self) -> &Path {
+        self.places.work.path()
+    }
+
     /// Puts a file into the program's working directory.
     pub(crate) fn file(self, name: &str, text: &str) -> Setup {
         std::fs::write(self.places.work.path().join(name), text).expect("the directory can be written to");
@@ -119,7 +132,10 @@ impl Setup {
     /// Runs it in a terminal of its own; what it prints as errors then comes with the rest.
     pub(crate) fn in_a_terminal(mut self) -> Setup {
         let mut script = Command::new("script");
-        script.args(["--quiet", "--return", "--flush", "--command"]).arg(self.command.get_program()).arg("/dev/null");
+        let words = [self.command.get_program()].into_iter().chain(self.command.get_args());
+        let quoted = words.map(|word| format!("'{}'", word.to_string_lossy().replace('\'', r"'\''")));
+        let line = quoted.collect::<Vec<_>>().join(" ");
+        script.args(["--quiet", "--return", "--flush", "--command", &line, "/dev/null"]);
         for (name, value) in self.command.get_envs() {
             match value {
                 Some(value) => script.env(name, value),

@@ -204,8 +204,8 @@ impl Cluster for DockerCluster {
             let options = StopContainerOptions { t: i32::try_from(grace).ok(), ..Default::default() };
             match self.engine.api.stop_container(name, Some(options)).await {
                 Err(error) if is_missing(&error) => Ok(()),
-                // It has ended already.
-                Err(EngineError::DockerResponseServerError { status_code: 304, .. }) => Ok(()),
+                // It has ended already; or it is paused, and only its removal can end it.
+                Err(EngineError::DockerResponseServerError { status_code: 304 | 409, .. }) => Ok(()),
                 result => result.map_err(self.failed(format!("{name} can't be ended"))),
             }
         })

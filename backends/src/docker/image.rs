@@ -200,8 +200,13 @@ pub(super) async fn publish(
     tagged.map_err(|error| {
         format!("`registry` is `{registry}`, which the Docker engine does not take: {}", engine.explain(&error))
     })?;
-    cli::push(engine, &published, progress).await?;
-    Ok(published)
+    match cli::push(engine, &published, progress).await {
+        Ok(()) => Ok(published),
+        Err(problem) => {
+            untag(engine, &published).await;
+            Err(problem)
+        }
+    }
 }
 
 /// Removes images of older builds, except the newest and those that are in use.
@@ -211,11 +216,15 @@ async fn remove_old(engine: &Engine, repository: &str) {
     let Ok(mut images) = engine.api.list_images(Some(options)).await else { return };
     images.sort_by_key(|image| std::cmp::Reverse(image.created));
     for name in images.iter().skip(KEEP).flat_map(|image| &image.repo_tags) {
-        if let Err(error) =
-            engine.api.remove_image(name, None::<bollard::query_parameters::RemoveImageOptions>, None).await
-        {
-            tracing::debug!("the image {name} stays: {}", engine.explain(&error));
-        }
+        untag(engine, name).await;
+    }
+}
+
+/// Takes a name from an image, and removes the image with its last name unless it is in use.
+pub(super) async fn untag(engine: &Engine, name: &str) {
+    if let Err(error) = engine.api.remove_image(name, None::<bollard::query_parameters::RemoveImageOptions>, None).await
+    {
+        tracing::debug!("the image {name} stays: {}", engine.explain(&error));
     }
 }
 

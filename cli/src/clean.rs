@@ -1,0 +1,18 @@
+//! `fiber clean`.
+
+use std::process::ExitCode;
+
+use fiber_backends::cluster::Cluster;
+use serde_json::Value;
+
+pub(crate) async fn clean(cluster: &dyn Cluster, as_json: bool) -> anyhow::Result<ExitCode> {
+    let removed = cluster.sweep().await?;
+    if as_json {
+        println!("{:#}", Value::from(removed));
+    } else if removed.is_empty() {
+        println!("There was nothing to remove.");
+    } else {
+        removed.iter().for_each(|name| println!("Removed {name}"));
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,274 @@
+//! `fiber cp`: files as a stream of tar, from whichever side to whichever.
+
+mod archive;
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, anyhow, bail};
+use fiber_backends::Step;
+use fiber_backends::cluster::{Cluster, Kind, Volume};
+use futures_util::TryStreamExt;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::task::spawn_blocking;
+use tokio_util::io::{ReaderStream, SyncIoBridge};
+
+use self::archive::{pack, rename, unpack};
+use crate::interrupt::Interrupts;
+use crate::progress::{Spinner, Spinners};
+
+/// How much of an archive is under way at a time.
+const PIPE: usize = 256 << 10;
+
+/// One side of a copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// A path of this host.
+    Host(PathBuf),
+    /// A path of a volume, which begins with `/`.
+    Volume { claim: String, path: String },
+}
+
+/// Source and target.
+pub(crate) fn sides(source: &str, target: &str) -> anyhow::Result<(Side, Side)> {
+    let sides = (side(source)?, side(target)?);
+    if let (Side::Host(_), Side::Host(_)) = sides {
+        bail!(
+            "neither `{source}` nor `{target}` is in a volume: write CLAIM:/PATH for the one that is (`cp` copies on this host)"
+        );
+    }
+    Ok(sides)
+}
+
+fn side(text: &str) -> anyhow::Result<Side> {
+    match text.split_once(':') {
+        Some((claim, path)) if !claim.contains('/') => {
+            if claim.is_empty() || !path.starts_with('/') || path.split('/').any(|part| part == "..") {
+                bail!(
+                    "`{text}` is no place in a volume: write CLAIM:/PATH, where CLAIM is the name of a volume (and `./{text}` \
+                     for a file of this name)"
+                );
+            }
+            Ok(Side::Volume { claim: claim.into(), path: path.into() })
+        }
+        _ if text.is_empty() => bail!("there is nothing of an empty name"),
+        _ => Ok(Side::Host(text.into())),
+    }
+}
+
+pub(crate) async fn copy(cluster: &dyn Cluster, source: Side, target: Side) -> anyhow::Result<ExitCode> {
+    let mut interrupts = Interrupts::listen().context("signals can't be listened for")?;
+    let mut step = Spinner::begin(&format!("copying {source} to {target}"));
+    let mut open = Vec::new();
+    let copied = tokio::select! {
+        copied = opened_and_copied(cluster, &source, &target, &mut open, &mut step) => copied.map(|()| ExitCode::SUCCESS),
+        code = interrupts.next() => Ok(ExitCode::from(code)),
+    };
+    // However it ended, nothing stays behind.
+    for volume in open {
+        volume.close().await?;
+    }
+    if copied.is_ok() {
+        Box::new(step).done();
+    }
+    copied
+}
+
+async fn opened_and_copied<'a>(
+    cluster: &'a dyn Cluster,
+    source: &'a Side,
+    target: &'a Side,
+    open: &mut Vec<Box<dyn Volume + 'a>>,
+    step: &mut Spinner,
+) -> anyhow::Result<()> {
+    if let Side::Host(path) = source {
+        std::fs::symlink_metadata(path).map_err(|error| anyhow!("`{}` can't be read: {error}", path.display()))?;
+    }
+    for side in [source, target] {
+        if let Side::Volume { claim, .. } = side {
+            open.push(cluster.volume(claim, &Spinners).await?);
+        }
+    }
+    let mut volumes = open.iter().map(|volume| &**volume);
+    let source = Opened::new(source, &mut volumes)?;
+    let target = Opened::new(target, &mut volumes)?;
+    source.copy_to(&target, step).await
+}
+
+/// A side with what gives access to it.
+enum Opened<'a> {
+    Host(&'a Path),
+    Volume { volume: &'a dyn Volume, claim: &'a str, path: &'a str },
+}
+
+impl<'a> Opened<'a> {
+    fn new(side: &'a Side, volumes: &mut impl Iterator<Item = &'a (dyn Volume + 'a)>) -> anyhow::Result<Opened<'a>> {
+        Ok(match side {
+            Side::Host(path) => Opened::Host(path),
+            Side::Volume { claim, path } => {
+                let volume = volumes.next().context("each side in a volume has one")?;
+                Opened::Volume { volume, claim, path }
+            }
+        })
+    }
+
+    async fn kind(&self) -> anyhow::Result<Option<Kind>> {
+        Ok(match self {
+            Opened::Host(path) => match std::fs::metadata(path) {
+                Ok(metadata) if metadata.is_dir() => Some(Kind::Directory),
+                Ok(_) => Some(Kind::File),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                Err(error) => bail!("`{}` can't be looked at: {error}", path.display()),
+            },
+            Opened::Volume { volume, path, .. } => volume.kind(path).await?,
+        })
+    }
+
+    /// The directory above, and the name in it.
+    fn split(&self) -> (Opened<'a>, String) {
+        match *self {
+            Opened::Host(path) => {
+                let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+                let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+                (Opened::Host(parent), name)
+            }
+            Opened::Volume { volume, claim, path } => {
+                let path = path.trim_end_matches('/');
+                let (parent, name) = path.rsplit_once('/').unwrap_or(("", ""));
+                (Opened::Volume { volume, claim, path: if parent.is_empty() { "/" } else { parent } }, name.into())
+            }
+        }
+    }
+
+    /// What a copy in a directory is called.
+    fn name(&self) -> anyhow::Result<String> {
+        let name = match *self {
+            // `.` and `..` have names, too.
+            Opened::Host(path) => std::fs::canonicalize(path)
+                .ok()
+                .filter(|_| path.file_name().is_none())
+                .and_then(|real| real.file_name().map(|name| name.to_string_lossy().into_owned()))
+                .unwrap_or_else(|| self.split().1),
+            Opened::Volume { claim, .. } => match self.split().1 {
+                name if name.is_empty() => claim.to_string(),
+                name => name,
+            },
+        };
+        if name.is_empty() { bail!("{self} has no name that its copy could have: name the target") } else { Ok(name) }
+    }
+
+    async fn copy_to(&self, target: &Opened<'_>, step: &mut Spinner) -> anyhow::Result<()> {
+        let Some(what) = self.kind().await? else { bail!("there is nothing at {self}") };
+        let (directory, name) = match target.kind().await? {
+            Some(Kind::Directory) => (target.again(), self.name()?),
+            Some(Kind::File) if what == Kind::Directory => bail!("{self} is a directory, and {target} is none"),
+            Some(Kind::File) => target.split(),
+            None if target.to_string().ends_with('/') => bail!("there is no directory {target}"),
+            None => target.split(),
+        };
+        if directory.kind().await? != Some(Kind::Directory) {
+            bail!("there is no directory {directory}");
+        }
+        let (archive, renamed) = (tokio::io::duplex(PIPE), tokio::io::duplex(PIPE));
+        let ((archive_in, archive_out), (renamed_in, renamed_out)) = (archive, renamed);
+        let renaming =
+            blocking(move || rename(SyncIoBridge::new(archive_out), SyncIoBridge::new(renamed_in), Path::new(&name)));
+        // Each fails when its neighbour does; who failed first says most, and is asked first.
+        let (read, renamed, written) =
+            tokio::join!(self.read(archive_in, step), renaming, directory.write(renamed_out));
+        let broken = |error: &anyhow::Error| {
+            let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+            matches!(kind, Some(io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof))
+        };
+        let mut results = vec![read, renamed, written];
+        results.sort_by_key(|result| result.as_ref().err().is_none_or(broken));
+        results.into_iter().find(Result::is_err).unwrap_or(Ok(())).with_context(|| format!("{self} was not copied"))
+    }
+
+    async fn read(
+        &self,
+        mut archive: impl AsyncWrite + Unpin + Send + 'static,
+        step: &mut Spinner,
+    ) -> anyhow::Result<()> {
+        match *self {
+            Opened::Host(path) => {
+                let path = path.to_path_buf();
+                blocking(move || pack(&path, SyncIoBridge::new(archive))).await
+            }
+            Opened::Volume { volume, path, .. } => {
+                let mut parts = volume.read(path);
+                let mut bytes = 0u64;
+                while let Some(part) = parts.try_next().await? {
+                    bytes += part.len() as u64;
+                    step.detail(&bytesize::ByteSize(bytes).to_string());
+                    tokio::io::AsyncWriteExt::write_all(&mut archive, &part).await?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    async fn write(&self, archive: impl AsyncRead + Unpin + Send + 'static) -> anyhow::Result<()> {
+        match *self {
+            Opened::Host(path) => {
+                let path = path.to_path_buf();
+                blocking(move || unpack(SyncIoBridge::new(archive), &path)).await
+            }
+            Opened::Volume { volume, path, .. } => {
+                let parts = ReaderStream::with_capacity(archive, 64 << 10);
+                Ok(volume.write(path, Box::pin(parts)).await?)
+            }
+        }
+    }
+
+    fn again(&self) -> Opened<'a> {
+        match *self {
+            Opened::Host(path) => Opened::Host(path),
+            Opened::Volume { volume, claim, path } => Opened::Volume { volume, claim, path },
+        }
+    }
+}
+
+async fn blocking(work: impl FnOnce() -> io::Result<()> + Send + 'static) -> anyhow::Result<()> {
+    Ok(spawn_blocking(work).await??)
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Side::Host(path) => write!(f, "{}", path.display()),
+            Side::Volume { claim, path } => write!(f, "{claim}:{path}"),
+        }
+    }
+}
+
+impl fmt::Display for Opened<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Opened::Host(path) => write!(f, "{}", path.display()),
+            Opened::Volume { claim, path, .. } => write!(f, "{claim}:{path}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn volume(claim: &str, path: &str) -> Side {
+        Side::Volume { claim: claim.into(), path: path.into() }
+    }
+
+    #[test]
+    fn volumes_are_told_from_paths() {
+        assert_eq!(sides("nfs:/a/b", "c").unwrap(), (volume("nfs", "/a/b"), Side::Host("c".into())));
+        assert_eq!(sides("./a:b", "nfs:/").unwrap(), (Side::Host("./a:b".into()), volume("nfs", "/")));
+        assert_eq!(sides("a:/x", "b:/y").unwrap(), (volume("a", "/x"), volume("b", "/y")));
+        assert!(sides("a", "b").unwrap_err().to_string().contains("CLAIM:/PATH"));
+        for wrong in ["nfs:a", ":/a", "nfs:", "nfs:/a/../b", ""] {
+            assert!(sides(wrong, "nfs:/").is_err(), "{wrong}");
+        }
+    }
+}

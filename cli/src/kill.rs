@@ -1,0 +1,40 @@
+//! `fiber kill`.
+
+use std::process::ExitCode;
+
+use fiber_backends::cluster::Cluster;
+use fiber_core::Config;
+
+use crate::sessions::{self, Found};
+
+pub(crate) async fn kill(
+    config: &Config,
+    cluster: &dyn Cluster,
+    names: &[String],
+    now: bool,
+) -> anyhow::Result<ExitCode> {
+    for name in names {
+        let found = sessions::find(cluster, name).await?;
+        sessions::must_be_in_cluster(found.process())?;
+        let name = &found.process().name;
+        if !now {
+            cluster.stop(name, grace(config)).await?;
+        }
+        match &found {
+            Found::Session(session) => {
+                sessions::remove(cluster, name).await?;
+                println!("Killed {name} and its workers: {}", session.workers.len());
+            }
+            Found::Worker(_, head) => {
+                cluster.remove(name).await?;
+                println!("Killed {name}, a worker of {head}");
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// How long something may take to end by itself, in seconds.
+pub(crate) fn grace(config: &Config) -> u32 {
+    config.shutdown_timeout.as_secs_f64().ceil() as u32
+}

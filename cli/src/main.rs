@@ -1,0 +1,98 @@
+//! The command `fiber`: runs programs in containers, follows them, copies their files and cleans up.
+
+mod args;
+mod clean;
+mod copy;
+mod interrupt;
+mod kill;
+mod logs;
+mod names;
+mod program;
+mod progress;
+mod ps;
+mod reference;
+mod run;
+mod sessions;
+mod travel;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use fiber_backends::cluster::{self, Cluster};
+use fiber_core::Config;
+use tracing_subscriber::EnvFilter;
+
+use self::args::{Args, Command, Where};
+
+fn main() -> ExitCode {
+    let command = Args::parse().command;
+    tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn")))
+        .with_writer(std::io::stderr)
+        .init();
+    let done = match command {
+        Command::Completions { shell } => reference::completions(shell),
+        Command::Man { directory } => reference::man(directory.as_deref()),
+        Command::Reference => reference::markdown(),
+        command => tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(anyhow::Error::from)
+            .and_then(|runtime| tokio::task::LocalSet::new().block_on(&runtime, obey(command))),
+    };
+    done.unwrap_or_else(|error| {
+        let code = error.downcast_ref::<Refusal>().map_or(1, |refusal| refusal.code);
+        eprintln!("error: {error:#}");
+        ExitCode::from(code)
+    })
+}
+
+async fn obey(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Run(run) => run::run(*run).await,
+        Command::Ps { place, json } => ps::ps(&*connect(&place).await?, json).await,
+        Command::Logs { place, follow, tail, name } => logs::logs(&*connect(&place).await?, &name, follow, tail).await,
+        Command::Kill { place, now, names } => {
+            kill::kill(&place.config()?, &*connect(&place).await?, &names, now).await
+        }
+        Command::Cp { place, source, target } => {
+            // What is wrong with them is seen before anything is asked of an engine.
+            let (source, target) = copy::sides(&source, &target)?;
+            copy::copy(&*connect(&place).await?, source, target).await
+        }
+        Command::Clean { place, json } => clean::clean(&*connect(&place).await?, json).await,
+        Command::Completions { .. } | Command::Man { .. } | Command::Reference => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// The place that is named, where sessions can be seen.
+async fn connect(place: &Where) -> anyhow::Result<Box<dyn Cluster>> {
+    let config = place.config()?;
+    Ok(cluster::connect(&config).await?)
+}
+
+impl Where {
+    /// The configuration, with what the command line says of the place.
+    fn config(&self) -> anyhow::Result<Config> {
+        let mut config = Config::load()?;
+        if let Some(backend) = &self.backend {
+            config.backend = backend.to_string();
+        }
+        Ok(config)
+    }
+}
+
+/// An error with an exit code of its own.
+#[derive(Debug)]
+struct Refusal {
+    code: u8,
+    problem: String,
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.problem)
+    }
+}
+
+impl std::error::Error for Refusal {}

@@ -1,0 +1,72 @@
+//! The program of a command line, as a shell would find it.
+
+use std::env;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::Refusal;
+use crate::names::closest;
+
+/// What shells end with if there is no such program, and if there is one that can't be executed.
+const NOT_FOUND: u8 = 127;
+const NOT_EXECUTABLE: u8 = 126;
+
+/// The file that `command` names: by its path, or found in PATH.
+pub(crate) fn find(command: &str) -> Result<PathBuf, Refusal> {
+    if command.contains('/') {
+        let path = PathBuf::from(command);
+        return check(&path).map(|()| path);
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    let candidates = env::split_paths(&path).map(|directory| directory.join(command));
+    let found: Vec<PathBuf> = candidates.filter(|candidate| candidate.is_file()).collect();
+    if let Some(executable) = found.iter().find(|file| check(file).is_ok()) {
+        return Ok(executable.clone());
+    }
+    if let Some(file) = found.first() {
+        check(file)?;
+    }
+    let remedy = match Path::new(command).is_file() {
+        true => format!(": did you mean `./{command}`?"),
+        false => ": give its path, or name an image that has it".to_string(),
+    };
+    Err(Refusal { code: NOT_FOUND, problem: format!("there is no program `{command}` in PATH{remedy}") })
+}
+
+fn check(path: &Path) -> Result<(), Refusal> {
+    let shown = path.display();
+    let refused = |code, problem| Err(Refusal { code, problem });
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let remedy = neighbour(path).map_or("build it first, or correct the path".into(), |neighbour| {
+                format!("did you mean `{}`?", neighbour.display())
+            });
+            return refused(NOT_FOUND, format!("there is no program `{shown}`: {remedy}"));
+        }
+        Err(error) => return refused(NOT_EXECUTABLE, format!("the program `{shown}` can't be looked at: {error}")),
+    };
+    if metadata.is_dir() {
+        return refused(NOT_EXECUTABLE, format!("`{shown}` is a directory: name the program in it"));
+    }
+    if metadata.permissions().mode() & 0o111 == 0 {
+        return refused(
+            NOT_EXECUTABLE,
+            format!("`{shown}` is not executable: if it is a program, `chmod +x {shown}` makes it so"),
+        );
+    }
+    Ok(())
+}
+
+/// A file beside a path that leads nowhere, of nearly that name.
+fn neighbour(path: &Path) -> Option<PathBuf> {
+    let names: Vec<String> = fs::read_dir(path.parent()?)
+        .ok()?
+        .flatten()
+        .filter(|entry| check(&entry.path()).is_ok())
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
+    let name = closest(path.file_name()?.to_str()?, names.iter().map(String::as_str))?;
+    Some(path.with_file_name(name))
+}

@@ -1,0 +1,57 @@
+//! What takes a while, shown on standard error if that is a terminal.
+
+use std::time::Duration;
+
+use fiber_backends::{Progress, Step};
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// A spinner for each step.
+#[derive(Debug)]
+pub(crate) struct Spinners;
+
+impl Progress for Spinners {
+    fn begin(&self, what: &str) -> Box<dyn Step> {
+        Box::new(Spinner::begin(what))
+    }
+}
+
+/// Something under way.
+pub(crate) struct Spinner {
+    bar: ProgressBar,
+    what: String,
+    done: bool,
+}
+
+impl Spinner {
+    pub(crate) fn begin(what: &str) -> Spinner {
+        // It draws nothing where standard error is no terminal.
+        let bar = ProgressBar::new_spinner();
+        let style = ProgressStyle::with_template("{spinner} {wide_msg} {elapsed}").expect("the template is right");
+        bar.set_style(style);
+        bar.set_message(what.to_string());
+        bar.enable_steady_tick(Duration::from_millis(100));
+        Spinner { bar, what: what.to_string(), done: false }
+    }
+}
+
+impl Step for Spinner {
+    fn detail(&mut self, detail: &str) {
+        self.bar.set_message(format!("{}: {detail}", self.what));
+    }
+
+    fn done(mut self: Box<Self>) {
+        self.done = true;
+        let time = self.bar.elapsed().as_secs_f64();
+        self.bar.finish_and_clear();
+        self.bar.println(format!("✓ {} ({time:.1} s)", self.what));
+    }
+}
+
+impl Drop for Spinner {
+    fn drop(&mut self) {
+        if !self.done {
+            self.bar.finish_and_clear();
+            self.bar.println(format!("✗ {}", self.what));
+        }
+    }
+}

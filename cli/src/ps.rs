@@ -1,0 +1,113 @@
+//! `fiber ps`.
+
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+use comfy_table::presets::NOTHING;
+use comfy_table::{ContentArrangement, Table};
+use fiber_backends::cluster::{Cluster, Process, State};
+use serde_json::{Value, json};
+
+use crate::sessions::{self, Session};
+
+pub(crate) async fn ps(cluster: &dyn Cluster, as_json: bool) -> anyhow::Result<ExitCode> {
+    let sessions = sessions::all(cluster).await?;
+    if as_json {
+        println!("{:#}", Value::from(sessions.iter().map(session).collect::<Vec<_>>()));
+    } else if sessions.is_empty() {
+        println!("There are no sessions.");
+    } else {
+        println!("{}", table(&sessions).trim_fmt());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn table(sessions: &[Session]) -> Table {
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(["NAME", "ROLE", "STATE", "RESTARTS", "CPU", "MEMORY", "GPU", "AGE"]);
+    for session in sessions {
+        table.add_row(row(&session.head, String::new()));
+        for (depth, worker) in &session.workers {
+            table.add_row(row(worker, format!("{}└ ", "  ".repeat(*depth))));
+        }
+    }
+    table
+}
+
+fn row(process: &Process, indent: String) -> [String; 8] {
+    let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".into());
+    [
+        format!("{indent}{}", process.name),
+        process.role.clone(),
+        words(&process.state),
+        process.restarts.to_string(),
+        or_dash(process.meta.cpu.map(|cores| cores.to_string())),
+        or_dash(process.meta.memory.map(|size| size.to_string())),
+        or_dash(process.meta.gpu.map(|count| count.to_string())),
+        or_dash(process.since.map(age)),
+    ]
+}
+
+fn words(state: &State) -> String {
+    match state {
+        State::Starting(None) => "starting".into(),
+        State::Starting(Some(why)) => format!("starting: {why}"),
+        State::Running => "running".into(),
+        State::Paused => "paused".into(),
+        State::Ended(ended) => match &ended.why {
+            Some(why) => format!("ended ({}, {why})", ended.code),
+            None => format!("ended ({})", ended.code),
+        },
+        State::Gone => "gone".into(),
+    }
+}
+
+fn age(since: SystemTime) -> String {
+    let age = SystemTime::now().duration_since(since).unwrap_or_default().as_secs();
+    // To two units: 3h 5m.
+    let unit = [86_400, 3_600, 60, 1].into_iter().find(|unit| age >= *unit).unwrap_or(1);
+    let fine = if unit > 60 { unit / if unit == 86_400 { 24 } else { 60 } } else { 1 };
+    humantime::format_duration(Duration::from_secs(age - age % fine)).to_string()
+}
+
+fn session(session: &Session) -> Value {
+    let mut value = process(&session.head);
+    value["workers"] = session.workers.iter().map(|(_, worker)| process(worker)).collect();
+    value
+}
+
+fn process(process: &Process) -> Value {
+    let (state, detail, code) = match &process.state {
+        State::Starting(why) => ("starting", why.clone(), None),
+        State::Running => ("running", None, None),
+        State::Paused => ("paused", None, None),
+        State::Ended(ended) => ("ended", ended.why.clone(), Some(ended.code)),
+        State::Gone => ("gone", None, None),
+    };
+    json!({
+        "name": process.name,
+        "role": process.role,
+        "parent": process.parent,
+        "state": state,
+        "detail": detail,
+        "exit_code": code,
+        "restarts": process.restarts,
+        "cpu": process.meta.cpu,
+        "memory": process.meta.memory.map(|size| size.as_u64()),
+        "gpu": process.meta.gpu,
+        "since": process.since.map(|since| humantime::format_rfc3339_seconds(since).to_string()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_have_two_units_at_most() {
+        let ago = |seconds| age(SystemTime::now() - Duration::from_secs(seconds));
+        assert_eq!(ago(3 * 3600 + 5 * 60 + 7), "3h 5m");
+        assert_eq!(ago(2 * 86_400 + 3 * 3600 + 59), "2days 3h");
+    }
+}

@@ -1,0 +1,60 @@
+//! What the command says about itself: completions, manual pages, docs/cli.md.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{Command, CommandFactory};
+use clap_complete::Shell;
+
+use crate::args::Args;
+
+pub(crate) fn completions(shell: Shell) -> anyhow::Result<ExitCode> {
+    clap_complete::generate(shell, &mut Args::command(), "fiber", &mut io::stdout());
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn man(directory: Option<&Path>) -> anyhow::Result<ExitCode> {
+    let Some(directory) = directory else {
+        clap_mangen::Man::new(Args::command()).render(&mut io::stdout())?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let root = Args::command();
+    let mut pages = vec![("fiber".to_string(), root.clone())];
+    pages.extend(shown(&root).map(|command| {
+        let name = format!("fiber-{}", command.get_name());
+        (name.clone(), command.clone().name(name.clone()).bin_name(name))
+    }));
+    for (name, command) in pages {
+        let path = directory.join(format!("{name}.1"));
+        let mut page = Vec::new();
+        clap_mangen::Man::new(command).render(&mut page)?;
+        fs::write(&path, page).with_context(|| format!("`{}` can't be written", path.display()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A page of the help of all commands.
+pub(crate) fn markdown() -> anyhow::Result<ExitCode> {
+    // Independent of the terminal that this happens to run in.
+    let mut root = Args::command().term_width(100);
+    root.build();
+    let mut page = "# The command `fiber`\n\n<!-- Made by `make reference` from the command itself. -->\n".to_string();
+    page += &format!("\n```text\n{}\n```\n", help(&mut root.clone()));
+    for command in shown(&root) {
+        page += &format!("\n## fiber {}\n\n```text\n{}\n```\n", command.get_name(), help(&mut command.clone()));
+    }
+    io::stdout().write_all(page.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn shown(root: &Command) -> impl Iterator<Item = &Command> {
+    root.get_subcommands().filter(|command| !command.is_hide_set() && command.get_name() != "help")
+}
+
+fn help(command: &mut Command) -> String {
+    let help = command.render_long_help().to_string();
+    help.lines().map(str::trim_end).collect::<Vec<_>>().join("\n").trim().to_string()
+}

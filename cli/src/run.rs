@@ -1,0 +1,189 @@
+//! `fiber run`.
+
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, anyhow, bail};
+use fiber_backends::cluster::{self, Cluster, Run, Source};
+use fiber_core::{Config, Error, Meta, random};
+use serde_json::json;
+
+use crate::args;
+use crate::interrupt::Interrupts;
+use crate::kill::grace;
+use crate::logs::{Passed, pass_on};
+use crate::progress::Spinners;
+use crate::{Refusal, program, sessions, travel};
+
+/// What a program that could not be started ends with, as with `docker run`.
+const NOT_STARTED: u8 = 125;
+/// What a program ends with whose output nobody reads any more.
+const READER_GONE: u8 = 128 + 13;
+
+pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
+    let config = args.place.config()?;
+    let refused = |error: anyhow::Error| match error.downcast::<Refusal>() {
+        Ok(refusal) => anyhow!(refusal),
+        Err(error) => anyhow!(Refusal { code: NOT_STARTED, problem: format!("{error:#}") }),
+    };
+    if config.backend == "local" {
+        return local(&args).map_err(refused);
+    }
+    let run = plan(&args, &config).map_err(refused)?;
+    let cluster = cluster::connect(&config).await.map_err(|error| refused(error.into()))?;
+    let cluster = &*cluster;
+    let mut interrupts = Interrupts::listen().context("signals can't be listened for")?;
+    let started = tokio::select! {
+        started = cluster.start(&run, &Spinners) => started,
+        code = interrupts.next() => {
+            cluster.discard(&run.session).await?;
+            return Ok(ExitCode::from(code));
+        }
+    };
+    started.map_err(|error| {
+        // What could not be started is told by the problem alone.
+        let problem = match error {
+            Error::Start { problem, .. } => problem,
+            other => other.to_string(),
+        };
+        refused(anyhow!(problem))
+    })?;
+    if args.attach {
+        eprintln!("Created {}: {}", cluster.unit(), run.name);
+        return attended(&config, cluster, &run.name, &mut interrupts).await;
+    }
+    match args.json {
+        true => println!("{:#}", json!({ cluster.unit(): run.name, "session": run.session })),
+        false => println!("Created {}: {}", cluster.unit(), run.name),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// In place of this command: nothing stands between the program and its terminal, its signals and its exit code.
+fn local(args: &args::Run) -> anyhow::Result<ExitCode> {
+    let pointless = [
+        ("--image", args.image.is_some()),
+        ("--dockerfile", args.dockerfile.is_some()),
+        ("--bundle", args.bundle),
+        ("--cpu", args.cpu.is_some()),
+        ("--memory", args.memory.is_some()),
+        ("--gpu", args.gpu.is_some()),
+        ("--volume", !args.volumes.is_empty()),
+        ("--name", args.name.is_some()),
+        ("--json", args.json),
+    ];
+    if let Some((option, _)) = pointless.iter().find(|(_, given)| *given) {
+        bail!(
+            "{option} is for containers, and this would run as a process of this host: add `--backend docker`, or leave it out"
+        );
+    }
+    let (command, arguments) =
+        args.command.split_first().context("what is to be run? give a program: `fiber run CMD`")?;
+    let path = program::find(command)?;
+    let mut process = std::process::Command::new(&path);
+    process.arg0(command).args(arguments).envs(environment(args)?).env("FIBER_BACKEND", "local");
+    let error = process.exec();
+    bail!(Refusal { code: 126, problem: format!("`{}` can't be executed: {error}", path.display()) })
+}
+
+fn plan(args: &args::Run, config: &Config) -> anyhow::Result<Run> {
+    let session: String = random::<4>().iter().map(|byte| format!("{byte:02x}")).collect();
+    for (index, volume) in args.volumes.iter().enumerate() {
+        if let Some(other) = args.volumes[..index].iter().find(|other| other.path == volume.path) {
+            bail!(
+                "the volumes `{}` and `{}` are both to be at {}: give one another path, as in `-v {}:/PATH`",
+                other.claim,
+                volume.claim,
+                volume.path,
+                volume.claim
+            );
+        }
+    }
+    let dockerfile = Path::new("Dockerfile");
+    let image = args.image.as_ref().or(config.image.as_ref()).filter(|_| args.dockerfile.is_none() && !args.bundle);
+    let (source, command) = if let Some(name) = image {
+        (Source::Image(name.clone()), args.command.clone())
+    } else if let Some(file) = &args.dockerfile {
+        (Source::Dockerfile(file.clone()), args.command.clone())
+    } else if dockerfile.is_file() && !args.bundle {
+        (Source::Dockerfile(dockerfile.to_path_buf()), args.command.clone())
+    } else {
+        let missing = "what is to be run? give a program (`fiber run CMD`), or an image or Dockerfile that has one";
+        let (command, arguments) = args.command.split_first().context(missing)?;
+        (Source::Executable(program::find(command)?), arguments.to_vec())
+    };
+    let mut meta = Meta::new();
+    (meta.cpu, meta.memory, meta.gpu) = (args.cpu, args.memory, args.gpu);
+    let variables = travel::variables(config, environment(args)?)?;
+    Ok(Run {
+        name: args.name.clone().unwrap_or_else(|| format!("fiber-{session}")),
+        session,
+        source,
+        command,
+        meta,
+        volumes: args.volumes.clone(),
+        environment: variables,
+    })
+}
+
+fn environment(args: &args::Run) -> anyhow::Result<Vec<(String, String)>> {
+    let variable = |text: &String| match text.split_once('=') {
+        Some(("", _)) => bail!("`--env {text}` has no name: write NAME=VALUE"),
+        Some((name, value)) => Ok((name.to_string(), value.to_string())),
+        None => {
+            let value = std::env::var(text).map_err(|_| {
+                anyhow!("`--env {text}` is to take the value that {text} has here, which has none: write {text}=VALUE")
+            })?;
+            Ok((text.clone(), value))
+        }
+    };
+    args.environment.iter().map(variable).collect()
+}
+
+/// Prints what the program prints until it ends, or until this command is asked to end: then the session ends too.
+async fn attended(
+    config: &Config,
+    cluster: &dyn Cluster,
+    name: &str,
+    interrupts: &mut Interrupts,
+) -> anyhow::Result<ExitCode> {
+    let output = cluster.logs(name, true, None).await?;
+    let printing = pass_on(output);
+    tokio::pin!(printing);
+    let asked = tokio::select! {
+        passed = &mut printing => match passed? {
+            Passed::All => None,
+            Passed::ReaderGone => Some(READER_GONE),
+        },
+        code = interrupts.next() => Some(code),
+    };
+    let code = match asked {
+        None => {
+            let ended = cluster.ended(name).await?;
+            if let Some(why) = &ended.why {
+                eprintln!("{name} ended: {why}");
+            }
+            u8::try_from(ended.code).unwrap_or(u8::MAX)
+        }
+        Some(code) => {
+            let ending = async {
+                // What it prints at its end is passed on as well.
+                let last_words = async {
+                    if code != READER_GONE {
+                        let _ = (&mut printing).await;
+                    }
+                };
+                tokio::join!(cluster.stop(name, grace(config)), last_words).0
+            };
+            tokio::select! {
+                stopped = ending => stopped?,
+                // Who asks twice does not want to wait.
+                _ = interrupts.next() => {}
+            }
+            code
+        }
+    };
+    sessions::remove(cluster, name).await?;
+    Ok(ExitCode::from(code))
+}

@@ -1,0 +1,179 @@
+//! Sessions, put together from the processes that an engine lists.
+
+use anyhow::bail;
+use fiber_backends::cluster::{Cluster, Place, Process, State};
+
+use crate::names::closest;
+
+/// A program with the processes that it started.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) head: Process,
+    /// With how many processes are between each and the head.
+    pub(crate) workers: Vec<(usize, Process)>,
+}
+
+/// All sessions, oldest first.
+pub(crate) async fn all(cluster: &dyn Cluster) -> anyhow::Result<Vec<Session>> {
+    Ok(assemble(cluster.processes().await?))
+}
+
+fn assemble(mut processes: Vec<Process>) -> Vec<Session> {
+    processes.sort_by(|a, b| (a.since, &a.role).cmp(&(b.since, &b.role)));
+    let (heads, mut others): (Vec<_>, Vec<_>) = processes.into_iter().partition(|process| process.parent.is_none());
+    let session = |head: Process| {
+        let mut workers = Vec::new();
+        take_children(&head.name, 0, &mut others, &mut workers);
+        Session { head, workers }
+    };
+    heads.into_iter().map(session).collect()
+}
+
+fn take_children(parent: &str, depth: usize, others: &mut Vec<Process>, taken: &mut Vec<(usize, Process)>) {
+    let is_child = |process: &mut Process| process.parent.as_deref() == Some(parent);
+    let children: Vec<Process> = others.extract_if(.., is_child).collect();
+    for child in children {
+        let name = child.name.clone();
+        taken.push((depth, child));
+        take_children(&name, depth + 1, others, taken);
+    }
+}
+
+/// What a name stands for.
+#[derive(Debug)]
+pub(crate) enum Found {
+    Session(Session),
+    /// With the name of its session's head.
+    Worker(Process, String),
+}
+
+impl Found {
+    pub(crate) fn process(&self) -> &Process {
+        match self {
+            Found::Session(session) => &session.head,
+            Found::Worker(worker, _) => worker,
+        }
+    }
+}
+
+/// The session or worker of this name, or the only one whose name begins like this.
+pub(crate) async fn find(cluster: &dyn Cluster, name: &str) -> anyhow::Result<Found> {
+    choose(all(cluster).await?, name)
+}
+
+fn choose(sessions: Vec<Session>, name: &str) -> anyhow::Result<Found> {
+    let names: Vec<String> = sessions
+        .iter()
+        .flat_map(|session| [&session.head].into_iter().chain(session.workers.iter().map(|(_, worker)| worker)))
+        .map(|process| process.name.clone())
+        .collect();
+    let begins = |known: &&String| known.starts_with(name);
+    let meant: Vec<&String> = match names.iter().find(|known| *known == name) {
+        Some(exact) => vec![exact],
+        // A session is meant before its workers, whose names may begin with its own.
+        None => {
+            let heads = sessions.iter().map(|session| &session.head.name).filter(begins).collect::<Vec<_>>();
+            if heads.is_empty() { names.iter().filter(begins).collect() } else { heads }
+        }
+    };
+    let chosen = match meant.as_slice() {
+        [one] if !name.is_empty() => (*one).clone(),
+        [] | [_] => match closest(name, names.iter().map(String::as_str)) {
+            Some(other) => bail!("there is no session or worker `{name}`: did you mean `{other}`?"),
+            None => bail!("there is no session or worker `{name}`: `fiber ps` lists those that there are"),
+        },
+        [first, second, ..] => {
+            bail!("`{name}` may be any of {} names, {first} and {second} among them: say more of it", meant.len())
+        }
+    };
+    for mut session in sessions {
+        if session.head.name == chosen {
+            return Ok(Found::Session(session));
+        }
+        if let Some(place) = session.workers.iter().position(|(_, worker)| worker.name == chosen) {
+            let (_, worker) = session.workers.swap_remove(place);
+            return Ok(Found::Worker(worker, session.head.name));
+        }
+    }
+    bail!("`{chosen}` has gone meanwhile")
+}
+
+/// Sees to it that something can be done with a process from here.
+pub(crate) fn must_be_in_cluster(process: &Process) -> anyhow::Result<()> {
+    match (process.place, &process.state) {
+        (Place::Cluster, _) => Ok(()),
+        (Place::Host, State::Gone) => {
+            bail!("`{}` is gone; `fiber clean` removes what it left", process.name)
+        }
+        (Place::Host, _) => bail!(
+            "`{}` is a program that somebody started on a host: what it prints is seen there, and it is ended there",
+            process.name
+        ),
+    }
+}
+
+/// Kills what still runs of a session whose head has ended or is to be killed, and removes all of it, the head last.
+pub(crate) async fn remove(cluster: &dyn Cluster, head: &str) -> anyhow::Result<()> {
+    cluster.stop(head, 0).await?;
+    // What the head asked for last may come into being after its end.
+    loop {
+        let session = all(cluster).await?.into_iter().find(|session| session.head.name == head);
+        let workers = session.map(|session| session.workers).unwrap_or_default();
+        if workers.is_empty() {
+            break;
+        }
+        for (_, worker) in workers {
+            cluster.remove(&worker.name).await?;
+        }
+    }
+    Ok(cluster.remove(head).await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use fiber_core::Meta;
+
+    use super::*;
+
+    fn process(name: &str, parent: Option<&str>) -> Process {
+        Process {
+            name: name.into(),
+            role: name.into(),
+            parent: parent.map(String::from),
+            place: Place::Cluster,
+            state: State::Running,
+            restarts: 0,
+            meta: Meta::new(),
+            since: None,
+        }
+    }
+
+    fn some() -> Vec<Session> {
+        let links = [("b-2", Some("b")), ("a", None), ("b", None), ("b-1", Some("b")), ("b-1-1", Some("b-1"))];
+        assemble(links.map(|(name, parent)| process(name, parent)).into())
+    }
+
+    #[test]
+    fn processes_are_put_under_those_that_started_them() {
+        let sessions = some();
+        let shape: Vec<_> = sessions
+            .iter()
+            .map(|session| {
+                let workers = session.workers.iter().map(|(depth, worker)| (*depth, worker.name.as_str()));
+                (session.head.name.as_str(), workers.collect::<Vec<_>>())
+            })
+            .collect();
+        assert_eq!(shape, [("a", vec![]), ("b", vec![(0, "b-1"), (1, "b-1-1"), (0, "b-2")])]);
+    }
+
+    #[test]
+    fn names_may_be_cut_short_but_not_ambiguous() {
+        assert_eq!(choose(some(), "b").unwrap().process().name, "b");
+        assert_eq!(choose(some(), "b-1").unwrap().process().name, "b-1");
+        assert_eq!(choose(some(), "b-2").unwrap().process().name, "b-2");
+        assert!(choose(some(), "b-").unwrap_err().to_string().contains("say more"));
+        assert!(choose(some(), "").is_err());
+        assert!(choose(some(), "b-3").unwrap_err().to_string().contains("did you mean `b-"));
+        assert!(choose(some(), "zzz").unwrap_err().to_string().contains("fiber ps"));
+    }
+}

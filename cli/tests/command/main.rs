@@ -1,0 +1,136 @@
+//! The command without an engine: what it says of itself, what it refuses, and `local`.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn fiber(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fiber"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("FIBER_") {
+            command.env_remove(name);
+        }
+    }
+    // Where no fiber.toml and no Dockerfile is.
+    command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).stdin(Stdio::null());
+    command
+}
+
+fn output(arguments: &[&str]) -> Output {
+    fiber(arguments).output().expect("it can be started")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[track_caller]
+fn fails(arguments: &[&str], code: i32, words: &[&str]) {
+    let output = output(arguments);
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{errors}");
+    assert!(errors.starts_with("error: "), "{errors}");
+    for word in words {
+        assert!(errors.contains(word), "`{word}` is missing in: {errors}");
+    }
+}
+
+#[test]
+fn the_reference_is_that_of_this_command() {
+    let said = text(&output(&["reference"]).stdout);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/cli.md");
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(said == written, "docs/cli.md is stale: `make reference` writes it anew");
+    for command in ["run", "ps", "logs", "kill", "cp", "clean", "completions", "man"] {
+        assert!(said.contains(&format!("\n## fiber {command}\n")), "{command} is missing");
+    }
+}
+
+#[test]
+fn there_are_completions_for_every_shell() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let output = output(&["completions", shell]);
+        let said = text(&output.stdout);
+        assert!(output.status.success() && said.contains("fiber") && said.contains("attach"), "{shell}: {said}");
+    }
+    // A shell reads them without complaint.
+    let bash = text(&output(&["completions", "bash"]).stdout);
+    let checked = Command::new("bash").args(["-n", "-c", &bash]).output().expect("there is a bash");
+    assert!(checked.status.success() && checked.stderr.is_empty(), "{}", text(&checked.stderr));
+}
+
+#[test]
+fn there_is_a_manual_page_for_every_command() {
+    assert!(text(&output(&["man"]).stdout).contains(".TH fiber 1"));
+    let directory = tempfile::tempdir().expect("there is room");
+    assert!(output(&["man", &directory.path().display().to_string()]).status.success());
+    for page in ["fiber", "fiber-run", "fiber-ps", "fiber-logs", "fiber-kill", "fiber-cp", "fiber-clean"] {
+        let written = std::fs::read_to_string(directory.path().join(format!("{page}.1"))).expect("it is there");
+        assert!(written.contains(&format!(".TH {page} 1")), "{page}: {written}");
+    }
+    fails(&["man", "/no/such/directory"], 1, &["/no/such/directory"]);
+}
+
+#[test]
+fn on_local_the_program_is_simply_run() {
+    let ending =
+        output(&["run", "--env", "GREETING=hello", "bash", "-c", "echo $GREETING $FIBER_BACKEND; echo oh >&2; exit 3"]);
+    assert_eq!(
+        (ending.status.code(), text(&ending.stdout), text(&ending.stderr)),
+        (Some(3), "hello local\n".into(), "oh\n".into())
+    );
+    // In the place of the command itself, so that signals are its own.
+    let child =
+        fiber(&["run", "-a", "bash", "-c", "echo $$"]).stdout(Stdio::piped()).spawn().expect("it can be started");
+    let pid = child.id();
+    assert_eq!(text(&child.wait_with_output().expect("it ends").stdout).trim(), pid.to_string());
+}
+
+#[test]
+fn what_makes_no_sense_on_local_is_refused() {
+    let options: [&[&str]; 6] =
+        [&["--image", "x"], &["--memory", "1GiB"], &["--cpu", "1"], &["--gpu", "1"], &["-v", "nfs"], &["--name", "x"]];
+    for option in options {
+        fails(&[&["run"], option, &["true"]].concat(), 125, &["--backend docker"]);
+    }
+    for command in [&["ps"][..], &["logs", "x"], &["kill", "x"], &["clean"], &["cp", "a:/b", "c"]] {
+        fails(command, 1, &["`local` has no sessions", "--backend"]);
+    }
+}
+
+#[test]
+fn a_program_that_does_not_exist_or_is_none_is_told_as_shells_do() {
+    let directory = tempfile::tempdir().expect("there is room");
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    std::fs::write(path("text"), "hello").expect("there is room");
+    std::fs::copy("/bin/true", path("program")).expect("there is room");
+    fails(&["run", "no-such-program"], 127, &["`no-such-program` in PATH"]);
+    fails(&["run", "Cargo.toml"], 127, &["did you mean `./Cargo.toml`?"]);
+    fails(&["run", &path("progrem")], 127, &["did you mean", "program`?"]);
+    fails(&["run", &path("else/where")], 127, &["build it first"]);
+    fails(&["run", &path("text")], 126, &["chmod +x"]);
+    fails(&["run", &path("")], 126, &["is a directory"]);
+    fails(&["run"], 125, &["what is to be run?"]);
+    fails(&["run", "--backend", "docker"], 125, &["what is to be run?"]);
+}
+
+#[test]
+fn a_wrong_command_line_is_told() {
+    fails(&["run", "--memory", "much", "true"], 2, &["--memory", "512MiB"]);
+    fails(&["run", "--memory", "0", "true"], 2, &["--memory", "512MiB"]);
+    fails(&["run", "--cpu", "-1", "true"], 2, &["--cpu"]);
+    fails(&["run", "--cpu", "nan", "true"], 2, &["--cpu", "0.5"]);
+    fails(&["run", "--gpu", "some", "true"], 2, &["--gpu"]);
+    fails(&["run", "--name", "My Job", "true"], 2, &["--name", "lower case"]);
+    fails(&["run", "--volume", "nfs:data", "true"], 2, &["`nfs:data`", "CLAIM:/PATH"]);
+    fails(&["run", "--backend", "dokcer", "true"], 2, &["'docker'"]);
+    fails(&["run", "--image", "a", "--dockerfile", "b", "true"], 2, &["--dockerfile"]);
+    fails(&["cp", "a", "b"], 1, &["CLAIM:/PATH"]);
+    fails(&["cp", "--backend", "docker", "nfs:a", "b"], 1, &["`nfs:a`", "CLAIM:/PATH"]);
+    fails(&["log"], 2, &["'logs'"]);
+}
+
+#[test]
+fn a_wrong_configuration_is_told() {
+    let output = fiber(&["ps"]).env("FIBER_BACKEND", "dokcer").output().expect("it can be started");
+    assert!(text(&output.stderr).contains("`dokcer`"), "{}", text(&output.stderr));
+}

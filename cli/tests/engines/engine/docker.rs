@@ -1,0 +1,72 @@
+//! Docker.
+
+use std::process::Command;
+
+use super::Engine;
+
+pub(crate) struct Docker;
+
+/// What `docker` prints, or what it complains about.
+pub(crate) fn try_docker(arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new("docker").args(arguments).output().expect("the command `docker` is installed");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_string();
+    if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+}
+
+#[track_caller]
+pub(crate) fn docker(arguments: &[&str]) -> String {
+    try_docker(arguments).unwrap_or_else(|problem| panic!("docker {}: {problem}", arguments.join(" ")))
+}
+
+fn names(filter: &str) -> Vec<String> {
+    let list = docker(&["ps", "--all", "--filter", filter, "--format", "{{.Names}}"]);
+    list.lines().map(String::from).collect()
+}
+
+impl Engine for Docker {
+    fn name(&self) -> &'static str {
+        "docker"
+    }
+
+    fn unit(&self) -> &'static str {
+        "container"
+    }
+
+    fn must_answer(&self) {
+        if let Err(problem) = try_docker(&["version", "--format", "{{.Server.Version}}"]) {
+            eprintln!(
+                "error: TEST_BACKENDS names docker, but no engine answers (`make cluster-up` starts one): {problem}"
+            );
+            std::process::exit(1);
+        }
+    }
+
+    fn units_of(&self, head: &str) -> Vec<String> {
+        let heads = names(&format!("name=^{head}$"));
+        // Once it is gone its id is, too: whatever is left then is found by its age, in the tests' own eyes.
+        let Ok(id) = try_docker(&["inspect", "--format", "{{.Id}}", head]) else { return heads };
+        heads.into_iter().chain(names(&format!("label=fiber.owner=container {id}"))).collect()
+    }
+
+    fn users_of(&self, claim: &str) -> Vec<String> {
+        names(&format!("volume={claim}"))
+    }
+
+    fn kill(&self, name: &str) {
+        docker(&["kill", name]);
+    }
+
+    fn create_volume(&self, claim: &str) {
+        docker(&["volume", "create", claim]);
+    }
+
+    fn remove_volume(&self, claim: &str) {
+        if let Err(problem) = try_docker(&["volume", "rm", claim]) {
+            eprintln!("the volume {claim} stays behind: {problem}");
+        }
+    }
+
+    fn absence(&self) -> (&'static [(&'static str, &'static str)], &'static [&'static str]) {
+        (&[("DOCKER_HOST", "unix:///no/such/socket")], &["no Docker engine answers at unix:///no/such/socket"])
+    }
+}

@@ -1,0 +1,57 @@
+//! Where the image comes from.
+
+use crate::engine::docker::docker;
+use crate::engine::{Engine, fiber, own_name, run};
+
+crate::tests![an_image_is_given, a_dockerfile_is_there, a_dockerfile_that_can_not_be_built];
+
+/// The name of the image that was made of this program.
+pub(crate) fn own(engine: &dyn Engine) -> String {
+    run(engine, &["-a"], "exit 3").run().code(3);
+    let images = docker(&["images", "--format", "{{.Repository}}:{{.Tag}}", "fiber-auto/engines"]);
+    images.lines().next().expect("it has just been made").to_string()
+}
+
+/// The path at which it has this program.
+fn path() -> String {
+    let own = std::env::current_exe().expect("this binary is somewhere");
+    format!("/fiber/bin/{}", own.file_name().expect("it has a name").to_string_lossy())
+}
+
+fn an_image_is_given(engine: &'static dyn Engine) {
+    let image = own(engine);
+    let (path, libraries) = (path(), "LD_LIBRARY_PATH=/fiber/lib");
+    let options = ["run", "-a", "--env", "SCENARIO=pi", "--env", libraries, "--image", &image, &path];
+    fiber(engine, &options).run().code(0).says(&["pi: 3.14"]);
+}
+
+fn a_dockerfile_is_there(engine: &'static dyn Engine) {
+    let text = format!("FROM {}\nENV LD_LIBRARY_PATH=/fiber/lib\nENTRYPOINT [\"{}\"]\n", own(engine), path());
+    let options = ["run", "-a", "--env", "SCENARIO=pi"];
+    let setup = fiber(engine, &options).file("Dockerfile", &text);
+    let ending = setup.run().code(0).says(&["pi: 3.14"]);
+    // It is called after the directory, which had a name of its own.
+    let directory = ending.directory().file_name().expect("it has a name").to_string_lossy().to_lowercase();
+    let name = directory.replace(|c: char| !c.is_ascii_alphanumeric(), "");
+    docker(&["rmi", &format!("fiber-dockerfile/{name}:latest")]);
+
+    // Another one is named; and one that is there can be left aside.
+    let directory = own_name("elsewhere");
+    let setup = fiber(engine, &[&options[..], &["--dockerfile", &format!("{directory}/Image")]].concat());
+    std::fs::create_dir(setup.directory().join(&directory)).expect("there is room");
+    setup.file(&format!("{directory}/Image"), &text).run().code(0).says(&["pi: 3.14"]);
+    docker(&["rmi", &format!("fiber-dockerfile/{}:latest", directory.replace('-', "_"))]);
+    run(engine, &["-a", "--bundle"], "pi").file("Dockerfile", "nonsense").run().code(0).says(&["pi: 3.14"]);
+}
+
+fn a_dockerfile_that_can_not_be_built(engine: &'static dyn Engine) {
+    let ending =
+        fiber(engine, &["run", "-a"]).file("Dockerfile", "FROM scratch\nCOPY no-such-file /\n").run().code(125);
+    assert!(
+        ending.errors.contains("could not be built") && ending.errors.contains("no-such-file"),
+        "{}",
+        ending.errors
+    );
+    let ending = fiber(engine, &["run", "--dockerfile", "no/such"]).run().code(125);
+    assert!(ending.errors.contains("there is no file `no/such`"), "{}", ending.errors);
+}

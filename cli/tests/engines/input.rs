@@ -1,0 +1,121 @@
+//! What may be wrong with what the command is given.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use crate::engine::{Claim, Engine, Started, fiber, run};
+use crate::program::Setup;
+
+crate::tests![
+    no_engine,
+    a_claim_that_does_not_exist,
+    a_volume_specification_that_does_not_parse,
+    two_volumes_in_one_place,
+    a_name_that_is_taken,
+    more_than_there_is,
+    a_program_of_another_architecture,
+    a_script,
+    a_program_that_the_image_does_not_have,
+    an_image_that_can_not_be_had,
+    a_registry_that_refuses,
+    a_variable_that_is_not_set,
+];
+
+#[track_caller]
+fn fails(setup: Setup, code: i32, words: &[&str]) {
+    let ending = setup.run().code(code);
+    assert!(ending.errors.starts_with("error: "), "{}", ending.errors);
+    for word in words {
+        assert!(ending.errors.contains(word), "`{word}` is missing in: {}", ending.errors);
+    }
+}
+
+fn no_engine(engine: &'static dyn Engine) {
+    let (variables, words) = engine.absence();
+    let without = |setup: Setup| variables.iter().fold(setup, |setup, (name, value)| setup.env(name, value));
+    fails(without(run(engine, &["-a"], "pi")), 125, words);
+    fails(without(fiber(engine, &["ps"])), 1, words);
+    fails(without(fiber(engine, &["cp", "a:/b", "c"])), 1, words);
+}
+
+fn a_claim_that_does_not_exist(engine: &'static dyn Engine) {
+    let claim = Claim::new(engine);
+    let wrong = format!("{}-not", claim.name);
+    fails(run(engine, &["-v", &wrong], "pi"), 125, &[&format!("there is no volume `{wrong}`"), &claim.name]);
+    fails(fiber(engine, &["cp", "/etc/hosts", &format!("{wrong}:/")]), 1, &[&format!("there is no volume `{wrong}`")]);
+}
+
+fn a_volume_specification_that_does_not_parse(engine: &'static dyn Engine) {
+    for wrong in ["a b", "nfs:data", "nfs:/a:often", ":/data"] {
+        fails(run(engine, &["-v", wrong], "pi"), 2, &[&format!("`{wrong}`"), "CLAIM:/PATH"]);
+    }
+}
+
+fn two_volumes_in_one_place(engine: &'static dyn Engine) {
+    fails(
+        run(engine, &["-v", "a", "-v", "b"], "pi"),
+        125,
+        &["`a` and `b` are both to be at /persistent", "-v b:/PATH"],
+    );
+}
+
+fn a_name_that_is_taken(engine: &'static dyn Engine) {
+    let _none_cleans = crate::sessions::NOBODY_CLEANS.read();
+    let started = Started::new(engine, &[], "ready");
+    let taken = format!("there is a {} `{}` already", engine.unit(), started.name);
+    fails(run(engine, &["--name", &started.name], "pi"), 125, &[&taken, "fiber kill"]);
+    // It is none the worse for it.
+    assert_eq!(started.listed()["state"], "running");
+}
+
+fn more_than_there_is(engine: &'static dyn Engine) {
+    fails(run(engine, &["--memory", "900TiB"], "pi"), 125, &["900.0 TiB", "ask for less"]);
+    fails(run(engine, &["--cpu", "5000"], "pi"), 125, &["5000 processor cores", "ask for fewer"]);
+}
+
+/// A file of a test's own, in a directory that goes with it.
+fn file(name: &str, bytes: &[u8]) -> (tempfile::TempDir, String) {
+    let directory = tempfile::tempdir().expect("there is room");
+    let path = directory.path().join(name);
+    fs::write(&path, bytes).expect("there is room");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let path = path.display().to_string();
+    (directory, path)
+}
+
+fn a_program_of_another_architecture(engine: &'static dyn Engine) {
+    let mut bytes = fs::read("/proc/self/exe").expect("it can be read");
+    // What the head of the file says of the machine: that it is a SPARC.
+    bytes[18..20].copy_from_slice(&[43, 0]);
+    let (_directory, path) = file("program", &bytes);
+    fails(fiber(engine, &["run", &path]), 125, &[&path, "another architecture"]);
+}
+
+fn a_script(engine: &'static dyn Engine) {
+    let (_directory, path) = file("script", b"#!/bin/sh\n");
+    fails(fiber(engine, &["run", &path]), 125, &[&path, "is a script", "image"]);
+}
+
+fn a_program_that_the_image_does_not_have(engine: &'static dyn Engine) {
+    let image = crate::images::own(engine);
+    let ending = fiber(engine, &["run", "-a", "--image", &image, "/no/such/program"]).run();
+    assert!(ending.errors.contains("/no/such/program"), "{}", ending.errors);
+    ending.code(127);
+}
+
+fn an_image_that_can_not_be_had(engine: &'static dyn Engine) {
+    let name = "localhost:1/fiber-test/no-such-image:1";
+    fails(fiber(engine, &["run", "--image", name]), 125, &[name, "can't be fetched"]);
+}
+
+fn a_registry_that_refuses(engine: &'static dyn Engine) {
+    let setup = run(engine, &[], "pi").env("FIBER_REGISTRY", "localhost:1/some/where");
+    fails(setup, 125, &["localhost:1/some/where/fiber-auto/", "could not be pushed", "docker login localhost:1"]);
+    let setup = run(engine, &[], "pi").env("FIBER_REGISTRY", "no registry");
+    fails(setup, 125, &["`registry` is `no registry`"]);
+}
+
+fn a_variable_that_is_not_set(engine: &'static dyn Engine) {
+    fails(run(engine, &["--env", "FIBER_TEST_NOT_SET"], "pi"), 125, &["FIBER_TEST_NOT_SET=VALUE"]);
+    fails(run(engine, &["--env", "=x"], "pi"), 125, &["NAME=VALUE"]);
+}

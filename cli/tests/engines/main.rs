@@ -1,0 +1,66 @@
+//! The command on real engines: each test runs on every one that TEST_BACKENDS names.
+//!
+//! This binary is also the program that `fiber run` is given: with a scenario in its environment it plays that.
+
+mod engine;
+mod images;
+mod input;
+#[path = "../../../examples/persistent.rs"]
+mod persistent;
+#[path = "../../../tests/programs/program.rs"]
+#[allow(dead_code)]
+mod program;
+mod runs;
+mod scenarios;
+mod sessions;
+mod volumes;
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Trial};
+
+use self::engine::Engine;
+
+fn main() -> ExitCode {
+    if let Ok(scenario) = std::env::var(program::SCENARIO) {
+        return scenarios::run(&scenario);
+    }
+    let topics = [
+        ("images", images::TESTS),
+        ("input", input::TESTS),
+        ("runs", runs::TESTS),
+        ("sessions", sessions::TESTS),
+        ("volumes", volumes::TESTS),
+    ];
+    let named = std::env::var("TEST_BACKENDS").unwrap_or_default();
+    let mut trials = Vec::new();
+    for engine in engine::ALL {
+        let asked = named.split(',').any(|name| name.trim() == engine.name());
+        if asked {
+            engine.must_answer();
+        } else {
+            eprintln!("SKIPPED: the command on {0}; TEST_BACKENDS={0} asks for it", engine.name());
+        }
+        for (topic, tests) in topics {
+            for (name, test) in tests {
+                let run = move || {
+                    test(engine);
+                    Ok(())
+                };
+                trials.push(Trial::test(format!("{}::{topic}::{name}", engine.name()), run).with_ignored_flag(!asked));
+            }
+        }
+    }
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+/// A topic's tests by their names.
+type Tests = &'static [(&'static str, fn(&'static dyn Engine))];
+
+/// Lists the tests of a topic.
+macro_rules! tests {
+    ($($test:ident),+ $(,)?) => {
+        pub(crate) const TESTS: $crate::Tests = &[$((stringify!($test), $test)),+];
+    };
+}
+use tests;

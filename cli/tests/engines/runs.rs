@@ -1,0 +1,129 @@
+//! `fiber run`.
+
+use rustix::process::Signal;
+
+use crate::engine::{Engine, Started, fiber, own_name, run};
+
+crate::tests![
+    pi_with_one_command,
+    an_attached_run_ends_as_its_program_does,
+    a_run_that_was_left_alone_can_be_asked_later,
+    ctrl_c_in_a_terminal_ends_the_whole_session,
+    a_signal_ends_the_whole_session,
+    who_asks_twice_does_not_wait,
+    a_reader_that_goes_ends_the_whole_session,
+    limits_are_those_that_were_asked_for,
+    too_little_memory_is_told,
+    the_environment_and_the_configuration_travel,
+];
+
+/// A name of this test's own, under which nothing is left.
+fn named() -> String {
+    own_name("test")
+}
+
+#[track_caller]
+fn nothing_is_left(engine: &dyn Engine, name: &str) {
+    let left = engine.units_of(name);
+    assert!(left.is_empty(), "{left:?}");
+}
+
+fn pi_with_one_command(engine: &'static dyn Engine) {
+    let name = named();
+    let ending = run(engine, &["-a", "--name", &name], "pi").run().code(0).says(&["pi: 3.14"]);
+    assert!(ending.errors.contains(&format!("Created {}: {name}", engine.unit())), "{}", ending.errors);
+    nothing_is_left(engine, &name);
+}
+
+fn an_attached_run_ends_as_its_program_does(engine: &'static dyn Engine) {
+    let ending = run(engine, &["--attach"], "exit 3").run().code(3);
+    assert_eq!(ending.out, "said");
+    assert!(ending.errors.contains("complained"), "{}", ending.errors);
+    run(engine, &["-a"], "abort").run().code(128 + Signal::ABORT.as_raw());
+}
+
+fn a_run_that_was_left_alone_can_be_asked_later(engine: &'static dyn Engine) {
+    let _none_cleans = crate::sessions::NOBODY_CLEANS.read();
+    let started = Started::new(engine, &[], "exit 3");
+    let digits = started.name.strip_prefix("fiber-").expect("it has such a name");
+    assert!(digits.len() == 8 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()), "{digits}");
+    let ended = started.wait_until("it has ended", |session| session["state"] == "ended");
+    assert_eq!(ended["exit_code"], 3);
+    let logs = fiber(engine, &["logs", &started.name]).run().code(0);
+    assert_eq!(logs.out, "said");
+    assert_eq!(logs.errors, "complained");
+    fiber(engine, &["logs", "-f", "--tail", "1", &started.name]).run().code(0);
+    fiber(engine, &["kill", &started.name]).run().code(0);
+    nothing_is_left(engine, &started.name);
+}
+
+fn ctrl_c_in_a_terminal_ends_the_whole_session(engine: &'static dyn Engine) {
+    let name = named();
+    let mut program = run(engine, &["-a", "--name", &name], "ready").in_a_terminal().start();
+    program.line("ready: 2");
+    assert_eq!(engine.units_of(&name).len(), 3);
+    program.say("\x03");
+    program.end().code(128 + Signal::INT.as_raw());
+    nothing_is_left(engine, &name);
+}
+
+fn a_signal_ends_the_whole_session(engine: &'static dyn Engine) {
+    let name = named();
+    let program = run(engine, &["-a", "--name", &name], "ready").start();
+    program.line("ready: 2");
+    let units = engine.units_of(&name);
+    program.signal(Signal::TERM);
+    program.end().code(128 + Signal::TERM.as_raw());
+    for unit in units {
+        nothing_is_left(engine, &unit);
+    }
+}
+
+fn who_asks_twice_does_not_wait(engine: &'static dyn Engine) {
+    let name = named();
+    let setup = run(engine, &["-a", "--name", &name], "ready").env("FIBER_SHUTDOWN_TIMEOUT", "1h");
+    let program = setup.start();
+    program.line("ready: 2");
+    let units = engine.units_of(&name);
+    program.signal(Signal::INT);
+    program.signal(Signal::INT);
+    program.end().code(128 + Signal::INT.as_raw());
+    for unit in units {
+        nothing_is_left(engine, &unit);
+    }
+}
+
+fn a_reader_that_goes_ends_the_whole_session(engine: &'static dyn Engine) {
+    let name = named();
+    let program = run(engine, &["-a", "--name", &name], "ready").start_unread();
+    program.end().code(128 + Signal::PIPE.as_raw());
+    nothing_is_left(engine, &name);
+}
+
+fn limits_are_those_that_were_asked_for(engine: &'static dyn Engine) {
+    let limits = ["--cpu", "0.5", "--memory", "96MiB"];
+    run(engine, &[&["-a"], &limits[..]].concat(), "limits").run().code(0).says(&["limits: 100663296 50000"]);
+    let started = Started::new(engine, &limits, "ready");
+    let listed = started.wait_until("it is listed", |session| session["state"] == "running");
+    assert_eq!((&listed["cpu"], &listed["memory"]), (&0.5.into(), &100_663_296u64.into()));
+}
+
+fn too_little_memory_is_told(engine: &'static dyn Engine) {
+    let ending = run(engine, &["-a", "--memory", "48MiB"], "hungry").run().code(137);
+    assert!(ending.errors.contains("out of memory"), "{}", ending.errors);
+}
+
+fn the_environment_and_the_configuration_travel(engine: &'static dyn Engine) {
+    let own = std::env::current_exe().expect("this binary is somewhere").display().to_string();
+    let options = ["run", "-a", "--env", "SCENARIO", "--env", "TOLD=a=b c", "--env", "FIBER_ENVIRONMENT=TOLD,SCENARIO"];
+    fiber(engine, &[&options[..], &[&own, "-a", "two words"]].concat())
+        .env("SCENARIO", "environment")
+        .file("fiber.toml", "processes = 3\nheartbeat = '300ms'\n")
+        .run()
+        .code(0)
+        .says(&[
+            "program: Some(\"a=b c\") [\"-a\", \"two words\"]",
+            "worker: Some(\"a=b c\") [\"-a\", \"two words\"]",
+            "workers: 3",
+        ]);
+}

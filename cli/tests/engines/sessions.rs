@@ -1,0 +1,117 @@
+//! `fiber ps`, `fiber logs`, `fiber kill` and `fiber clean`.
+
+use std::sync::RwLock;
+
+use crate::engine::{Engine, Started, fiber, output, wait_until};
+
+crate::tests![
+    a_session_is_shown_with_its_workers_and_their_restarts,
+    what_a_running_session_prints_can_be_followed,
+    a_kill_takes_the_workers_along,
+    names_may_be_cut_short_and_slips_are_recognised,
+    what_dead_sessions_left_is_cleaned,
+];
+
+/// Held to read by tests that need what has ended, and to write by those that clean.
+pub(crate) static NOBODY_CLEANS: Lock = Lock(RwLock::new(()));
+
+/// A lock that a failed test does not spoil.
+pub(crate) struct Lock(RwLock<()>);
+
+impl Lock {
+    pub(crate) fn read(&self) -> std::sync::RwLockReadGuard<'_, ()> {
+        self.0.read().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, ()> {
+        self.0.write().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// The names of a session's workers that run.
+fn running(session: &serde_json::Value) -> Vec<String> {
+    let workers = session["workers"].as_array().into_iter().flatten();
+    let running = workers.filter(|worker| worker["state"] == "running");
+    running.filter_map(|worker| worker["name"].as_str().map(String::from)).collect()
+}
+
+fn ready(engine: &'static dyn Engine) -> Started {
+    let started = Started::new(engine, &[], "ready");
+    started.wait_until("its workers run", |session| running(session).len() == 2);
+    started
+}
+
+fn a_session_is_shown_with_its_workers_and_their_restarts(engine: &'static dyn Engine) {
+    let started = ready(engine);
+    let session = started.listed();
+    assert_eq!(session["state"], "running");
+    let mut roles: Vec<_> = (0..2).map(|index| session["workers"][index]["role"].clone()).collect();
+    roles.sort_by_key(|role| role.to_string());
+    assert_eq!(roles, ["pool-1/worker-1", "pool-1/worker-2"]);
+    assert_eq!(session["workers"][0]["memory"], 64 << 20);
+    assert_eq!(session["workers"][0]["restarts"], 0);
+
+    // A worker that is killed is started again, and that is seen.
+    let victim = running(&session).remove(0);
+    fiber(engine, &["kill", "--now", &victim]).run().code(0).says(&[&victim, &started.name]);
+    let later = started.wait_until("it was replaced", |session| {
+        let running = running(session);
+        running.len() == 2 && !running.contains(&victim)
+    });
+    let restarts: u64 = (0..2).filter_map(|index| later["workers"][index]["restarts"].as_u64()).sum();
+    assert_eq!(restarts, 1, "{later:#}");
+
+    let table = output(fiber(engine, &["ps"]));
+    for word in ["NAME", "RESTARTS", &started.name, "└ ", "pool-1/worker-1", "64.0 MiB", "running"] {
+        assert!(table.contains(word), "`{word}` is missing in:\n{table}");
+    }
+}
+
+fn what_a_running_session_prints_can_be_followed(engine: &'static dyn Engine) {
+    let started = Started::new(engine, &[], "ready");
+    let following = fiber(engine, &["logs", "--follow", &started.name]).start();
+    following.line("ready: 2");
+    // The end of the session is the end of its logs.
+    engine.kill(&started.name);
+    following.end().code(0).says(&["a worker speaks"]);
+}
+
+fn a_kill_takes_the_workers_along(engine: &'static dyn Engine) {
+    let started = ready(engine);
+    let units = engine.units_of(&started.name);
+    assert_eq!(units.len(), 3, "{units:?}");
+    fiber(engine, &["kill", &started.name])
+        .run()
+        .code(0)
+        .says(&[&format!("Killed {} and its workers: 2", started.name)]);
+    for unit in units {
+        assert!(engine.units_of(&unit).is_empty(), "{unit} is left");
+    }
+    assert!(started.listed().is_null());
+}
+
+fn names_may_be_cut_short_and_slips_are_recognised(engine: &'static dyn Engine) {
+    let started = Started::new(engine, &[], "ready");
+    let short = &started.name[..started.name.len() - 1];
+    fiber(engine, &["logs", short]).run().code(0);
+    let slip = format!("{short}_");
+    for command in ["logs", "kill"] {
+        let ending = fiber(engine, &[command, &slip]).run().code(1);
+        let words = format!("there is no session or worker `{slip}`: did you mean `{}`?", started.name);
+        assert!(ending.errors.contains(&words), "{}", ending.errors);
+    }
+}
+
+fn what_dead_sessions_left_is_cleaned(engine: &'static dyn Engine) {
+    let _nobody_else = NOBODY_CLEANS.write();
+    let (ended, killed, lives) = (Started::new(engine, &[], "exit 3"), ready(engine), ready(engine));
+    ended.wait_until("it has ended", |session| session["state"] == "ended");
+    engine.kill(&killed.name);
+    killed.wait_until("it has ended", |session| session["state"] == "ended");
+    let removed = output(fiber(engine, &["clean", "--json"]));
+    let removed: Vec<String> = serde_json::from_str(&removed).expect("it is a list");
+    assert!(removed.contains(&ended.name) && removed.contains(&killed.name), "{removed:?}");
+    assert!(!removed.iter().any(|name| engine.units_of(&lives.name).contains(name)), "{removed:?}");
+    wait_until("they are gone", || ended.listed().is_null() && killed.listed().is_null());
+    assert_eq!(running(&lives.listed()).len(), 2);
+}
