@@ -3,6 +3,7 @@
 //! A session is a program with the processes that it started. Its head is the program itself, which runs in a container
 //! or pod of its own when a [`Cluster`] started it, and on a host when somebody else did.
 
+pub mod archive;
 mod volume;
 
 use std::fmt::Debug;
@@ -16,7 +17,7 @@ use futures_util::stream::LocalBoxStream;
 
 use crate::progress::Progress;
 
-pub use self::volume::{Kind, Volume, VolumeMount};
+pub use self::volume::{Kind, Volume, VolumeMount, serve};
 
 /// A place where sessions run.
 pub trait Cluster: Debug {
@@ -79,13 +80,15 @@ pub trait Cluster: Debug {
     /// [`Error::System`].
     fn sweep(&self) -> LocalBoxFuture<'_, Result<Vec<String>>>;
 
-    /// Opens a volume for reading and writing from here.
+    /// Opens a volume for reading and writing from here. What has it mounted meanwhile belongs to the session of this id:
+    /// [`Cluster::discard`] has to be called in the end, whatever happens.
     ///
     /// # Errors
     /// [`Error::System`], also if there is none of this name.
     fn volume<'a>(
         &'a self,
         claim: &'a str,
+        session: &'a str,
         progress: &'a dyn Progress,
     ) -> LocalBoxFuture<'a, Result<Box<dyn Volume + 'a>>>;
 }
@@ -107,6 +110,19 @@ pub struct Run {
     pub volumes: Vec<VolumeMount>,
     /// Variables of the head.
     pub environment: Vec<(String, String)>,
+}
+
+impl Run {
+    /// What its head is to its program: the program's name.
+    pub(crate) fn role(&self) -> String {
+        let program = match &self.source {
+            Source::Executable(path) => path.file_name().map(|name| name.to_string_lossy().into_owned()),
+            Source::Image(name) => self.command.first().or(Some(name)).cloned(),
+            Source::Dockerfile(_) => self.command.first().cloned(),
+        };
+        let program = program.unwrap_or_else(|| "program".into());
+        program.rsplit_once('/').map_or(program.as_str(), |(_, name)| name).to_string()
+    }
 }
 
 /// Where a program comes from.
@@ -190,6 +206,8 @@ pub enum Output {
 pub async fn connect(config: &Config) -> Result<Box<dyn Cluster>> {
     match config.backend.as_str() {
         "docker" => Ok(Box::new(crate::docker::DockerCluster::connect(config).await?)),
+        #[cfg(feature = "kubernetes")]
+        "kubernetes" => Ok(Box::new(crate::kubernetes::KubernetesCluster::connect(config).await?)),
         other => Err(Error::Config(format!(
             "the backend `{other}` has no sessions that can be seen from outside: choose one by `--backend docker`, \
              FIBER_BACKEND, or `backend` in fiber.toml"

@@ -33,6 +33,7 @@ use self::owner::OwnContainer;
 use self::request::EngineAccess;
 use crate::gpus::Gpus;
 use crate::output::Log;
+use crate::progress::Lines;
 use crate::{Backend, Job, JobSpec, OutputMode, Reach};
 
 /// The image that is made of this program, for whoever shares the engine or, if there is a registry, for whoever can
@@ -41,18 +42,33 @@ use crate::{Backend, Job, JobSpec, OutputMode, Reach};
 /// # Errors
 /// Why there is none, and what to do.
 #[cfg(feature = "kubernetes")]
-pub(crate) async fn image_of_this_program(config: &Config) -> Result<Image, String> {
+pub(crate) async fn image_of_this_program(config: &Config, progress: &dyn crate::Progress) -> Result<Image, String> {
     let engine = Engine::connect().await?;
     let mut made = config.clone();
     made.image = None;
-    let image = image::find(&engine, &made, None).await?;
+    let image = image::find(&engine, &made, None, progress).await?;
     match &config.registry {
         Some(registry) => {
-            let name = image::publish(&engine, &image.name, registry, &crate::progress::Lines).await?;
+            let name = image::publish(&engine, &image.name, registry, progress).await?;
             Ok(Image { name, ..image })
         }
         None => Ok(image),
     }
+}
+
+/// The image of a session's head, made by this host's engine for somewhere else, with what takes the place of its entry point and
+/// command.
+///
+/// # Errors
+/// Why there is none, and what to do.
+#[cfg(feature = "kubernetes")]
+pub(crate) async fn image_of(
+    config: &Config,
+    run: &crate::cluster::Run,
+    progress: &dyn crate::Progress,
+) -> Result<(Image, cluster::Command), String> {
+    let docker = DockerCluster::connect(config).await.map_err(|error| error.to_string())?;
+    docker.image(run, progress).await
 }
 
 /// Runs jobs as containers of a Docker engine.
@@ -120,7 +136,7 @@ impl Docker {
 
     async fn start(&self, spec: JobSpec) -> Result<Arc<dyn Job>, String> {
         let site = self.site().await?;
-        let find_image = || image::find(&site.engine, &self.config, site.own.as_ref());
+        let find_image = || image::find(&site.engine, &self.config, site.own.as_ref(), &Lines);
         let image = self.image.get_or_try_init(find_image).await?;
         let resources = request::resources(&spec.meta, &site.engine, &self.gpus)?;
         let log = match spec.output {

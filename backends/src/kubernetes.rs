@@ -4,16 +4,20 @@
 //! first needed. A failure is told to who asked, and the next one tries again.
 
 mod api_server;
+mod cluster;
 mod image;
 mod job;
 mod logs;
 mod names;
 mod own;
 mod reach;
+mod running;
 mod secret;
+mod sessions;
 mod status;
 mod sweep;
 mod template;
+mod volume;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -27,6 +31,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tokio::sync::OnceCell;
 
 pub use self::api_server::ApiServer;
+pub use self::cluster::KubernetesCluster;
 pub use self::image::Image;
 pub use self::names::{NAME, OWNER, RESTARTS, SESSION, labels};
 pub use self::template::{CONTAINER, GPU, Plan, Template, variable};
@@ -37,6 +42,7 @@ use self::secret::Secrets;
 use self::watch::Watch;
 use crate::output::Log;
 use crate::owner::Owner;
+use crate::progress::Lines;
 use crate::{Backend, Job, JobSpec, OutputMode, Reach};
 
 /// Runs jobs as pods of a Kubernetes cluster.
@@ -102,7 +108,7 @@ impl Kubernetes {
     async fn site(&self) -> Result<&Site, String> {
         let find_out = || async {
             let Access { server, own, .. } = self.access().await?;
-            let image = image::find(&self.config, own.as_ref()).await?;
+            let image = image::find(&self.config, own.as_ref(), &Lines).await?;
             let template = Template::inheriting(&self.config, image, own.as_ref())?;
             let owner = own.as_ref().map_or_else(Owner::this_process, OwnPod::owner);
             let model = ObjectMeta {

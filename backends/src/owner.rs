@@ -47,6 +47,15 @@ impl Owner {
         Some(owner)
     }
 
+    /// What a process of a host is called, and which program it runs, as far as that is known here.
+    pub(crate) fn on_host(&self) -> (String, String) {
+        let Owner::Process { pid, .. } = self else { return (self.to_text(), "program".into()) };
+        let path = fs::read_link(format!("/proc/{pid}/exe")).ok().filter(|_| !self.is_a_dead_process());
+        let program = path.as_deref().and_then(|path| path.file_name()).map(|name| name.to_string_lossy());
+        let role = program.map_or("program".to_string(), |name| name.trim_end_matches(" (deleted)").to_string());
+        (format!("pid {pid}"), role)
+    }
+
     /// Whether it is certain that it was a process which is no more. Of containers and pods their engine knows.
     pub(crate) fn is_a_dead_process(&self) -> bool {
         match self {

@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use fiber_backends::cluster::VolumeMount;
 
-/// Runs programs that use fiber in containers, shows what runs, and cleans up.
+/// Runs programs that use fiber in containers and pods, shows what runs, and cleans up.
 #[derive(Debug, Parser)]
 #[command(name = "fiber", version, max_term_width = 100, after_help = "See `fiber COMMAND --help` for each command.")]
 pub(crate) struct Args {
@@ -97,6 +97,12 @@ pub(crate) enum Command {
     /// Prints docs/cli.md.
     #[command(hide = true)]
     Reference,
+    /// What this program does in a pod that has a volume mounted, for `fiber cp`.
+    #[command(hide = true)]
+    ServeVolume {
+        #[arg(required = true)]
+        words: Vec<String>,
+    },
 }
 
 /// Where sessions are.
@@ -105,6 +111,9 @@ pub(crate) struct Where {
     /// Where processes run [default: what FIBER_BACKEND or fiber.toml say, else local].
     #[arg(long, value_name = "BACKEND")]
     pub(crate) backend: Option<Backend>,
+    /// The namespace on Kubernetes [default: what FIBER_NAMESPACE or fiber.toml say, else the kubeconfig's].
+    #[arg(long)]
+    pub(crate) namespace: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -113,6 +122,8 @@ pub(crate) enum Backend {
     Local,
     /// Containers of a Docker engine: this host's, or the one that DOCKER_HOST names.
     Docker,
+    /// Pods of the Kubernetes cluster that the kubeconfig names.
+    Kubernetes,
 }
 
 impl fmt::Display for Backend {
@@ -120,22 +131,24 @@ impl fmt::Display for Backend {
         f.write_str(match self {
             Backend::Local => "local",
             Backend::Docker => "docker",
+            Backend::Kubernetes => "kubernetes",
         })
     }
 }
 
-/// Starts a program: its head in a container, from which it starts its workers.
+/// Starts a program: its head in a container or pod, from which it starts its workers.
 ///
 /// Without --image, the image is built from the Dockerfile of this directory if there is one, and is else made of the
 /// program CMD and the libraries that it uses: neither a base image nor a registry is needed. Where a registry is configured
 /// (`registry`, FIBER_REGISTRY), the image is pushed there.
 ///
 /// The program is told its configuration as this directory's fiber.toml and this environment have it. On `local`, it is simply
-/// run.
+/// run. On Kubernetes its pod runs as the service account `fiber` if there is one (see deploy/kubernetes/rbac.yaml) and none
+/// other is configured, and --gpu asks for nvidia.com/gpu.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   fiber run --backend docker -a target/release/my-program --its-option
-  fiber run --backend docker -v nfs cat /persistent/foo.txt
+  fiber run --backend kubernetes -v nfs cat /persistent/foo.txt
 
 Exit codes: with --attach that of the program; 125 if it could not be started, 126 if CMD can't be executed, 127 if
 there is no such program, 128 and the signal's number if this command was interrupted.")]

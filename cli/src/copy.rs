@@ -1,7 +1,5 @@
 //! `fiber cp`: files as a stream of tar, from whichever side to whichever.
 
-mod archive;
-
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,13 +7,14 @@ use std::process::ExitCode;
 
 use anyhow::{Context, anyhow, bail};
 use fiber_backends::Step;
+use fiber_backends::cluster::archive::{drain, pack, rename, unpack};
 use fiber_backends::cluster::{Cluster, Kind, Volume};
+use fiber_core::random;
 use futures_util::TryStreamExt;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::spawn_blocking;
 use tokio_util::io::{ReaderStream, SyncIoBridge};
 
-use self::archive::{pack, rename, unpack};
 use crate::interrupt::Interrupts;
 use crate::progress::{Spinner, Spinners};
 
@@ -61,34 +60,35 @@ fn side(text: &str) -> anyhow::Result<Side> {
 pub(crate) async fn copy(cluster: &dyn Cluster, source: Side, target: Side) -> anyhow::Result<ExitCode> {
     let mut interrupts = Interrupts::listen().context("signals can't be listened for")?;
     let mut step = Spinner::begin(&format!("copying {source} to {target}"));
-    let mut open = Vec::new();
+    let session: String = random::<6>().iter().map(|byte| format!("{byte:02x}")).collect();
     let copied = tokio::select! {
-        copied = opened_and_copied(cluster, &source, &target, &mut open, &mut step) => copied.map(|()| ExitCode::SUCCESS),
+        copied = open_and_copy(cluster, &session, &source, &target, &mut step) => copied.map(|()| ExitCode::SUCCESS),
         code = interrupts.next() => Ok(ExitCode::from(code)),
     };
     // However it ended, nothing stays behind.
-    for volume in open {
-        volume.close().await?;
-    }
-    if copied.is_ok() {
+    let discarded = cluster.discard(&session).await;
+    let code = copied?;
+    discarded?;
+    if code == ExitCode::SUCCESS {
         Box::new(step).done();
     }
-    copied
+    Ok(code)
 }
 
-async fn opened_and_copied<'a>(
-    cluster: &'a dyn Cluster,
-    source: &'a Side,
-    target: &'a Side,
-    open: &mut Vec<Box<dyn Volume + 'a>>,
+async fn open_and_copy(
+    cluster: &dyn Cluster,
+    session: &str,
+    source: &Side,
+    target: &Side,
     step: &mut Spinner,
 ) -> anyhow::Result<()> {
+    let mut open = Vec::new();
     if let Side::Host(path) = source {
         std::fs::symlink_metadata(path).map_err(|error| anyhow!("`{}` can't be read: {error}", path.display()))?;
     }
     for side in [source, target] {
         if let Side::Volume { claim, .. } = side {
-            open.push(cluster.volume(claim, &Spinners).await?);
+            open.push(cluster.volume(claim, session, &Spinners).await?);
         }
     }
     let mut volumes = open.iter().map(|volume| &**volume);
@@ -214,7 +214,12 @@ impl<'a> Opened<'a> {
         match *self {
             Opened::Host(path) => {
                 let path = path.to_path_buf();
-                blocking(move || unpack(SyncIoBridge::new(archive), &path)).await
+                blocking(move || {
+                    let mut archive = SyncIoBridge::new(archive);
+                    unpack(&mut archive, &path)?;
+                    drain(archive)
+                })
+                .await
             }
             Opened::Volume { volume, path, .. } => {
                 let parts = ReaderStream::with_capacity(archive, 64 << 10);

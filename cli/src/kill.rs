@@ -17,15 +17,14 @@ pub(crate) async fn kill(
         let found = sessions::find(cluster, name).await?;
         sessions::must_be_in_cluster(found.process())?;
         let name = &found.process().name;
-        if !now {
-            cluster.stop(name, grace(config)).await?;
-        }
+        let grace = if now { 0 } else { grace(config) };
         match &found {
             Found::Session(session) => {
-                sessions::remove(cluster, name).await?;
+                sessions::end(cluster, name, grace).await?;
                 println!("Killed {name} and its workers: {}", session.workers.len());
             }
             Found::Worker(_, head) => {
+                cluster.stop(name, grace).await?;
                 cluster.remove(name).await?;
                 println!("Killed {name}, a worker of {head}");
             }

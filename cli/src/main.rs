@@ -1,4 +1,4 @@
-//! The command `fiber`: runs programs in containers, follows them, copies their files and cleans up.
+//! The command `fiber`: runs programs in containers and pods, follows them, copies their files and cleans up.
 
 mod args;
 mod clean;
@@ -17,6 +17,7 @@ mod travel;
 
 use std::process::ExitCode;
 
+use anyhow::bail;
 use clap::Parser;
 use fiber_backends::cluster::{self, Cluster};
 use fiber_core::Config;
@@ -34,6 +35,10 @@ fn main() -> ExitCode {
         Command::Completions { shell } => reference::completions(shell),
         Command::Man { directory } => reference::man(directory.as_deref()),
         Command::Reference => reference::markdown(),
+        Command::ServeVolume { words } => {
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            cluster::serve(&words).map(|()| ExitCode::SUCCESS).map_err(anyhow::Error::msg)
+        }
         command => tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -61,7 +66,9 @@ async fn obey(command: Command) -> anyhow::Result<ExitCode> {
             copy::copy(&*connect(&place).await?, source, target).await
         }
         Command::Clean { place, json } => clean::clean(&*connect(&place).await?, json).await,
-        Command::Completions { .. } | Command::Man { .. } | Command::Reference => Ok(ExitCode::SUCCESS),
+        Command::Completions { .. } | Command::Man { .. } | Command::Reference | Command::ServeVolume { .. } => {
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }
 
@@ -77,6 +84,15 @@ impl Where {
         let mut config = Config::load()?;
         if let Some(backend) = &self.backend {
             config.backend = backend.to_string();
+        }
+        if let Some(namespace) = &self.namespace {
+            if config.backend != "kubernetes" {
+                bail!(
+                    "--namespace is for Kubernetes, and the backend is `{}`: leave it out, or add `--backend kubernetes`",
+                    config.backend
+                );
+            }
+            config.namespace = Some(namespace.clone());
         }
         Ok(config)
     }

@@ -22,11 +22,11 @@ const NOT_STARTED: u8 = 125;
 const READER_GONE: u8 = 128 + 13;
 
 pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
-    let config = args.place.config()?;
     let refused = |error: anyhow::Error| match error.downcast::<Refusal>() {
         Ok(refusal) => anyhow!(refusal),
         Err(error) => anyhow!(Refusal { code: NOT_STARTED, problem: format!("{error:#}") }),
     };
+    let config = args.place.config().map_err(refused)?;
     if config.backend == "local" {
         return local(&args).map_err(refused);
     }
@@ -164,6 +164,7 @@ async fn attended(
             if let Some(why) = &ended.why {
                 eprintln!("{name} ended: {why}");
             }
+            sessions::end(cluster, name, 0).await?;
             u8::try_from(ended.code).unwrap_or(u8::MAX)
         }
         Some(code) => {
@@ -174,16 +175,15 @@ async fn attended(
                         let _ = (&mut printing).await;
                     }
                 };
-                tokio::join!(cluster.stop(name, grace(config)), last_words).0
+                tokio::join!(sessions::end(cluster, name, grace(config)), last_words).0
             };
             tokio::select! {
-                stopped = ending => stopped?,
+                ended = ending => ended?,
                 // Who asks twice does not want to wait.
-                _ = interrupts.next() => {}
+                _ = interrupts.next() => sessions::end(cluster, name, 0).await?,
             }
             code
         }
     };
-    sessions::remove(cluster, name).await?;
     Ok(ExitCode::from(code))
 }

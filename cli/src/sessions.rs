@@ -112,21 +112,26 @@ pub(crate) fn must_be_in_cluster(process: &Process) -> anyhow::Result<()> {
     }
 }
 
-/// Kills what still runs of a session whose head has ended or is to be killed, and removes all of it, the head last.
-pub(crate) async fn remove(cluster: &dyn Cluster, head: &str) -> anyhow::Result<()> {
-    cluster.stop(head, 0).await?;
-    // What the head asked for last may come into being after its end.
+/// Asks a session to end, kills what has not ended after `grace` seconds, and removes all of it.
+pub(crate) async fn end(cluster: &dyn Cluster, head: &str, grace: u32) -> anyhow::Result<()> {
+    let mut workers = workers(cluster, head).await?;
+    cluster.stop(head, grace).await?;
     loop {
-        let session = all(cluster).await?.into_iter().find(|session| session.head.name == head);
-        let workers = session.map(|session| session.workers).unwrap_or_default();
-        if workers.is_empty() {
-            break;
+        for worker in &workers {
+            cluster.remove(worker).await?;
         }
-        for (_, worker) in workers {
-            cluster.remove(&worker.name).await?;
+        // What the head asked for last may come into being after its end.
+        workers = self::workers(cluster, head).await?;
+        if workers.is_empty() {
+            return Ok(cluster.remove(head).await?);
         }
     }
-    Ok(cluster.remove(head).await?)
+}
+
+async fn workers(cluster: &dyn Cluster, head: &str) -> anyhow::Result<Vec<String>> {
+    let session = all(cluster).await?.into_iter().find(|session| session.head.name == head);
+    let workers = session.into_iter().flat_map(|session| session.workers);
+    Ok(workers.map(|(_, worker)| worker.name).collect())
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use fiber_core::Config;
 use serde_json::Value;
 
 /// What says where and as what the program's head runs, which it finds out there by itself.
-const STAYS: [&str; 11] = [
+const STAYS: [&str; 16] = [
     "backend",
     "image",
     "registry",
@@ -15,6 +15,11 @@ const STAYS: [&str; 11] = [
     "mounts",
     "user",
     "working_dir",
+    "namespace",
+    "service_account",
+    "pull_secrets",
+    "node_selector",
+    "tolerations",
     "gpus",
 ];
 

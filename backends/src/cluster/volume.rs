@@ -1,13 +1,17 @@
 //! Volumes: storage that outlives sessions.
 
 use std::fmt::Debug;
+use std::fs;
 use std::io;
+use std::path::Path;
 use std::str::FromStr;
 
 use bytes::Bytes;
 use fiber_core::{Error, Result};
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream::{BoxStream, LocalBoxStream};
+
+use super::archive;
 
 /// Where a volume is mounted that does not say.
 const PERSISTENT: &str = "/persistent";
@@ -70,8 +74,7 @@ pub enum Kind {
     File,
 }
 
-/// A volume that can be read and written from here. Something in the cluster has it mounted meanwhile: it has to be
-/// [closed](Volume::close), whatever happens.
+/// A volume that can be read and written from here.
 pub trait Volume: Debug {
     /// What is at `path`, if anything is.
     ///
@@ -91,12 +94,35 @@ pub trait Volume: Debug {
         directory: &'a str,
         archive: BoxStream<'static, io::Result<Bytes>>,
     ) -> LocalBoxFuture<'a, Result<()>>;
+}
 
-    /// Removes what has the volume mounted.
-    ///
-    /// # Errors
-    /// [`Error::System`], which says what stays behind.
-    fn close(&self) -> LocalBoxFuture<'_, Result<()>>;
+/// What a program does in a container that has a volume mounted, where the engine can't read or write it by itself: `hold` stays
+/// until it is ended, `kind PATH` prints what is there, `read PATH` prints an archive, `write DIRECTORY` unpacks one.
+///
+/// # Errors
+/// What can't be done, in words.
+pub fn serve(words: &[&str]) -> Result<(), String> {
+    let explain = |error: io::Error| error.to_string();
+    match words {
+        ["hold"] => loop {
+            std::thread::park();
+        },
+        ["kind", path] => {
+            let kind = match fs::metadata(path) {
+                Ok(found) if found.is_dir() => "directory",
+                Ok(_) => "file",
+                Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                    "nothing"
+                }
+                Err(error) => return Err(explain(error)),
+            };
+            println!("{kind}");
+            Ok(())
+        }
+        ["read", path] => archive::pack(Path::new(path), io::stdout().lock()).map_err(explain),
+        ["write", directory] => archive::unpack(io::stdin().lock(), Path::new(directory)).map_err(explain),
+        other => Err(format!("{other:?} is nothing that can be asked of a volume")),
+    }
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use futures_util::future::LocalBoxFuture;
 use futures_util::stream::LocalBoxStream;
 
 use super::bundle::Bundle;
+use super::container::remedy;
 use super::engine::{Engine, is_missing, refusal};
 use super::image::{self, Image};
 use super::owner::{self, OwnContainer, SESSION};
@@ -19,6 +20,9 @@ use super::{cli, sessions, volume};
 use crate::cluster::{Cluster, Ended, Output, Process, Run, Source, Volume};
 use crate::gpus::Gpus;
 use crate::progress::Progress;
+
+/// What takes the place of an image's entry point, if anything, and of its command.
+pub(crate) type Command = (Option<Vec<String>>, Vec<String>);
 
 /// The sessions of a Docker engine.
 #[derive(Debug)]
@@ -67,17 +71,13 @@ impl DockerCluster {
             if let Err(error) = owner::remove(&self.engine, &created.id).await {
                 tracing::warn!("the container {} stays behind: {}", run.name, self.engine.explain(&error));
             }
-            return Err(format!("the Docker engine could not start it: {problem}"));
+            return Err(format!("the Docker engine could not start it: {problem}{}", remedy(&problem)));
         }
         Ok(())
     }
 
     /// The image, with what takes the place of its entry point and command.
-    async fn image(
-        &self,
-        run: &Run,
-        progress: &dyn Progress,
-    ) -> Result<(Image, (Option<Vec<String>>, Vec<String>)), String> {
+    pub(super) async fn image(&self, run: &Run, progress: &dyn Progress) -> Result<(Image, Command), String> {
         let given = |id: Option<String>, name: &str| Image {
             name: name.to_string(),
             id: id.unwrap_or_else(|| name.to_string()),
@@ -95,10 +95,10 @@ impl DockerCluster {
                 let path = path.clone();
                 let bundle = tokio::task::spawn_blocking(move || Bundle::of(&path));
                 let bundle = bundle.await.map_err(|error| error.to_string())??;
-                let image = image::made_of(&self.engine, &bundle, progress).await?;
-                self.publish(&image.name, progress).await?;
-                let command = (Some(vec![image.program.clone()]), run.command.clone());
-                Ok((image, command))
+                let made = image::made_of(&self.engine, &bundle, progress).await?;
+                let name = self.publish(&made.name, progress).await?;
+                let command = (Some(vec![made.program.clone()]), run.command.clone());
+                Ok((Image { name, ..made }, command))
             }
             Source::Image(name) => {
                 let found = image::fetched(&self.engine, name, progress).await?;
@@ -107,17 +107,17 @@ impl DockerCluster {
             Source::Dockerfile(file) => {
                 let name = image::name_of_dockerfile(file);
                 cli::build(&self.engine, file, &name, progress).await?;
-                self.publish(&name, progress).await?;
+                let published = self.publish(&name, progress).await?;
                 let found = image::fetched(&self.engine, &name, progress).await?;
-                Ok((given(found.id, &name), (program, arguments)))
+                Ok((given(found.id, &published), (program, arguments)))
             }
         }
     }
 
-    /// Pushes an image that was made here to the registry that is configured, if any is.
-    async fn publish(&self, name: &str, progress: &dyn Progress) -> Result<(), String> {
-        let Some(registry) = &self.config.registry else { return Ok(()) };
-        image::publish(&self.engine, name, registry, progress).await.map(drop)
+    /// Pushes an image that was made here to the registry that is configured, if any is, and says what it is called then.
+    async fn publish(&self, name: &str, progress: &dyn Progress) -> Result<String, String> {
+        let Some(registry) = &self.config.registry else { return Ok(name.to_string()) };
+        image::publish(&self.engine, name, registry, progress).await
     }
 
     fn failed(&self, what: String) -> impl FnOnce(EngineError) -> Error + '_ {
@@ -229,9 +229,14 @@ impl Cluster for DockerCluster {
         })
     }
 
-    fn volume<'a>(&'a self, claim: &'a str, _: &'a dyn Progress) -> LocalBoxFuture<'a, Result<Box<dyn Volume + 'a>>> {
+    fn volume<'a>(
+        &'a self,
+        claim: &'a str,
+        session: &'a str,
+        _: &'a dyn Progress,
+    ) -> LocalBoxFuture<'a, Result<Box<dyn Volume + 'a>>> {
         Box::pin(async move {
-            let opened = volume::Helper::start(&self.engine, self.own.as_ref(), claim).await;
+            let opened = volume::Helper::start(&self.engine, self.own.as_ref(), claim, session).await;
             let helper = opened.map_err(|problem| Error::system(format!("volume `{claim}`"), problem))?;
             Ok(Box::new(helper) as Box<dyn Volume + 'a>)
         })

@@ -273,17 +273,22 @@ impl Attendant {
     fn explain(&self, error: &bollard::errors::Error) -> String {
         let problem = self.engine.explain(error);
         let Some((_, said)) = refusal(error) else { return problem };
-        let remedy = if said.contains("capabilities: [[gpu]]") {
-            ": the Docker host offers no graphics processors (install the NVIDIA container toolkit there), or ask for none"
-        } else if said.contains("bind source path does not exist") {
-            ": correct `mounts`; the path has to be on the Docker host"
-        } else if said.contains("No such image") {
-            ": it was removed meanwhile; run the program again"
-        } else if said.contains("unable to find user") {
-            ": set `user` to one that the image knows, or to a number"
-        } else {
-            ""
-        };
+        let remedy = remedy(said);
         format!("the Docker engine refused: {problem}{remedy}")
+    }
+}
+
+/// What to do about a refusal of the engine.
+pub(super) fn remedy(said: &str) -> &'static str {
+    if said.contains("capabilities: [[gpu]]") {
+        ": the Docker host offers no graphics processors (install the NVIDIA container toolkit there), or ask for none"
+    } else if said.contains("bind source path does not exist") {
+        ": correct `mounts`; the path has to be on the Docker host"
+    } else if said.contains("No such image") {
+        ": it was removed meanwhile; run the program again"
+    } else if said.contains("unable to find user") {
+        ": set `user` to one that the image knows, or to a number"
+    } else {
+        ""
     }
 }

@@ -14,7 +14,7 @@ use super::bundle::Bundle;
 use super::cli;
 use super::engine::{Engine, is_missing};
 use super::owner::OwnContainer;
-use crate::progress::{Lines, Progress};
+use crate::progress::Progress;
 
 /// Images that were made of programs: `fiber-auto/<program>:<build id>`.
 const REPOSITORY: &str = "fiber-auto";
@@ -41,9 +41,14 @@ pub(crate) struct Image {
 ///
 /// # Errors
 /// Why there is none, and what to do.
-pub(super) async fn find(engine: &Engine, config: &Config, own: Option<&OwnContainer>) -> Result<Image, String> {
+pub(super) async fn find(
+    engine: &Engine,
+    config: &Config,
+    own: Option<&OwnContainer>,
+    progress: &dyn Progress,
+) -> Result<Image, String> {
     match (&config.image, own) {
-        (Some(name), _) => given(engine, config, name, &Lines).await,
+        (Some(name), _) => given(engine, config, name, progress).await,
         (None, Some(own)) => same_as_own(config, own),
         (None, None) => {
             let bundle = tokio::task::spawn_blocking(Bundle::of_this_program);
@@ -54,7 +59,7 @@ pub(super) async fn find(engine: &Engine, config: &Config, own: Option<&OwnConta
                      otherwise)"
                 )
             })?;
-            made_of(engine, &bundle, &Lines).await
+            made_of(engine, &bundle, progress).await
         }
     }
 }

@@ -9,7 +9,7 @@ use bollard::query_parameters::{ListContainersOptions, RemoveContainerOptions};
 
 use super::engine::{Engine, SOCKET, is_missing};
 use crate::JobSpec;
-use crate::cluster::{Run, Source};
+use crate::cluster::Run;
 use crate::owner::Owner;
 
 /// The label that tells sessions apart.
@@ -30,14 +30,10 @@ pub(super) fn labels(session: &str, spec: &JobSpec, own_container: Option<&str>)
 
 /// The labels of the container of a session's head: it belongs to nobody.
 pub(super) fn head_labels(run: &Run) -> HashMap<String, String> {
-    let program = match &run.source {
-        Source::Executable(path) => path.file_name().map(|name| name.to_string_lossy().into_owned()),
-        Source::Image(name) => run.command.first().or(Some(name)).cloned(),
-        Source::Dockerfile(_) => run.command.first().cloned(),
-    };
-    let role = program.unwrap_or_else(|| "program".into());
-    let role = role.rsplit_once('/').map_or(role.as_str(), |(_, name)| name);
-    HashMap::from([(SESSION, run.session.as_str()), (NAME, role)].map(|(key, value)| (key.into(), value.into())))
+    let role = run.role();
+    HashMap::from(
+        [(SESSION, run.session.as_str()), (NAME, role.as_str())].map(|(key, value)| (key.into(), value.into())),
+    )
 }
 
 /// The container that this process runs in.

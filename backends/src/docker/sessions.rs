@@ -118,12 +118,6 @@ async fn head_elsewhere(engine: &Engine, owner: &Owner) -> Result<Process, Error
     };
     let lives = if dead { State::Gone } else { State::Running };
     match owner {
-        Owner::Process { pid, .. } => {
-            let program = std::fs::read_link(format!("/proc/{pid}/exe")).ok().filter(|_| !dead);
-            let program = program.as_deref().and_then(|path| path.file_name()).map(|name| name.to_string_lossy());
-            let role = program.map_or("program".to_string(), |name| name.trim_end_matches(" (deleted)").to_string());
-            Ok(process(format!("pid {pid}"), role, Place::Host, lives))
-        }
         Owner::Container(id) => match engine.api.inspect_container(id, None).await {
             Ok(ContainerInspectResponse { name, config, state: found, .. }) => {
                 let name = name.unwrap_or_else(|| id.clone()).trim_start_matches('/').to_string();
@@ -136,9 +130,10 @@ async fn head_elsewhere(engine: &Engine, owner: &Owner) -> Result<Process, Error
             }
             Err(error) => Err(error),
         },
-        // A pod makes pods.
-        #[cfg(feature = "kubernetes")]
-        Owner::Pod { name, .. } => Ok(process(name.clone(), "program".into(), Place::Host, lives)),
+        owner => {
+            let (name, role) = owner.on_host();
+            Ok(process(name, role, Place::Host, lives))
+        }
     }
 }
 

@@ -60,10 +60,10 @@ impl<'a> Helper<'a> {
         engine: &'a Engine,
         own: Option<&OwnContainer>,
         claim: &str,
+        session: &str,
     ) -> Result<Helper<'a>, String> {
         must_exist(engine, claim).await?;
         let image = empty_image(engine).await?;
-        let session: String = random::<6>().iter().map(|byte| format!("{byte:02x}")).collect();
         // It belongs to this process: should that be killed, the next sweep removes it.
         let spec = JobSpec {
             name: format!("cp {claim}"),
@@ -78,7 +78,7 @@ impl<'a> Helper<'a> {
         let body = ContainerCreateBody {
             image: Some(image),
             entrypoint: Some(vec!["/never-started".into()]),
-            labels: Some(owner::labels(&session, &spec, own.map(|own| own.id.as_str()))),
+            labels: Some(owner::labels(session, &spec, own.map(|own| own.id.as_str()))),
             host_config: Some(HostConfig {
                 network_mode: Some("none".into()),
                 mounts: Some(vec![Mount {
@@ -91,7 +91,9 @@ impl<'a> Helper<'a> {
             }),
             ..Default::default()
         };
-        let options = CreateContainerOptions { name: Some(format!("fiber-{session}-cp")), ..Default::default() };
+        let number = u32::from_le_bytes(random());
+        let options =
+            CreateContainerOptions { name: Some(format!("fiber-{session}-cp-{number}")), ..Default::default() };
         let created = engine.api.create_container(Some(options), body).await.map_err(|error| engine.explain(&error))?;
         Ok(Helper { engine, claim: claim.to_string(), container: created.id })
     }
@@ -139,15 +141,6 @@ impl Volume for Helper<'_> {
             let body = bollard::body_try_stream(archive);
             let written = self.engine.api.upload_to_container(&self.container, Some(options), body).await;
             written.map_err(|error| self.failed(directory, &error))
-        })
-    }
-
-    fn close(&self) -> LocalBoxFuture<'_, Result<()>> {
-        Box::pin(async move {
-            owner::remove(self.engine, &self.container).await.map_err(|error| {
-                let id = self.container.get(..12).unwrap_or(&self.container);
-                Error::system(format!("the container {id} stays behind"), self.engine.explain(&error))
-            })
         })
     }
 }

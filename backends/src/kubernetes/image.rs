@@ -5,6 +5,7 @@ use fiber_core::Config;
 
 use super::own::OwnPod;
 use crate::docker;
+use crate::progress::Progress;
 
 /// What pods are made from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,11 +32,11 @@ impl Image {
 
 /// # Errors
 /// Why there is none, and what to do.
-pub(super) async fn find(config: &Config, own: Option<&OwnPod>) -> Result<Image, String> {
+pub(super) async fn find(config: &Config, own: Option<&OwnPod>, progress: &dyn Progress) -> Result<Image, String> {
     match (&config.image, own) {
         (Some(name), _) => Ok(Image::named(name, config.program.clone())),
         (None, Some(own)) => same_as_own(config, own),
-        (None, None) => made_of_this_program(config).await,
+        (None, None) => made_of_this_program(config, progress).await,
     }
 }
 
@@ -55,8 +56,8 @@ fn same_as_own(config: &Config, own: &OwnPod) -> Result<Image, String> {
     })
 }
 
-async fn made_of_this_program(config: &Config) -> Result<Image, String> {
-    let made = docker::image_of_this_program(config).await.map_err(|problem| {
+async fn made_of_this_program(config: &Config, progress: &dyn Progress) -> Result<Image, String> {
+    let made = docker::image_of_this_program(config, progress).await.map_err(|problem| {
         format!("no image of this program can be made for pods, and `image` (FIBER_IMAGE) names none: {problem}")
     })?;
     let environment = made.environment.iter().filter_map(|variable| variable.split_once('='));

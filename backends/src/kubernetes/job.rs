@@ -305,7 +305,7 @@ impl Attendant {
     }
 }
 
-fn asked(meta: &Meta) -> String {
+pub(super) fn asked(meta: &Meta) -> String {
     let cpu = meta.cpu.map(|cores| format!("{cores} processor cores"));
     let memory = meta.memory.map(|size| format!("{size} of memory"));
     let gpu = meta.gpu.map(|count| format!("{count} graphics processors"));

@@ -3,12 +3,15 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::io::{AsyncBufRead, AsyncBufReadExt};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, LogParams};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
+use super::api_server::{ApiServer, is_missing, is_passing};
+use super::status::{Phase, phase};
 use crate::output::{Pump, Tail, Target};
 
 /// How long to wait before a stream that ended is asked for again.
@@ -67,5 +70,68 @@ pub(super) async fn take_last(pods: &Api<Pod>, pod: &str, tail: &Tail) {
     match pods.logs(pod, &parameters).await {
         Ok(text) => tail.add(text.as_bytes()),
         Err(error) => tracing::debug!("what {pod} printed last can't be read: {error}"),
+    }
+}
+
+/// Sends on what a pod has printed, with `follow` until it has ended. A stream that breaks is taken up where it was; not if
+/// only the last lines are wanted, of which it is not known where they began.
+///
+/// # Errors
+/// What the API server refuses.
+pub(super) async fn read(
+    server: &ApiServer,
+    name: &str,
+    follow: bool,
+    tail: Option<u64>,
+    parts: &mpsc::Sender<fiber_core::Result<Bytes>>,
+) -> Result<(), kube::Error> {
+    let pods = server.api::<Pod>();
+    let parameters = LogParams {
+        follow,
+        tail_lines: tail.map(|lines| i64::try_from(lines).unwrap_or(i64::MAX)),
+        ..Default::default()
+    };
+    let mut passed = 0;
+    loop {
+        let ended = match pods.get_opt(name).await {
+            Ok(pod) => pod.is_none_or(|pod| matches!(phase(&pod), Phase::Ended(_))),
+            Err(error) if is_passing(&error) => false,
+            Err(error) => return Err(error),
+        };
+        let mut whole = true;
+        match pods.log_stream(name, &parameters).await {
+            Ok(stream) => {
+                let mut stream = std::pin::pin!(stream);
+                let mut known = passed;
+                loop {
+                    let part = match stream.fill_buf().await {
+                        Ok([]) => break,
+                        Ok(part) => part,
+                        Err(error) => {
+                            tracing::debug!("a stream of output broke: {error}");
+                            whole = false;
+                            break;
+                        }
+                    };
+                    let length = part.len();
+                    let old = known.min(length);
+                    let new = Bytes::copy_from_slice(&part[old..]);
+                    known -= old;
+                    passed += length - old;
+                    stream.as_mut().consume(length);
+                    if !new.is_empty() && parts.send(Ok(new)).await.is_err() {
+                        return Ok(());
+                    }
+                }
+            }
+            // Removed meanwhile, which is its end.
+            Err(error) if is_missing(&error) && (passed > 0 || follow) => return Ok(()),
+            Err(error) if follow && is_passing(&error) => whole = false,
+            Err(error) => return Err(error),
+        }
+        if whole && (ended || !follow || tail.is_some()) {
+            return Ok(());
+        }
+        tokio::time::sleep(PAUSE).await;
     }
 }

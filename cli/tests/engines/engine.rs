@@ -1,6 +1,7 @@
 //! Engines as their own command lines show them, and the command under test on them.
 
 pub(crate) mod docker;
+mod kubernetes;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ use serde_json::Value;
 
 use crate::program::{SCENARIO, Setup};
 
-pub(crate) const ALL: [&dyn Engine; 1] = [&docker::Docker];
+pub(crate) const ALL: [&dyn Engine; 2] = [&docker::Docker, &kubernetes::Kubernetes];
 
 /// How long anything may take that is to happen at all, and how often to look.
 const LONG: Duration = Duration::from_secs(120);
@@ -23,8 +24,17 @@ pub(crate) trait Engine: Sync {
     /// What one process runs in: `container`.
     fn unit(&self) -> &'static str;
 
-    /// Ends this process with words if no such engine is there.
-    fn must_answer(&self);
+    /// Whether standard error can be told from standard output in what a process has printed.
+    fn tells_streams_apart(&self) -> bool;
+
+    /// Ends this process with words if no such engine is there, and makes what all tests need there.
+    fn set_up(&self);
+
+    /// Removes what was made for all tests.
+    fn tear_down(&self);
+
+    /// Variables that the command needs here.
+    fn variables(&self) -> Vec<(&'static str, String)>;
 
     /// The names of what runs, or ran, of the session whose head is called `head`, itself among it.
     fn units_of(&self, head: &str) -> Vec<String>;
@@ -45,9 +55,8 @@ pub(crate) trait Engine: Sync {
 
 /// The command on an engine, in an empty directory.
 pub(crate) fn fiber(engine: &dyn Engine, arguments: &[&str]) -> Setup {
-    Setup::with_executable("", Path::new(env!("CARGO_BIN_EXE_fiber")))
-        .env("FIBER_BACKEND", engine.name())
-        .args(arguments)
+    let setup = Setup::with_executable("", Path::new(env!("CARGO_BIN_EXE_fiber"))).env("FIBER_BACKEND", engine.name());
+    engine.variables().into_iter().fold(setup, |setup, (name, value)| setup.env(name, value)).args(arguments)
 }
 
 /// `fiber run` with this binary as the program of a scenario.

@@ -33,14 +33,14 @@ fn a_dockerfile_is_there(engine: &'static dyn Engine) {
     // It is called after the directory, which had a name of its own.
     let directory = ending.directory().file_name().expect("it has a name").to_string_lossy().to_lowercase();
     let name = directory.replace(|c: char| !c.is_ascii_alphanumeric(), "");
-    docker(&["rmi", &format!("fiber-dockerfile/{name}:latest")]);
+    docker(&["rmi", "--force", &format!("fiber-dockerfile/{name}:latest")]);
 
     // Another one is named; and one that is there can be left aside.
     let directory = own_name("elsewhere");
     let setup = fiber(engine, &[&options[..], &["--dockerfile", &format!("{directory}/Image")]].concat());
     std::fs::create_dir(setup.directory().join(&directory)).expect("there is room");
     setup.file(&format!("{directory}/Image"), &text).run().code(0).says(&["pi: 3.14"]);
-    docker(&["rmi", &format!("fiber-dockerfile/{}:latest", directory.replace('-', "_"))]);
+    docker(&["rmi", "--force", &format!("fiber-dockerfile/{}:latest", directory.replace('-', "_"))]);
     run(engine, &["-a", "--bundle"], "pi").file("Dockerfile", "nonsense").run().code(0).says(&["pi: 3.14"]);
 }
 

@@ -33,11 +33,12 @@ fn main() -> ExitCode {
         ("volumes", volumes::TESTS),
     ];
     let named = std::env::var("TEST_BACKENDS").unwrap_or_default();
+    let asked = |engine: &dyn Engine| named.split(',').any(|name| name.trim() == engine.name());
     let mut trials = Vec::new();
     for engine in engine::ALL {
-        let asked = named.split(',').any(|name| name.trim() == engine.name());
+        let asked = asked(engine);
         if asked {
-            engine.must_answer();
+            engine.set_up();
         } else {
             eprintln!("SKIPPED: the command on {0}; TEST_BACKENDS={0} asks for it", engine.name());
         }
@@ -51,7 +52,9 @@ fn main() -> ExitCode {
             }
         }
     }
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    let conclusion = libtest_mimic::run(&Arguments::from_args(), trials);
+    engine::ALL.iter().filter(|engine| asked(**engine)).for_each(|engine| engine.tear_down());
+    conclusion.exit_code()
 }
 
 /// A topic's tests by their names.

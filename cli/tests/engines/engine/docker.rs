@@ -32,7 +32,17 @@ impl Engine for Docker {
         "container"
     }
 
-    fn must_answer(&self) {
+    fn tells_streams_apart(&self) -> bool {
+        true
+    }
+
+    fn tear_down(&self) {}
+
+    fn variables(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
+    fn set_up(&self) {
         if let Err(problem) = try_docker(&["version", "--format", "{{.Server.Version}}"]) {
             eprintln!(
                 "error: TEST_BACKENDS names docker, but no engine answers (`make cluster-up` starts one): {problem}"

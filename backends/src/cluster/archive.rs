@@ -1,4 +1,4 @@
-//! Archives of one file or directory, as they go from one side to the other.
+//! Archives of one file or directory, as they go from one side of a copy to the other.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 use tar::{Archive, Builder, EntryType};
 
 /// Writes what is at `path`, with all that is below it. Links stay links.
-pub(super) fn pack(path: &Path, archive: impl Write) -> io::Result<()> {
+///
+/// # Errors
+/// What can't be read.
+pub fn pack(path: &Path, archive: impl Write) -> io::Result<()> {
     let mut builder = Builder::new(archive);
     builder.follow_symlinks(false);
     // The name is changed on the way.
@@ -22,16 +25,21 @@ pub(super) fn pack(path: &Path, archive: impl Write) -> io::Result<()> {
     builder.into_inner()?.flush()
 }
 
-/// Unpacks an archive below a directory.
-pub(super) fn unpack(mut archive: impl Read, directory: &Path) -> io::Result<()> {
-    let mut entries = Archive::new(&mut archive);
+/// Unpacks an archive below a directory. What may follow its end is not read.
+///
+/// # Errors
+/// What can't be written, and what is no archive.
+pub fn unpack(archive: impl Read, directory: &Path) -> io::Result<()> {
+    let mut entries = Archive::new(archive);
     entries.set_preserve_permissions(true);
-    entries.unpack(directory)?;
-    drain(archive)
+    entries.unpack(directory)
 }
 
-/// Gives an archive's first name another one, in all paths.
-pub(super) fn rename(mut archive: impl Read, renamed: impl Write, name: &Path) -> io::Result<()> {
+/// Gives an archive's first name another one, in all paths, and reads it to its end.
+///
+/// # Errors
+/// What can't be written, and what is no archive.
+pub fn rename(mut archive: impl Read, renamed: impl Write, name: &Path) -> io::Result<()> {
     let mut builder = Builder::new(renamed);
     let mut entries = Archive::new(&mut archive);
     for entry in entries.entries()? {
@@ -56,8 +64,11 @@ fn below(path: &Path, name: &Path) -> PathBuf {
     parts.skip(1).fold(name.to_path_buf(), |path, part| path.join(part))
 }
 
-/// Reads the padding at the end: who writes it would otherwise fail.
-fn drain(mut archive: impl Read) -> io::Result<()> {
+/// Reads the padding at the end of an archive: who writes it would otherwise fail.
+///
+/// # Errors
+/// Those of reading.
+pub fn drain(mut archive: impl Read) -> io::Result<()> {
     io::copy(&mut archive, &mut io::sink()).map(drop)
 }
 

@@ -1,0 +1,268 @@
+//! Sessions in a Kubernetes namespace, from outside.
+
+use std::collections::BTreeMap;
+
+use fiber_core::{Config, Error, ExitReason, Result};
+use futures_util::StreamExt;
+use futures_util::future::LocalBoxFuture;
+use futures_util::stream::LocalBoxStream;
+use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
+use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::runtime::watcher::watch_object;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+
+use super::api_server::{ApiServer, is_missing};
+use super::image::Image;
+use super::names::{NAME, SESSION, labels};
+use super::own::OwnPod;
+use super::running::{self, Patience};
+use super::status::{Phase, phase};
+use super::template::{Plan, Template, check, variable};
+use super::volume::{self, Helper};
+use super::{logs, sessions, sweep};
+use crate::cluster::{Cluster, Ended, Output, Process, Run, Source, Volume};
+use crate::docker;
+use crate::progress::Progress;
+
+/// The component that a session's head is, in the recommended labels.
+pub(super) const HEAD: &str = "head";
+/// The service account of the manifest that is shipped.
+const ACCOUNT: &str = "fiber";
+/// Parts of output that may wait to be taken.
+const PARTS: usize = 16;
+
+/// The sessions of a namespace.
+#[derive(Debug)]
+pub struct KubernetesCluster {
+    config: Config,
+    server: ApiServer,
+    own: Option<OwnPod>,
+}
+
+impl KubernetesCluster {
+    /// Those of the cluster that the kubeconfig names, or in which this process is a pod.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for what can't be understood, [`Error::System`] if the cluster can't be reached.
+    pub async fn connect(config: &Config) -> Result<KubernetesCluster> {
+        check(config).map_err(Error::Config)?;
+        let connect = async {
+            let server = ApiServer::connect(config).await?;
+            let server = match OwnPod::namespace() {
+                Some(namespace) if config.namespace.is_none() => server.in_namespace(&namespace),
+                _ => server,
+            };
+            let own = OwnPod::find(&server).await?;
+            Ok::<_, String>((server, own))
+        };
+        let (server, own) = connect.await.map_err(|problem| Error::system("Kubernetes can't be used", problem))?;
+        Ok(KubernetesCluster { config: config.clone(), server, own })
+    }
+
+    async fn launch(&self, run: &Run, progress: &dyn Progress) -> Result<(), String> {
+        for volume in &run.volumes {
+            volume::must_exist(&self.server, &volume.claim).await?;
+        }
+        let (image, arguments) = self.image(run, progress).await?;
+        let mut config = self.config.clone();
+        if config.service_account.is_none() && self.has_account().await {
+            config.service_account = Some(ACCOUNT.into());
+        }
+        config.mounts.extend(run.volumes.iter().map(|volume| {
+            let mode = if volume.read_only { "ro" } else { "rw" };
+            format!("{}:{}:{mode}", volume.claim, volume.path)
+        }));
+        let role = run.role();
+        let own = [("FIBER_BACKEND".to_string(), "kubernetes".to_string())];
+        let pod = Template::new(&config, image)?.with_token().pod(Plan {
+            name: run.name.clone(),
+            labels: labels(&run.session, &role, HEAD),
+            annotations: BTreeMap::from([(NAME.to_string(), role)]),
+            arguments,
+            environment: own.iter().chain(&run.environment).map(|(name, value)| variable(name, value)).collect(),
+            meta: run.meta,
+            grace: config.shutdown_timeout,
+        });
+        self.server.api::<Pod>().create(&PostParams::default(), &pod).await.map_err(|error| match &error {
+            kube::Error::Api(status) if status.is_already_exists() => format!(
+                "there is a pod `{0}` already: choose another name, or remove that one (`fiber kill {0}`)",
+                run.name
+            ),
+            error => self.server.explain(error),
+        })?;
+        let started = running::wait(&self.server, &run.name, &run.meta, Patience::of(&self.config), progress).await;
+        if started.is_err()
+            && let Err(error) = self.server.remove::<Pod>(&run.name).await
+        {
+            tracing::warn!("the pod {} stays behind: {}", run.name, self.server.explain(&error));
+        }
+        started
+    }
+
+    /// The image and the arguments of its program.
+    async fn image(&self, run: &Run, progress: &dyn Progress) -> Result<(Image, Vec<String>), String> {
+        if let Source::Image(name) = &run.source {
+            let mut command = run.command.iter().cloned();
+            return Ok((Image::named(name, command.next()), command.collect()));
+        }
+        let made = docker::image_of(&self.config, run, progress).await;
+        let (made, (program, arguments)) = made.map_err(|problem| {
+            format!("{problem}\n(pods need an image: `--image` names one that the nodes can pull)")
+        })?;
+        let mut image = Image::named(made.name, program.and_then(|program| program.into_iter().next()));
+        image.user = made.user;
+        image.environment = made
+            .environment
+            .iter()
+            .filter_map(|variable| variable.split_once('='))
+            .map(|(name, value)| (name.to_string(), value.to_string()))
+            .collect();
+        Ok((image, arguments))
+    }
+
+    /// Whether the service account of the manifest that is shipped is there.
+    async fn has_account(&self) -> bool {
+        match self.server.api::<ServiceAccount>().get(ACCOUNT).await {
+            Ok(_) => true,
+            Err(error) => {
+                tracing::debug!("the service account {ACCOUNT} is not used: {}", self.server.explain(&error));
+                false
+            }
+        }
+    }
+
+    fn failed(&self, what: String) -> impl FnOnce(kube::Error) -> Error + '_ {
+        move |error| Error::system(what, self.server.explain(&error))
+    }
+}
+
+impl Cluster for KubernetesCluster {
+    fn unit(&self) -> &'static str {
+        "pod"
+    }
+
+    fn start<'a>(&'a self, run: &'a Run, progress: &'a dyn Progress) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let failed = |problem| Error::Start { name: run.name.clone(), problem };
+            self.launch(run, progress).await.map_err(failed)
+        })
+    }
+
+    fn discard<'a>(&'a self, session: &'a str) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let failed = || format!("what there is of session {session} can't be removed");
+            let pods = ListParams::default().labels(&format!("{SESSION}={session}"));
+            let listed = self.server.api::<Pod>().list_metadata(&pods).await.map_err(self.failed(failed()))?;
+            for name in listed.into_iter().filter_map(|pod| pod.metadata.name) {
+                self.server.remove::<Pod>(&name).await.map_err(self.failed(failed()))?;
+            }
+            Ok(())
+        })
+    }
+
+    fn processes(&self) -> LocalBoxFuture<'_, Result<Vec<Process>>> {
+        Box::pin(async move {
+            let listed = sessions::list(&self.server).await;
+            listed.map_err(self.failed("the pods can't be listed".into()))
+        })
+    }
+
+    fn logs<'a>(
+        &'a self,
+        name: &'a str,
+        follow: bool,
+        tail: Option<u64>,
+    ) -> LocalBoxFuture<'a, Result<LocalBoxStream<'a, Result<Output>>>> {
+        let (sender, parts) = mpsc::channel(PARTS);
+        let (server, name) = (self.server.clone(), name.to_string());
+        tokio::task::spawn_local(async move {
+            if let Err(error) = logs::read(&server, &name, follow, tail, &sender).await {
+                let error = Error::system(format!("what {name} prints can't be read"), server.explain(&error));
+                // Whoever wanted it may have gone.
+                let _ = sender.send(Err(error)).await;
+            }
+        });
+        let parts = ReceiverStream::new(parts).map(|part| part.map(Output::Out));
+        Box::pin(std::future::ready(Ok(parts.boxed_local())))
+    }
+
+    fn ended<'a>(&'a self, name: &'a str) -> LocalBoxFuture<'a, Result<Ended>> {
+        Box::pin(async move {
+            let mut sights = Box::pin(watch_object(self.server.api::<Pod>(), name));
+            while let Some(sight) = sights.next().await {
+                match sight {
+                    Ok(Some(pod)) => match phase(&pod) {
+                        Phase::Ended(reason) => return Ok(ended(&reason)),
+                        _ => continue,
+                    },
+                    Ok(None) => break,
+                    // The watch is taken up again.
+                    Err(error) => tracing::debug!("{name} can't be watched for now: {error}"),
+                }
+            }
+            Err(Error::system(format!("how {name} ended is not known"), "its pod was removed"))
+        })
+    }
+
+    fn stop<'a>(&'a self, name: &'a str, grace: u32) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let parameters = DeleteParams::default().grace_period(grace);
+            match self.server.api::<Pod>().delete(name, &parameters).await {
+                Err(error) if is_missing(&error) => return Ok(()),
+                result => drop(result.map_err(self.failed(format!("{name} can't be ended")))?),
+            }
+            let mut sights = Box::pin(watch_object(self.server.api::<Pod>(), name));
+            while let Some(sight) = sights.next().await {
+                match sight {
+                    Ok(None) => break,
+                    Ok(Some(pod)) if matches!(phase(&pod), Phase::Ended(_)) => break,
+                    Ok(Some(_)) => {}
+                    Err(error) => tracing::debug!("{name} can't be watched for now: {error}"),
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn remove<'a>(&'a self, name: &'a str) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let removed = self.server.remove::<Pod>(name).await;
+            removed.map_err(self.failed(format!("{name} can't be removed")))
+        })
+    }
+
+    fn sweep(&self) -> LocalBoxFuture<'_, Result<Vec<String>>> {
+        Box::pin(async move {
+            let failed = || "what dead sessions left can't be removed".to_string();
+            let mut removed = sessions::remove_ended_heads(&self.server).await.map_err(self.failed(failed()))?;
+            let swept = sweep::sweep(&self.server, self.own.as_ref()).await;
+            removed.extend(swept.map_err(|problem| Error::system(failed(), problem))?);
+            Ok(removed)
+        })
+    }
+
+    fn volume<'a>(
+        &'a self,
+        claim: &'a str,
+        session: &'a str,
+        progress: &'a dyn Progress,
+    ) -> LocalBoxFuture<'a, Result<Box<dyn Volume + 'a>>> {
+        Box::pin(async move {
+            let opened = Helper::start(&self.server, &self.config, self.own.as_ref(), claim, session, progress).await;
+            let helper = opened.map_err(|problem| Error::system(format!("volume `{claim}`"), problem))?;
+            Ok(Box::new(helper) as Box<dyn Volume + 'a>)
+        })
+    }
+}
+
+/// As a shell would tell it.
+pub(super) fn ended(reason: &ExitReason) -> Ended {
+    match reason {
+        ExitReason::Normal => Ended { code: 0, why: None },
+        ExitReason::Code(code) => Ended { code: *code, why: None },
+        ExitReason::Signal(signal) => Ended { code: 128 + signal, why: None },
+        ExitReason::OutOfMemory => Ended { code: 137, why: Some("out of memory".into()) },
+        other => Ended { code: 137, why: Some(other.to_string()) },
+    }
+}

@@ -1,0 +1,103 @@
+//! Waits for a pod to run.
+
+use std::time::Duration;
+
+use fiber_core::{Config, Meta};
+use futures_util::StreamExt;
+use k8s_openapi::api::core::v1::Pod;
+use kube::runtime::watcher::watch_object;
+use tokio::time::timeout;
+
+use super::api_server::ApiServer;
+use super::job::asked;
+use super::status::{Phase, phase, pull_problem};
+use crate::Wait;
+use crate::progress::Progress;
+
+/// How long what a pod waits for may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    room: Duration,
+    image: Duration,
+    start: Duration,
+}
+
+impl Patience {
+    pub(super) fn of(config: &Config) -> Patience {
+        Patience { room: config.schedule_timeout, image: config.pull_timeout, start: config.start_timeout }
+    }
+}
+
+/// Waits until a pod runs, or has run.
+///
+/// # Errors
+/// Why it does not, in Kubernetes' words, and what to do.
+pub(super) async fn wait(
+    server: &ApiServer,
+    name: &str,
+    meta: &Meta,
+    patience: Patience,
+    progress: &dyn Progress,
+) -> Result<(), String> {
+    let mut step = progress.begin(&format!("starting the pod {name}"));
+    let mut sights = Box::pin(watch_object(server.api::<Pod>(), name));
+    let mut seen = false;
+    let mut pull = None;
+    let mut waiting: Option<Wait> = None;
+    loop {
+        let limit = match &waiting {
+            None => patience.start,
+            Some(Wait::Room(_)) => patience.room,
+            Some(Wait::Image(_)) => patience.image,
+        };
+        let Ok(sight) = timeout(limit, sights.next()).await else {
+            return Err(match waiting {
+                None => format!("it did not start within {limit:?} (`start_timeout`)"),
+                Some(Wait::Room(words)) => format!(
+                    "there was no room for it within {limit:?}: {words}{}: ask for less, or wait longer (`schedule_timeout`)",
+                    asked(meta)
+                ),
+                Some(Wait::Image(words)) => {
+                    format!("its image was not there within {limit:?} (`pull_timeout`): {words}")
+                }
+            });
+        };
+        let pod = match sight {
+            Some(Ok(Some(pod))) => pod,
+            Some(Ok(None)) if seen => return Err("its pod was removed meanwhile".into()),
+            // Not seen yet, or not for now: the watch goes on.
+            Some(Ok(None) | Err(_)) => continue,
+            None => return Err("it can't be watched".into()),
+        };
+        seen = true;
+        pull = pull_problem(&pod).or(pull);
+        match phase(&pod) {
+            Phase::Running => break,
+            Phase::Ended(fiber_core::ExitReason::NotStarted(words)) | Phase::Stuck(words) => {
+                return Err(stuck(&pod, &words, pull.as_deref()));
+            }
+            Phase::Ended(_) => break,
+            Phase::Starting => {}
+            Phase::Waiting(wait) => {
+                let (Wait::Room(words) | Wait::Image(words)) = &wait;
+                step.detail(words);
+                waiting = Some(wait);
+            }
+        }
+    }
+    step.done();
+    Ok(())
+}
+
+fn stuck(pod: &Pod, words: &str, pull: Option<&str>) -> String {
+    let image = pod.spec.iter().flat_map(|spec| &spec.containers).find_map(|container| container.image.as_deref());
+    let image = image.unwrap_or_default();
+    match words.split(':').next() {
+        Some("ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull") => format!(
+            "its node can't get the image `{image}`: {}. Push it to a registry that the nodes can pull from (`registry`, or \
+             FIBER_REGISTRY, has fiber do it), or name the Secret with the credentials in `pull_secrets`",
+            pull.unwrap_or(words)
+        ),
+        _ => words.to_string(),
+    }
+}

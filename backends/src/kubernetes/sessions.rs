@@ -1,0 +1,138 @@
+//! Which sessions a namespace's pods belong to.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, SystemTime};
+
+use bytesize::ByteSize;
+use fiber_core::Meta;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kube::api::ListParams;
+
+use super::api_server::ApiServer;
+use super::cluster::{HEAD, ended};
+use super::names::{NAME, OWNER, RESTARTS, SESSION};
+use super::status::{Phase, phase};
+use super::template::GPU;
+use crate::Wait;
+use crate::cluster::{Place, Process, State};
+use crate::owner::Owner;
+
+/// All processes that a namespace's pods tell of.
+pub(super) async fn list(server: &ApiServer) -> Result<Vec<Process>, kube::Error> {
+    let pods = server.api::<Pod>().list(&ListParams::default().labels(SESSION)).await?.items;
+    let uids: HashMap<String, String> =
+        pods.iter().filter_map(|pod| Some((pod.metadata.uid.clone()?, pod.metadata.name.clone()?))).collect();
+    let mut processes: Vec<Process> = Vec::new();
+    for pod in &pods {
+        let Some(name) = pod.metadata.name.clone() else { continue };
+        let annotation = |key| pod.metadata.annotations.as_ref()?.get(key).map(String::as_str);
+        let parent = match annotation(OWNER).and_then(Owner::from_text) {
+            None => None,
+            Some(Owner::Pod { uid, .. }) if uids.contains_key(&uid) => uids.get(&uid).cloned(),
+            Some(owner) => {
+                let head = head_elsewhere(server, &owner).await?;
+                let name = head.name.clone();
+                if !processes.iter().any(|other| other.name == name) {
+                    processes.push(head);
+                }
+                Some(name)
+            }
+        };
+        processes.push(Process {
+            name,
+            role: annotation(NAME).unwrap_or_default().to_string(),
+            parent,
+            place: Place::Cluster,
+            state: state(pod),
+            restarts: annotation(RESTARTS).and_then(|count| count.parse().ok()).unwrap_or(0),
+            meta: meta(pod),
+            since: pod.metadata.creation_timestamp.as_ref().and_then(|time| {
+                Some(SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(time.0.as_second()).ok()?))
+            }),
+        });
+    }
+    Ok(processes)
+}
+
+/// Removes the pods of heads that have ended, and says which.
+pub(super) async fn remove_ended_heads(server: &ApiServer) -> Result<Vec<String>, kube::Error> {
+    let heads = format!("{SESSION},app.kubernetes.io/component={HEAD}");
+    let mut removed = Vec::new();
+    for pod in server.api::<Pod>().list(&ListParams::default().labels(&heads)).await? {
+        if let (State::Ended(_), Some(name)) = (state(&pod), &pod.metadata.name) {
+            server.remove::<Pod>(name).await?;
+            removed.push(name.clone());
+        }
+    }
+    Ok(removed)
+}
+
+/// A head that is no pod of fiber's: a program on a host, or in somebody's own pod.
+async fn head_elsewhere(server: &ApiServer, owner: &Owner) -> Result<Process, kube::Error> {
+    let (name, role, place, state) = match owner {
+        Owner::Pod { name, uid } => {
+            let found = server.api::<Pod>().get_opt(name).await?;
+            let found = found.filter(|pod| pod.metadata.uid.as_ref() == Some(uid));
+            (name.clone(), "program".into(), Place::Cluster, found.as_ref().map_or(State::Gone, state))
+        }
+        owner => {
+            let (name, role) = owner.on_host();
+            let state = if owner.is_a_dead_process() { State::Gone } else { State::Running };
+            (name, role, Place::Host, state)
+        }
+    };
+    Ok(Process { name, role, parent: None, place, state, restarts: 0, meta: Meta::new(), since: None })
+}
+
+fn state(pod: &Pod) -> State {
+    match phase(pod) {
+        Phase::Starting => State::Starting(None),
+        Phase::Waiting(Wait::Room(words) | Wait::Image(words)) | Phase::Stuck(words) => State::Starting(Some(words)),
+        Phase::Running => State::Running,
+        Phase::Ended(reason) => State::Ended(ended(&reason)),
+    }
+}
+
+/// The limits of a pod, as a request would say them.
+fn meta(pod: &Pod) -> Meta {
+    let container = pod.spec.as_ref().and_then(|spec| spec.containers.first());
+    let limits = container.and_then(|container| container.resources.as_ref()?.limits.clone()).unwrap_or_default();
+    let limit = |limits: &BTreeMap<String, Quantity>, name: &str| limits.get(name).and_then(|limit| amount(&limit.0));
+    let mut meta = Meta::new();
+    meta.cpu = limit(&limits, "cpu");
+    meta.memory = limit(&limits, "memory").map(|bytes| ByteSize(bytes as u64));
+    meta.gpu = limit(&limits, GPU).map(|count| count as u32);
+    meta
+}
+
+/// A quantity as a number: `500m`, `96Mi`, `2`.
+fn amount(text: &str) -> Option<f64> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let factor = match &text[digits.len()..] {
+        "" => 1.0,
+        "m" => 1e-3,
+        "k" => 1e3,
+        "M" => 1e6,
+        "G" => 1e9,
+        "T" => 1e12,
+        "Ki" => 1024.0,
+        "Mi" => 1024f64.powi(2),
+        "Gi" => 1024f64.powi(3),
+        "Ti" => 1024f64.powi(4),
+        _ => return None,
+    };
+    digits.parse::<f64>().ok().map(|number| number * factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::amount;
+
+    #[test]
+    fn quantities_are_read_as_kubernetes_writes_them() {
+        let amounts = ["2", "500m", "96Mi", "1Gi", "1k", "100663296"].map(amount);
+        assert_eq!(amounts, [2.0, 0.5, 100_663_296.0, 1_073_741_824.0, 1000.0, 100_663_296.0].map(Some));
+        assert_eq!(amount("many"), None);
+    }
+}

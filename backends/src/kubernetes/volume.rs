@@ -1,0 +1,204 @@
+//! Claims, read and written through a pod that has one mounted: it runs this very program, which serves the volume.
+
+use std::io;
+
+use bytes::Bytes;
+use fiber_core::{Config, Error, Meta, Result, random};
+use futures_util::future::LocalBoxFuture;
+use futures_util::stream::{self, BoxStream, LocalBoxStream};
+use futures_util::{StreamExt, TryStreamExt};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use kube::api::{AttachParams, AttachedProcess, ListParams, PostParams};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+
+use super::api_server::{ApiServer, is_missing};
+use super::image;
+use super::names::{self, labels};
+use super::own::OwnPod;
+use super::running::{self, Patience};
+use super::template::{CONTAINER, Plan, Template};
+use crate::cluster::{Kind, Volume};
+use crate::owner::Owner;
+use crate::progress::Progress;
+
+/// Where the volume is in the pod.
+const ROOT: &str = "/volume";
+/// The subcommand by which this program serves a volume.
+const SERVE: &str = "serve-volume";
+/// How much of an archive is under way at a time.
+const PIPE: usize = 256 << 10;
+
+/// # Errors
+/// That there is no such claim, and which there are.
+pub(super) async fn must_exist(server: &ApiServer, claim: &str) -> Result<(), String> {
+    let claims = server.api::<PersistentVolumeClaim>();
+    match claims.get(claim).await {
+        Ok(_) => Ok(()),
+        Err(error) if is_missing(&error) => {
+            let listed = claims.list_metadata(&ListParams::default()).await.map(|list| list.items).unwrap_or_default();
+            let names: Vec<String> = listed.into_iter().filter_map(|claim| claim.metadata.name).collect();
+            let there =
+                if names.is_empty() { "there are none".into() } else { format!("there are: {}", names.join(", ")) };
+            Err(format!(
+                "there is no volume `{claim}`: no persistent volume claim of the namespace `{}` is called so; correct the name, or \
+                 make it (`kubectl get pvc` shows them); {there}",
+                server.namespace()
+            ))
+        }
+        Err(error) => Err(server.explain(&error)),
+    }
+}
+
+/// A pod that has a claim mounted.
+#[derive(Debug)]
+pub(super) struct Helper<'a> {
+    server: &'a ApiServer,
+    claim: String,
+    pod: String,
+    program: String,
+}
+
+impl<'a> Helper<'a> {
+    pub(super) async fn start(
+        server: &'a ApiServer,
+        config: &Config,
+        own: Option<&OwnPod>,
+        claim: &str,
+        session: &str,
+        progress: &dyn Progress,
+    ) -> Result<Helper<'a>, String> {
+        must_exist(server, claim).await?;
+        // The image of this very program: another one would not serve volumes.
+        let mut plain = config.clone();
+        (plain.image, plain.program, plain.mounts) = (None, None, vec![format!("{claim}:{ROOT}")]);
+        let image = image::find(&plain, own, progress).await?;
+        let program = image.program.clone().unwrap_or_default();
+        let name = format!("fiber-{session}-cp-{}", u32::from_le_bytes(random()));
+        let owner = own.map_or_else(Owner::this_process, OwnPod::owner);
+        let pod = Template::inheriting(&plain, image, own)?.pod(Plan {
+            name: name.clone(),
+            labels: labels(session, &names::program(), "cp"),
+            // It belongs to this process: should that be killed, the next sweep removes it.
+            annotations: names::annotations(&owner, &format!("cp {claim}"), 0),
+            arguments: vec![SERVE.into(), "hold".into()],
+            ..Default::default()
+        });
+        let created = server.api::<Pod>().create(&PostParams::default(), &pod).await;
+        created.map_err(|error| server.explain(&error))?;
+        let helper = Helper { server, claim: claim.to_string(), pod: name, program };
+        running::wait(server, &helper.pod, &Meta::new(), Patience::of(config), progress).await?;
+        Ok(helper)
+    }
+
+    /// Has the program in the pod do something.
+    async fn ask(&self, what: &str, path: &str, stdin: bool) -> Result<AttachedProcess, Error> {
+        let path = format!("{ROOT}/{}", path.trim_start_matches('/'));
+        let command = [self.program.as_str(), SERVE, what, path.trim_end_matches('/')];
+        let parameters = AttachParams::default()
+            .container(CONTAINER)
+            .stdin(stdin)
+            .stdout(true)
+            .stderr(true)
+            .max_stdin_buf_size(PIPE)
+            .max_stdout_buf_size(PIPE);
+        let asked = self.server.api::<Pod>().exec(&self.pod, command, &parameters).await;
+        asked.map_err(|error| Error::system(self.place(path.trim_start_matches(ROOT)), self.server.explain(&error)))
+    }
+
+    fn place(&self, path: &str) -> String {
+        format!("`{}:/{}`", self.claim, path.trim_start_matches('/'))
+    }
+
+    /// The end of what was asked for.
+    async fn end(&self, path: &str, mut process: AttachedProcess) -> Result<()> {
+        let complaints = text(process.stderr()).await;
+        let status = match process.take_status() {
+            Some(status) => status.await,
+            None => None,
+        };
+        let succeeded = status.as_ref().is_some_and(|status| status.status.as_deref() == Some("Success"));
+        if succeeded {
+            return Ok(());
+        }
+        let complaint = complaints.trim().trim_start_matches("error: ");
+        let problem = match (complaint, status.and_then(|status| status.message)) {
+            ("", Some(message)) => message,
+            ("", None) => "the connection to the API server broke".to_string(),
+            (complaint, _) => complaint.to_string(),
+        };
+        Err(Error::system(self.place(path), problem))
+    }
+}
+
+async fn text(stream: Option<impl AsyncRead + Unpin>) -> String {
+    let mut text = String::new();
+    if let Some(mut stream) = stream {
+        // What it said until it broke is all there is.
+        let _ = stream.read_to_string(&mut text).await;
+    }
+    text
+}
+
+impl Volume for Helper<'_> {
+    fn kind<'a>(&'a self, path: &'a str) -> LocalBoxFuture<'a, Result<Option<Kind>>> {
+        Box::pin(async move {
+            let mut process = self.ask("kind", path, false).await?;
+            let said = text(process.stdout()).await;
+            self.end(path, process).await?;
+            Ok(match said.trim() {
+                "directory" => Some(Kind::Directory),
+                "file" => Some(Kind::File),
+                _ => None,
+            })
+        })
+    }
+
+    fn read<'a>(&'a self, path: &'a str) -> LocalBoxStream<'a, Result<Bytes>> {
+        let opened = async move {
+            let mut process = self.ask("read", path, false).await?;
+            let out = process.stdout();
+            Ok::<_, Error>((process, out, vec![0; PIPE]))
+        };
+        let parts = stream::once(opened).map_ok(move |(process, out, buffer)| {
+            stream::try_unfold((Some(process), out, buffer), move |(mut process, mut out, mut buffer)| async move {
+                let read = match &mut out {
+                    Some(out) => out.read(&mut buffer).await.map_err(|error| Error::system(self.place(path), error))?,
+                    None => 0,
+                };
+                if read > 0 {
+                    return Ok(Some((Bytes::copy_from_slice(&buffer[..read]), (process, out, buffer))));
+                }
+                if let Some(process) = process.take() {
+                    self.end(path, process).await?;
+                }
+                Ok(None)
+            })
+        });
+        parts.try_flatten().boxed_local()
+    }
+
+    fn write<'a>(
+        &'a self,
+        directory: &'a str,
+        mut archive: BoxStream<'static, io::Result<Bytes>>,
+    ) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let mut process = self.ask("write", directory, true).await?;
+            let failed = |error: io::Error| Error::system(self.place(directory), error);
+            let mut stdin = process.stdin();
+            while let Some(part) = archive.next().await {
+                let part = part.map_err(failed)?;
+                // Who does not read any more says why, below. The archive says itself where it ends.
+                if let Some(writer) = &mut stdin
+                    && writer.write_all(&part).await.is_err()
+                {
+                    stdin = None;
+                }
+            }
+            if let Some(stdin) = &mut stdin {
+                let _ = stdin.flush().await;
+            }
+            self.end(directory, process).await
+        })
+    }
+}

@@ -1,0 +1,141 @@
+//! Kubernetes: a namespace of these tests' own, with the rights as they are shipped.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+use serde_json::{Value, json};
+
+use super::Engine;
+use super::docker::docker;
+
+pub(crate) struct Kubernetes;
+
+fn namespace() -> &'static str {
+    static NAMESPACE: OnceLock<String> = OnceLock::new();
+    NAMESPACE.get_or_init(|| format!("fiber-test-cli-{}", std::process::id()))
+}
+
+/// What `kubectl` prints, or what it complains about.
+fn try_kubectl(arguments: &[&str], input: &str) -> Result<String, String> {
+    let mut command = Command::new("kubectl");
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| format!("kubectl can't be run: {error}"))?;
+    child.stdin.take().expect("it is piped").write_all(input.as_bytes()).map_err(|error| error.to_string())?;
+    let output = child.wait_with_output().map_err(|error| error.to_string())?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_string();
+    if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+}
+
+#[track_caller]
+fn kubectl(arguments: &[&str], input: &str) -> String {
+    try_kubectl(arguments, input).unwrap_or_else(|problem| panic!("kubectl {}: {problem}", arguments.join(" ")))
+}
+
+/// The pods of which this is true, by name.
+fn pods(wanted: impl Fn(&Value) -> bool) -> Vec<String> {
+    let list = kubectl(&["get", "pods", "--namespace", namespace(), "--output", "json"], "");
+    let list: Value = serde_json::from_str(&list).expect("it is JSON");
+    let pods = list["items"].as_array().expect("it is a list").iter().filter(|pod| wanted(pod));
+    pods.filter_map(|pod| pod["metadata"]["name"].as_str().map(String::from)).collect()
+}
+
+/// Where the volume of a claim is on the node, which is this host.
+fn directory(claim: &str) -> String {
+    format!("/tmp/{}-{claim}", namespace())
+}
+
+impl Engine for Kubernetes {
+    fn name(&self) -> &'static str {
+        "kubernetes"
+    }
+
+    fn unit(&self) -> &'static str {
+        "pod"
+    }
+
+    fn tells_streams_apart(&self) -> bool {
+        false
+    }
+
+    fn set_up(&self) {
+        if let Err(problem) = try_kubectl(&["create", "namespace", namespace()], "") {
+            eprintln!(
+                "error: TEST_BACKENDS names kubernetes, and no cluster is of use (`make cluster-up` starts one): {problem}"
+            );
+            std::process::exit(1);
+        }
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/kubernetes/rbac.yaml");
+        let shipped = std::fs::read_to_string(path).expect("it is shipped");
+        let rights = shipped.replace("namespace: fiber", &format!("namespace: {}", namespace()));
+        kubectl(&["apply", "--filename", "-"], &rights);
+    }
+
+    fn tear_down(&self) {
+        kubectl(&["delete", "namespace", namespace()], "");
+    }
+
+    fn variables(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("FIBER_NAMESPACE", namespace().to_string()),
+            ("FIBER_TOLERATIONS", "node.kubernetes.io/unschedulable".to_string()),
+        ]
+    }
+
+    fn units_of(&self, head: &str) -> Vec<String> {
+        let owner = format!("pod {head} ");
+        pods(|pod| {
+            let owned = pod["metadata"]["annotations"]["fiber.owner"].as_str();
+            pod["metadata"]["name"] == head || owned.is_some_and(|text| text.starts_with(&owner))
+        })
+    }
+
+    fn users_of(&self, claim: &str) -> Vec<String> {
+        pods(|pod| {
+            let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
+            volumes.into_iter().any(|volume| volume["persistentVolumeClaim"]["claimName"] == claim)
+        })
+    }
+
+    fn kill(&self, name: &str) {
+        // The node's own means: pods are containers of this host's engine.
+        let pod = format!("label=io.kubernetes.pod.name={name}");
+        let container = ["ps", "--quiet", "--filter", &pod, "--filter", "label=io.kubernetes.container.name=fiber"];
+        docker(&["kill", docker(&container).lines().next().expect("it runs")]);
+    }
+
+    fn create_volume(&self, claim: &str) {
+        let volume = format!("{}-{claim}", namespace());
+        let size = json!({ "storage": "1Gi" });
+        let objects = json!({ "apiVersion": "v1", "kind": "List", "items": [
+            { "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": volume }, "spec": {
+                "capacity": size, "accessModes": ["ReadWriteMany"], "storageClassName": "",
+                "hostPath": { "path": directory(claim), "type": "DirectoryOrCreate" },
+                "claimRef": { "namespace": namespace(), "name": claim },
+            } },
+            { "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+              "metadata": { "name": claim, "namespace": namespace() }, "spec": {
+                "accessModes": ["ReadWriteMany"], "storageClassName": "", "volumeName": volume,
+                "resources": { "requests": size },
+            } },
+        ] });
+        kubectl(&["apply", "--filename", "-"], &objects.to_string());
+    }
+
+    fn remove_volume(&self, claim: &str) {
+        let volume = format!("{}-{claim}", namespace());
+        let removed = try_kubectl(&["delete", "pvc", claim, "--namespace", namespace()], "")
+            .and_then(|_| try_kubectl(&["delete", "pv", &volume], ""))
+            .and_then(|_| match std::fs::remove_dir_all(directory(claim)) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.to_string()),
+                _ => Ok(()),
+            });
+        if let Err(problem) = removed {
+            eprintln!("the volume {claim} stays behind: {problem}");
+        }
+    }
+
+    fn absence(&self) -> (&'static [(&'static str, &'static str)], &'static [&'static str]) {
+        (&[("KUBECONFIG", "/no/such/kubeconfig")], &["no cluster is known", "KUBECONFIG"])
+    }
+}
