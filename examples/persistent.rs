@@ -1,7 +1,7 @@
 //! Files that outlive the program: each run adds a line to what earlier runs have left on a volume.
 //!
 //! ```text
-//! docker volume create notes
+//! docker volume create notes      # on Kubernetes: a persistent volume claim of this name
 //! fiber run --backend docker -a -v notes target/release/examples/persistent
 //! fiber run --backend docker -a -v notes target/release/examples/persistent
 //! ```

@@ -76,10 +76,7 @@ impl Engine for Kubernetes {
     }
 
     fn variables(&self) -> Vec<(&'static str, String)> {
-        vec![
-            ("FIBER_NAMESPACE", namespace().to_string()),
-            ("FIBER_TOLERATIONS", "node.kubernetes.io/unschedulable".to_string()),
-        ]
+        vec![("FIBER_NAMESPACE", namespace().to_string())]
     }
 
     fn units_of(&self, head: &str) -> Vec<String> {
