@@ -62,7 +62,8 @@ pub(crate) enum Command {
     /// Copies files and directories to, from and between volumes.
     ///
     /// Each side is a path of this host, or `CLAIM:/PATH` in a volume; `./a:b` is a path. As with `cp -r`, what is copied
-    /// goes into the target if that is a directory, and else becomes it.
+    /// goes into the target if that is a directory, and else becomes it. On Kubernetes a pod of this very command does it,
+    /// whose image is made like that of a program (see `fiber run`). What mounts the volume meanwhile is removed in the end.
     #[command(after_help = "Examples:\n  fiber cp data.csv nfs:/in/\n  fiber cp nfs:/out ./results")]
     Cp {
         #[command(flatten)]

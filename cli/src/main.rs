@@ -15,6 +15,7 @@ mod run;
 mod sessions;
 mod travel;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use anyhow::bail;
@@ -28,7 +29,11 @@ use self::args::{Args, Command, Where};
 fn main() -> ExitCode {
     let command = Args::parse().command;
     tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn")))
+        // What libraries complain about comes with the errors that they return.
+        .with_env_filter(
+            EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("off,fiber_backends=warn")),
+        )
+        .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
         .init();
     let done = match command {

@@ -49,6 +49,9 @@ pub(crate) trait Engine: Sync {
 
     fn remove_volume(&self, claim: &str);
 
+    /// One that waits for storage that nobody provides, where there are such. It goes with what was made for all tests.
+    fn create_pending_volume(&self) -> Option<String>;
+
     /// What it says if it can't be had, and the variables that make it so.
     fn absence(&self) -> (&'static [(&'static str, &'static str)], &'static [&'static str]);
 }

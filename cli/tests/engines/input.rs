@@ -17,6 +17,7 @@ crate::tests![
     a_script,
     a_program_that_the_image_does_not_have,
     an_image_that_can_not_be_had,
+    a_claim_that_stays_pending,
     a_namespace_that_does_not_exist,
     a_registry_that_refuses,
     a_variable_that_is_not_set,
@@ -110,6 +111,15 @@ fn a_program_that_the_image_does_not_have(engine: &'static dyn Engine) {
 fn an_image_that_can_not_be_had(engine: &'static dyn Engine) {
     let name = "localhost:1/fiber-test/no-such-image:1";
     fails(fiber(engine, &["run", "--image", name]), 125, &[name, "can't "]);
+}
+
+fn a_claim_that_stays_pending(engine: &'static dyn Engine) {
+    let Some(claim) = engine.create_pending_volume() else { return };
+    let setup = run(engine, &["-v", &claim], "pi").env("FIBER_SCHEDULE_TIMEOUT", "2s");
+    fails(setup, 125, &["there was no room for it within 2s", "PersistentVolumeClaim"]);
+    let setup = fiber(engine, &["cp", "/etc/hosts", &format!("{claim}:/")]).env("FIBER_SCHEDULE_TIMEOUT", "2s");
+    fails(setup, 1, &["PersistentVolumeClaim"]);
+    assert!(engine.users_of(&claim).is_empty());
 }
 
 fn a_namespace_that_does_not_exist(engine: &'static dyn Engine) {

@@ -76,6 +76,10 @@ impl Engine for Docker {
         }
     }
 
+    fn create_pending_volume(&self) -> Option<String> {
+        None
+    }
+
     fn absence(&self) -> (&'static [(&'static str, &'static str)], &'static [&'static str]) {
         (&[("DOCKER_HOST", "unix:///no/such/socket")], &["no Docker engine answers at unix:///no/such/socket"])
     }

@@ -132,6 +132,18 @@ impl Engine for Kubernetes {
         }
     }
 
+    fn create_pending_volume(&self) -> Option<String> {
+        let claim = "fiber-test-pending";
+        let object = json!({ "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": { "name": claim, "namespace": namespace() }, "spec": {
+                "accessModes": ["ReadWriteOnce"], "storageClassName": "",
+                "resources": { "requests": { "storage": "1Gi" } },
+            },
+        });
+        kubectl(&["apply", "--filename", "-"], &object.to_string());
+        Some(claim.to_string())
+    }
+
     fn absence(&self) -> (&'static [(&'static str, &'static str)], &'static [&'static str]) {
         (&[("KUBECONFIG", "/no/such/kubeconfig")], &["no cluster is known", "KUBECONFIG"])
     }
