@@ -53,7 +53,7 @@ cluster-down:
 ## test-cluster: the tests on Docker and Kubernetes, which it starts if need be; ARGS="name" picks some
 test-cluster: setup cluster-up
 	KUBECONFIG="$$(tests/cluster/kubeconfig.sh)" TEST_BACKENDS=docker,kubernetes \
-		$(CARGO) test --workspace --test conformance --test docker --test engines $(ARGS)
+		$(CARGO) test --workspace --test conformance --test docker --test kubernetes --test engines $(ARGS)
 
 ## lint: formatting, clippy, documentation: a warning fails
 lint: setup

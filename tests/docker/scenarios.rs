@@ -14,7 +14,7 @@ pub(crate) fn run(name: &str) {
     if name == "talkative" {
         tell_key();
     }
-    if ["hungry", "modest", "together"].contains(&name) {
+    if ["calm", "crowd", "doomed", "hungry", "modest", "together"].contains(&name) {
         fiber::init();
     } else {
         // Deaths are to be seen soon, so that tests are short.
@@ -28,7 +28,7 @@ pub(crate) fn run(name: &str) {
         "work" => work(),
         "hopeless" => hopeless(),
         "together" => together(),
-        "ready" => ready(),
+        "ready" | "calm" => ready(),
         "talkative" => talkative(),
         "family" => family(),
         "hungry" => hungry(),
@@ -37,6 +37,9 @@ pub(crate) fn run(name: &str) {
         "gpu" => gpu(),
         "hosts" => hosts(),
         "one task" => one_task(),
+        "talk" => talk(),
+        "crowd" => crowd(),
+        "doomed" => doomed(),
         other => panic!("there is no scenario `{other}`"),
     }
 }
@@ -236,4 +239,35 @@ fn one_task() {
         Ok(value) => println!("value: {value}"),
         Err(error) => println!("error: {error}"),
     }
+}
+
+fn talk() {
+    let pool = Pool::new(1).unwrap();
+    pool.apply(|| println!("from a worker"), ()).wait().unwrap();
+    wait_for_word();
+}
+
+/// More workers than there may be room for.
+fn crowd() {
+    tracing_subscriber::fmt().with_writer(std::io::stdout).with_ansi(false).init();
+    let pool = Pool::builder().processes(6).meta(Meta::new().gpu(1)).start().wait().unwrap();
+    pool.wait_until_ready().wait().unwrap();
+    println!("ready: {}", pool.ready());
+    println!("sum: {}", pool.map(|x: u64| x + 1, 0..10).wait().unwrap().into_iter().sum::<u64>());
+    while pool.ready() < 6 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    println!("grown: {}", pool.ready());
+}
+
+/// A process that others end.
+fn doomed() {
+    let wait = || -> () {
+        println!("at work");
+        loop {
+            std::thread::park();
+        }
+    };
+    let process = Process::builder().meta(Meta::new().gpu(1)).spawn(wait, ()).unwrap();
+    println!("error: {}", process.wait().unwrap_err());
 }

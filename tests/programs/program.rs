@@ -203,6 +203,17 @@ impl Program {
         found.unwrap_or_default()
     }
 
+    /// The same for a line that has this in it; the whole line.
+    pub(crate) fn line_with(&self, words: &str) -> String {
+        let mut found = None;
+        self.wait_until(&format!("a line with `{words}`"), || {
+            let mut lines = self.out.lines.lock().unwrap();
+            found = lines.iter().position(|line| line.contains(words)).map(|place| lines.remove(place));
+            found.is_some()
+        });
+        found.unwrap_or_default()
+    }
+
     /// Waits for its end, after which no process of it and nothing in its temporary directory is left.
     pub(crate) fn end(mut self) -> Ending {
         drop(self.child.stdin.take());

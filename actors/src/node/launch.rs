@@ -21,6 +21,8 @@ use crate::ring::RingRoot;
 
 /// How long the end of a process may lag behind the end of its link, or the reverse, before it is forced.
 const LAG: Duration = Duration::from_secs(1);
+/// The same for a process elsewhere, of whose end others have to hear first.
+const LAG_ELSEWHERE: Duration = Duration::from_secs(5);
 
 /// What stands in the place of the parent's pid where that means nothing.
 pub(super) const ELSEWHERE: &str = "elsewhere";
@@ -115,6 +117,8 @@ pub(crate) enum Command {
 struct Tenure {
     node: &'static Node,
     id: NodeId,
+    /// How long its end may lag behind that of its link.
+    lag: Duration,
     job: Arc<dyn Job>,
 }
 
@@ -167,7 +171,11 @@ pub(crate) async fn launch(node: &'static Node, launch: Launch) -> Result<Launch
         }
     };
     node.jobs.insert(id, Arc::clone(&job));
-    let tenure = Tenure { node, id, job };
+    let lag = match address.kinship {
+        Kinship::Child => LAG,
+        Kinship::Elsewhere => LAG_ELSEWHERE,
+    };
+    let tenure = Tenure { node, id, lag, job };
     if ENDING.load(Ordering::SeqCst) {
         return Err(not_started("this program is about to end".into()));
     }
@@ -175,7 +183,7 @@ pub(crate) async fn launch(node: &'static Node, launch: Launch) -> Result<Launch
     let progress = tenure.job.states();
     let outcome = tokio::select! {
         biased;
-        outcome = bring_up(node, peer, launch.root, &mut states) => outcome,
+        outcome = bring_up(node, peer, launch.root, &mut states, lag) => outcome,
         problem = overdue(&node.config, progress, launch.patience.as_deref()) => Err(NotReady::Unfit(problem)),
     };
     let reason = match outcome {
@@ -299,6 +307,7 @@ async fn bring_up(
     peer: oneshot::Receiver<Result<Peer, fiber_transport::HandshakeError>>,
     root: Root,
     states: &mut watch::Receiver<JobState>,
+    lag: Duration,
 ) -> Result<Met, NotReady> {
     let peer = tokio::select! {
         peer = peer => peer.map_err(|_| NotReady::Unfit("this process stopped waiting for it".into()))?,
@@ -325,7 +334,7 @@ async fn bring_up(
         FirstWord::Unfit(problem) => Err(NotReady::Unfit(problem)),
         FirstWord::Silence => Err(NotReady::Silent),
         // Its end says more than the end of its link.
-        FirstWord::None => Err(match timeout(LAG, ended(states)).await {
+        FirstWord::None => Err(match timeout(lag, ended(states)).await {
             Ok(exit) => NotReady::Ended(exit),
             Err(_) => NotReady::Unfit("its link broke before it was ready".into()),
         }),
@@ -435,7 +444,7 @@ pub(crate) async fn attend(
                         _ => "it was closed by the other side".to_string(),
                     };
                     connection.link.close();
-                    if let Ok(exit) = timeout(LAG, ended(&mut states)).await {
+                    if let Ok(exit) = timeout(tenure.lag, ended(&mut states)).await {
                         break exit;
                     }
                     verdict.get_or_insert(ExitReason::LinkLost(problem));

@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 
 /// What grants the rights that pods with a service account need.
 const MANIFEST: &str = "deploy/kubernetes/rbac.yaml";
+const MANIFEST_NAMESPACE: &str = "fiber";
 /// How long an API server may be away before what is asked of it fails, and pauses between attempts.
 const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
@@ -135,10 +136,16 @@ impl ApiServer {
                  or renew the kubeconfig",
                 self.url
             ),
-            403 if status.is_forbidden() && said.contains(" cannot ") => format!(
-                "{said}: have it granted. {MANIFEST} has all that is needed: kubectl apply -n {} -f {MANIFEST}",
-                self.namespace
-            ),
+            403 if said.contains(" cannot ") => {
+                let changed = match self.namespace.as_str() {
+                    MANIFEST_NAMESPACE => String::new(),
+                    other => format!(", with the namespace `{MANIFEST_NAMESPACE}` changed to `{other}`"),
+                };
+                format!(
+                    "{said}: have this right granted. {MANIFEST} gives a service account all that is needed (kubectl apply -f \
+                     {MANIFEST}{changed})"
+                )
+            }
             404 if said.starts_with("namespaces ") => format!(
                 "there is no namespace `{0}`: make it (kubectl create namespace {0}), or correct `namespace` \
                  (FIBER_NAMESPACE)",

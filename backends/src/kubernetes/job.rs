@@ -257,16 +257,16 @@ impl Attendant {
             // What came of it is not known, but it was asked to end.
             ExitReason::LinkLost(_) if self.terminated => ExitReason::Signal(15),
             ExitReason::Signal(_) if self.terminated || pod.metadata.deletion_timestamp.is_none() => reason,
-            ExitReason::Signal(_) | ExitReason::LinkLost(_) => self.removed(pod).await.unwrap_or(reason),
+            ExitReason::Signal(_) | ExitReason::LinkLost(_) => self.removed().await.unwrap_or(reason),
             ExitReason::NotStarted(words) => ExitReason::NotStarted(self.stuck(&words, None)),
             other => other,
         }
     }
 
     /// Why the cluster has removed the pod, if it was the cluster.
-    async fn removed(&self, pod: &Pod) -> Option<ExitReason> {
-        let uid = pod.metadata.uid.as_ref()?;
-        let about = ListParams::default().fields(&format!("involvedObject.uid={uid}"));
+    async fn removed(&self) -> Option<ExitReason> {
+        // Not every event has the pod's uid, and no other pod has its name.
+        let about = ListParams::default().fields(&format!("involvedObject.name={}", self.name));
         let events = timeout(REMOVAL, self.server.api::<Event>().list(&about)).await.ok()?.ok()?;
         events.items.into_iter().find_map(|event| {
             let words = event.message.unwrap_or_default();

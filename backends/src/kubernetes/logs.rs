@@ -16,6 +16,8 @@ use crate::output::{Pump, Tail, Target};
 
 /// How long to wait before a stream that ended is asked for again.
 const PAUSE: Duration = Duration::from_millis(500);
+/// What a node says in the place of a log when the container is gone already.
+const NO_LOG: &[u8] = b"unable to retrieve container logs for ";
 /// Lines that are asked for when only the last ones are wanted.
 const LAST: i64 = 20;
 
@@ -49,6 +51,7 @@ async fn pass(stream: impl AsyncBufRead, pump: &mut Pump, passed: &mut usize) ->
     loop {
         let part = match stream.fill_buf().await {
             Ok([]) => return true,
+            Ok(part) if known == *passed && part.starts_with(NO_LOG) => return true,
             Ok(part) => part,
             Err(error) => {
                 tracing::debug!("a stream of output broke: {error}");
@@ -68,6 +71,7 @@ async fn pass(stream: impl AsyncBufRead, pump: &mut Pump, passed: &mut usize) ->
 pub(super) async fn take_last(pods: &Api<Pod>, pod: &str, tail: &Tail) {
     let parameters = LogParams { tail_lines: Some(LAST), ..Default::default() };
     match pods.logs(pod, &parameters).await {
+        Ok(text) if text.as_bytes().starts_with(NO_LOG) => {}
         Ok(text) => tail.add(text.as_bytes()),
         Err(error) => tracing::debug!("what {pod} printed last can't be read: {error}"),
     }

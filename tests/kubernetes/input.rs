@@ -1,0 +1,161 @@
+//! What may be wrong with the cluster, the rights there, and the configuration.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::cluster::{Object, apply, leaves_nothing, new_name, program};
+use crate::program::Setup;
+
+crate::tests![
+    no_kubeconfig,
+    no_api_server,
+    expired_credentials,
+    a_missing_right,
+    a_namespace_that_does_not_exist,
+    a_claim_that_does_not_exist,
+    a_claim_that_stays_pending,
+    an_image_that_cannot_be_pulled,
+    an_image_without_the_program,
+    no_docker_engine_to_make_an_image,
+    a_user_that_is_no_number,
+    an_address_that_pods_cannot_reach,
+];
+
+#[track_caller]
+fn fails(setup: Setup, words: &[&str]) {
+    leaves_nothing(setup.start()).code(0).says(&["error: "]).says(words);
+}
+
+/// The kubeconfig of the tests, changed.
+fn kubeconfig(directory: &TempDir, change: impl FnOnce(&mut Value)) -> PathBuf {
+    let output =
+        Command::new("kubectl").args(["config", "view", "--raw", "-o", "json"]).output().expect("kubectl runs");
+    let mut config: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    change(&mut config);
+    let path = directory.path().join("kubeconfig");
+    std::fs::write(&path, config.to_string()).expect("there is room");
+    path
+}
+
+fn directory() -> TempDir {
+    TempDir::new().expect("there is room")
+}
+
+fn no_kubeconfig() {
+    let home = directory();
+    let setup = program("one task").env("KUBECONFIG", "/no/such/file").env("HOME", home.path());
+    fails(setup, &["no cluster is known", "/no/such/file", "KUBECONFIG"]);
+}
+
+fn no_api_server() {
+    let directory = directory();
+    let file =
+        kubeconfig(&directory, |config| config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1".into());
+    let setup = program("one task").env("KUBECONFIG", file);
+    fails(setup, &["no API server answers at https://127.0.0.1:1 (Connection refused", "correct the kubeconfig"]);
+}
+
+fn openssl(directory: &Path, arguments: &[&str]) {
+    let output = Command::new("openssl").args(arguments).current_dir(directory).output().expect("openssl runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A certificate of the administrator that was good until yesterday.
+fn expired_credentials() {
+    let kubeconfig_of_tests = PathBuf::from(std::env::var_os("KUBECONFIG").expect("KUBECONFIG is set"));
+    let authority = kubeconfig_of_tests.parent().expect("it is in a directory").join("pki");
+    let directory = directory();
+    let at = |name: &str| authority.join(name).display().to_string();
+    let key = ["ecparam", "-genkey", "-name", "prime256v1", "-noout", "-out", "key"];
+    openssl(directory.path(), &key);
+    openssl(directory.path(), &["pkcs8", "-topk8", "-nocrypt", "-in", "key", "-out", "key.pem"]);
+    openssl(
+        directory.path(),
+        &["req", "-new", "-key", "key", "-subj", "/O=system:masters/CN=admin", "-out", "request"],
+    );
+    let (certificate, signing_key) = (at("ca.crt"), at("ca.key"));
+    let mut sign = vec!["x509", "-req", "-in", "request", "-CA", &certificate, "-CAkey", &signing_key];
+    // Only with extensions it is of the third version.
+    std::fs::write(directory.path().join("extensions"), "extendedKeyUsage=clientAuth\n").expect("there is room");
+    sign.extend(["-set_serial", "1", "-days", "-1", "-extfile", "extensions", "-out", "certificate"]);
+    openssl(directory.path(), &sign);
+    let (certificate, key) = (directory.path().join("certificate"), directory.path().join("key.pem"));
+    let file = kubeconfig(&directory, |config| {
+        config["users"][0]["user"] = json!({"client-certificate": certificate, "client-key": key});
+    });
+    let setup = program("one task").env("KUBECONFIG", file);
+    fails(setup, &["does not accept this user's credentials", "they may have expired", "renew the kubeconfig"]);
+}
+
+fn a_missing_right() {
+    let directory = directory();
+    let file = kubeconfig(&directory, |config| config["users"][0]["user"]["as"] = "somebody".into());
+    let words = ["User \"somebody\" cannot create resource \"secrets\"", "in the namespace \"default\""];
+    let setup = program("one task").env("KUBECONFIG", file);
+    fails(
+        setup,
+        &[words[0], words[1], "kubectl apply -f deploy/kubernetes/rbac.yaml, with the namespace `fiber` changed"],
+    );
+}
+
+fn a_namespace_that_does_not_exist() {
+    let setup = program("one task").env("FIBER_NAMESPACE", "nowhere");
+    fails(setup, &["there is no namespace `nowhere`", "kubectl create namespace nowhere", "FIBER_NAMESPACE"]);
+}
+
+fn a_claim_that_does_not_exist() {
+    let setup = program("one task").env("FIBER_MOUNTS", "no-such-claim:/data");
+    fails(setup, &["persistentvolumeclaim \"no-such-claim\" not found", "make the claim"]);
+}
+
+fn a_claim_that_stays_pending() {
+    let claim = new_name();
+    let _claim = Object::new(&["pvc", &claim]);
+    apply(&json!({
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": claim},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "no-such-class",
+            "resources": {"requests": {"storage": "1Mi"}},
+        },
+    }));
+    let setup = program("one task").env("FIBER_MOUNTS", format!("{claim}:/data")).env("FIBER_SCHEDULE_TIMEOUT", "2s");
+    fails(setup, &["unbound immediate PersistentVolumeClaims", "`schedule_timeout` sets the limit"]);
+}
+
+fn an_image_that_cannot_be_pulled() {
+    let name = "localhost:1/fiber-test/no-such-image:1";
+    let words =
+        ["its node can't get the image `localhost:1/fiber-test/no-such-image:1`", "connection refused", "pull_secrets"];
+    fails(program("one task").env("FIBER_IMAGE", name), &words);
+}
+
+fn an_image_without_the_program() {
+    let image = crate::cluster::own_image().image;
+    let setup = program("one task").env("FIBER_IMAGE", image).env("FIBER_PROGRAM", "/no/such/program");
+    fails(setup, &["has no program that runs at `/no/such/program`", "rebuild the image"]);
+}
+
+fn no_docker_engine_to_make_an_image() {
+    let setup = program("one task").env("DOCKER_HOST", "unix:///no/such/socket");
+    fails(
+        setup,
+        &["no image of this program can be made for pods", "no Docker engine answers at unix:///no/such/socket"],
+    );
+}
+
+fn a_user_that_is_no_number() {
+    fails(program("one task").env("FIBER_USER", "anna"), &["`user` is `anna`", "it must be a number"]);
+}
+
+fn an_address_that_pods_cannot_reach() {
+    let setup = program("one task").env("FIBER_BIND_HOST", "0.0.0.0");
+    fails(setup, &["bind_host is 0.0.0.0", "`advertised_host`"]);
+    let setup = program("one task").env("FIBER_BIND_HOST", "198.51.100.1");
+    fails(setup, &["198.51.100.1", "is no address of this host"]);
+}

@@ -1,0 +1,155 @@
+//! Programs that run in a pod themselves, with the rights that are shipped and no others.
+
+use std::sync::OnceLock;
+
+use serde_json::{Value, json};
+
+use crate::cluster::{Made, Object, apply, get, kubectl, new_name, own_image, text, try_kubectl, wait_until};
+
+crate::tests![
+    a_program_in_a_pod_has_pods_of_its_own,
+    pools_in_pools_go_with_the_pod_that_began,
+    without_rights_the_missing_one_is_named,
+    pods_inherit_what_their_parents_pod_has,
+];
+
+/// The one of the manifest.
+const NAMESPACE: &str = "fiber";
+
+/// A program in a pod of its own. It goes with this.
+struct Inside {
+    name: String,
+    _object: Object,
+}
+
+impl Inside {
+    fn start(scenario: &str, account: &str, change: impl FnOnce(&mut Value)) -> Inside {
+        static MADE: OnceLock<Made> = OnceLock::new();
+        let made = MADE.get_or_init(|| {
+            let made = own_image();
+            apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}));
+            kubectl(&["apply", "-f", concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/kubernetes/rbac.yaml")]);
+            // It is made a moment after the namespace.
+            wait_until("there are service accounts", || {
+                try_kubectl(&["-n", NAMESPACE, "get", "serviceaccount", "default"], "").is_ok()
+            });
+            made
+        });
+        let variable = |name: &str, value: &str| json!({"name": name, "value": value});
+        let name = new_name();
+        let mut pod = json!({
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "spec": {
+                "restartPolicy": "Never",
+                "serviceAccountName": account,
+                "containers": [{
+                    "name": "program",
+                    "image": made.image,
+                    "command": [made.program],
+                    "env": [
+                        variable("LD_LIBRARY_PATH", &made.libraries),
+                        variable("SCENARIO", scenario),
+                        variable("FIBER_BACKEND", "kubernetes"),
+                        variable("FIBER_ENVIRONMENT", "SCENARIO"),
+                        variable("FIBER_NESTED", "true"),
+                    ],
+                }],
+            },
+        });
+        change(&mut pod);
+        apply(&pod);
+        Inside { _object: Object::new(&["-n", NAMESPACE, "pod", &name]), name }
+    }
+
+    /// What it has printed by the time that it says this.
+    fn says(&self, words: &str) -> String {
+        let logs = || try_kubectl(&["-n", NAMESPACE, "logs", &self.name], "").unwrap_or_default();
+        wait_until(words, || logs().contains(words));
+        logs()
+    }
+
+    fn ended(&self, phase: &str) {
+        wait_until("it has ended", || {
+            let now = get(&["-n", NAMESPACE, "pod", &self.name])["status"]["phase"].take();
+            assert!(now == phase || ["Pending", "Running"].contains(&text(&now)), "{now}");
+            now == phase
+        });
+    }
+
+    /// The objects of a kind that it owns.
+    fn owned(&self, kind: &str) -> Vec<Value> {
+        let Value::Array(all) = get(&["-n", NAMESPACE, kind])["items"].take() else { panic!("it is a list") };
+        let owned = |item: &Value| item["metadata"]["ownerReferences"][0]["name"] == self.name.as_str();
+        all.into_iter().filter(owned).collect()
+    }
+}
+
+/// Nothing of these tests stays.
+pub(crate) fn clean() {
+    if try_kubectl(&["get", "namespace", NAMESPACE], "").is_ok() {
+        kubectl(&["delete", "namespace", NAMESPACE]);
+    }
+}
+
+fn a_program_in_a_pod_has_pods_of_its_own() {
+    let inside = Inside::start("hosts", "fiber", |_| {});
+    let said = inside.says("child:");
+    let host = |who: &str| said.lines().find_map(|line| line.strip_prefix(who)).expect(who).trim().to_string();
+    assert!(host("parent:") == inside.name && host("child:").starts_with("fiber-"), "{said}");
+    inside.ended("Succeeded");
+    wait_until("its pods are gone", || inside.owned("pods").is_empty() && inside.owned("secrets").is_empty());
+}
+
+fn pools_in_pools_go_with_the_pod_that_began() {
+    let inside = Inside::start("family", "fiber", |_| {});
+    inside.says("squares: [[0, 1, 4], [100, 121, 144]]");
+    inside.says("nested: done");
+    let children = inside.owned("pods");
+    assert_eq!((children.len(), inside.owned("secrets").len()), (2, 1));
+    let family = || get(&["-n", NAMESPACE, "pods,secrets", "-l", "fiber.session"])["items"].take();
+    let sessions = |items: Value| -> Vec<String> {
+        let sessions = items.as_array().expect("it is a list").iter();
+        sessions.map(|item| text(&item["metadata"]["labels"]["fiber.session"]).to_string()).collect()
+    };
+    let session = text(&children[0]["metadata"]["labels"]["fiber.session"]).to_string();
+    kubectl(&["-n", NAMESPACE, "delete", "pod", &inside.name, "--force", "--grace-period=0"]);
+    // Kubernetes removes what it owned, and what those owned.
+    wait_until("its family is gone", || !sessions(family()).contains(&session) && inside.owned("pods").is_empty());
+}
+
+fn without_rights_the_missing_one_is_named() {
+    let inside = Inside::start("one task", "default", |_| {});
+    let said = inside.says("error: ");
+    let words = "User \"system:serviceaccount:fiber:default\" cannot get resource \"pods\"";
+    assert!(said.contains(words) && said.contains("kubectl apply -f deploy/kubernetes/rbac.yaml)"), "{said}");
+    inside.ended("Succeeded");
+}
+
+fn pods_inherit_what_their_parents_pod_has() {
+    let inside = Inside::start("ready", "fiber", |pod| {
+        let spec = &mut pod["spec"];
+        spec["volumes"] = json!([{"name": "data", "hostPath": {"path": "/tmp"}}]);
+        spec["containers"][0]["volumeMounts"] = json!([{"name": "data", "mountPath": "/persistent", "readOnly": true}]);
+        spec["nodeSelector"] = json!({"kubernetes.io/os": "linux"});
+        spec["tolerations"] = json!([{"key": "fiber-test", "operator": "Exists"}]);
+        spec["imagePullSecrets"] = json!([{"name": "registry"}]);
+    });
+    inside.says("ready: 2");
+    let own = get(&["-n", NAMESPACE, "pod", &inside.name]);
+    for child in inside.owned("pods") {
+        let (child, own) = (&child["spec"], &own["spec"]);
+        for inherited in ["serviceAccountName", "nodeSelector", "imagePullSecrets"] {
+            assert_eq!(child[inherited], own[inherited]);
+        }
+        let tolerations = child["tolerations"].as_array().expect("it has some");
+        assert!(tolerations.iter().any(|toleration| toleration["key"] == "fiber-test"), "{child}");
+        assert_eq!(child["containers"][0]["image"], own["containers"][0]["image"]);
+        let mounts = child["containers"][0]["volumeMounts"].as_array().expect("it has some");
+        assert!(mounts.iter().any(|mount| mount["mountPath"] == "/persistent" && mount["readOnly"] == true), "{child}");
+        assert!(
+            child["volumes"].as_array().expect("it has some").iter().any(|volume| volume["hostPath"]["path"] == "/tmp")
+        );
+    }
+}

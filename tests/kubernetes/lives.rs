@@ -1,0 +1,108 @@
+//! How pods come and go with their program.
+
+use rustix::process::Signal;
+
+use crate::cluster::{kubectl, leaves_nothing, made, name, names, pods, program, text, wait_until};
+
+crate::tests![
+    pi_is_estimated_in_pods_and_nothing_is_left,
+    pods_say_whose_they_are,
+    the_key_is_in_a_secret_alone,
+    pods_that_have_done_their_work_are_completed,
+    a_killed_program_ends_its_pods_and_the_next_sweeps,
+    a_program_that_is_asked_to_end_takes_its_pods_along,
+    actors_queues_pipes_locks_and_rings_reach_across_pods,
+    what_pods_print_comes_out,
+];
+
+fn pi_is_estimated_in_pods_and_nothing_is_left() {
+    leaves_nothing(program("pi").start()).code(0).says(&["pi: 3.14"]);
+}
+
+fn pods_say_whose_they_are() {
+    let mut program = program("ready").start();
+    program.line("ready: 2");
+    for pod in pods(program.pid()) {
+        let metadata = &pod["metadata"];
+        assert!(name(&pod).starts_with("fiber-") && name(&pod).contains("pool-1-worker-"), "{metadata}");
+        assert!(text(&metadata["annotations"]["fiber.name"]).starts_with("pool-1/worker-"), "{metadata}");
+        let label = |key: &str| text(&metadata["labels"][format!("app.kubernetes.io/{key}")]).to_string();
+        assert_eq!((label("managed-by"), label("component")), ("fiber".into(), "process".into()));
+        assert_eq!(label("instance"), format!("fiber-{}", text(&metadata["labels"]["fiber.session"])));
+        assert!(label("name").starts_with("kubernetes") && label("part-of") == label("name"), "{metadata}");
+        assert_eq!(pod["spec"]["restartPolicy"], "Never");
+        assert_eq!(pod["spec"]["automountServiceAccountToken"], false);
+    }
+    program.say("go on");
+    leaves_nothing(program).code(0).says(&["sum: 55"]);
+}
+
+fn the_key_is_in_a_secret_alone() {
+    let mut program = program("ready").start();
+    program.line("ready: 2");
+    let secrets = names(&made("secrets", program.pid()));
+    assert_eq!(secrets.len(), 1);
+    for pod in pods(program.pid()) {
+        let container = &pod["spec"]["containers"][0];
+        let variables = container["env"].as_array().expect("it has some");
+        let key = variables.iter().find(|variable| variable["name"] == "FIBER_KEY").expect("it is told the key");
+        let reference = &key["valueFrom"]["secretKeyRef"];
+        assert_eq!((text(&reference["name"]), &key["value"]), (&*secrets[0], &serde_json::Value::Null));
+    }
+    program.say("go on");
+    leaves_nothing(program).code(0);
+}
+
+fn pods_that_have_done_their_work_are_completed() {
+    let mut watch = std::process::Command::new("kubectl");
+    let phases = "jsonpath={.metadata.annotations.fiber\\.owner} {.status.phase}{\"\\n\"}";
+    watch.args(["get", "pods", "--watch", "-l", "fiber.session", "-o", phases]).stdout(std::process::Stdio::piped());
+    let mut watch = watch.spawn().expect("the command `kubectl` is installed");
+    let seen = std::io::BufReader::new(watch.stdout.take().expect("it is piped"));
+    let program = program("hosts").start();
+    let owner = format!("process {} ", program.pid());
+    leaves_nothing(program).code(0);
+    let mut lines = std::io::BufRead::lines(seen).map_while(Result::ok).filter(|line| line.starts_with(&owner));
+    let last = lines.find(|line| line.ends_with("Succeeded") || line.ends_with("Failed"));
+    let _ = watch.kill();
+    let _ = watch.wait();
+    assert!(last.as_ref().is_some_and(|line| line.ends_with("Succeeded")), "{last:?}");
+}
+
+fn a_killed_program_ends_its_pods_and_the_next_sweeps() {
+    let killed = program("ready").start();
+    killed.line("ready: 2");
+    let pid = killed.pid();
+    killed.signal(Signal::KILL);
+    killed.end().signal(Signal::KILL);
+    wait_until("they ended by themselves", || {
+        pods(pid).iter().all(|pod| ["Succeeded", "Failed"].contains(&text(&pod["status"]["phase"])))
+    });
+    let mut next = program("ready").start();
+    next.line("ready: 2");
+    wait_until("they are swept", || pods(pid).is_empty() && made("secrets", pid).is_empty());
+    next.say("go on");
+    leaves_nothing(next).code(0).says(&["sum: 55"]);
+}
+
+fn a_program_that_is_asked_to_end_takes_its_pods_along() {
+    let program = program("ready").start();
+    program.line("ready: 2");
+    program.signal(Signal::TERM);
+    leaves_nothing(program).signal(Signal::TERM);
+}
+
+fn actors_queues_pipes_locks_and_rings_reach_across_pods() {
+    let told = ["consumed: (10100, 2)", "balance: 10101", "ring: [true, true, true]"];
+    leaves_nothing(program("together").start()).code(0).says(&told);
+}
+
+fn what_pods_print_comes_out() {
+    let mut program = program("talk").env("FIBER_OUTPUT", "prefix").start();
+    // While the pod runs, and it stays in the pod's own log.
+    assert_eq!(program.line("[pool-1/worker-1]"), "from a worker");
+    let pod = names(&pods(program.pid())).remove(0);
+    assert_eq!(kubectl(&["logs", &pod]), "from a worker");
+    program.say("go on");
+    leaves_nothing(program).code(0);
+}

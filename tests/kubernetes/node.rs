@@ -1,0 +1,109 @@
+//! What the node has, and whom it throws out.
+
+use serde_json::{Value, json};
+
+use crate::cluster::{
+    Object, apply, get, kubectl, leaves_nothing, name, new_name, pods, program, text, try_kubectl, wait_until,
+};
+
+crate::tests![a_pool_works_with_the_workers_that_have_room_and_grows, preemption_is_told, eviction_is_told];
+
+const GPU: &str = "nvidia.com/gpu";
+
+/// Graphics processors that the node says it has for as long as this lives.
+struct Gpus;
+
+impl Gpus {
+    fn new(count: u32) -> Gpus {
+        set_gpus(Some(count));
+        Gpus
+    }
+}
+
+impl Drop for Gpus {
+    fn drop(&mut self) {
+        set_gpus(None);
+    }
+}
+
+fn set_gpus(count: Option<u32>) {
+    wait_until("the node has them", || {
+        let mut node = get(&["nodes"])["items"][0].take();
+        for amounts in ["capacity", "allocatable"] {
+            let amounts = node["status"][amounts].as_object_mut().expect("it has some");
+            match count {
+                Some(count) => drop(amounts.insert(GPU.into(), count.to_string().into())),
+                None => drop(amounts.remove(GPU)),
+            }
+        }
+        // The node itself may have changed it meanwhile.
+        let path = format!("/api/v1/nodes/{}/status", name(&node));
+        try_kubectl(&["replace", "--raw", &path, "-f", "-"], &node.to_string()).is_ok()
+    });
+}
+
+fn a_pool_works_with_the_workers_that_have_room_and_grows() {
+    let _gpus = Gpus::new(4);
+    let program = program("crowd").start();
+    assert_eq!(program.line("ready:"), "4");
+    assert_eq!(program.line("sum:"), "55");
+    for pod in pods(program.pid()) {
+        assert_eq!(pod["spec"]["containers"][0]["resources"]["limits"][GPU], "1");
+    }
+    wait_until("two have no room", || {
+        pods(program.pid()).iter().filter(|pod| text(&pod["status"]["phase"]) == "Pending").count() == 2
+    });
+    let warning = program.line_with("pool `pool-1` works with 4 of 6 workers");
+    assert!(warning.contains("1 Insufficient nvidia.com/gpu"), "{warning}");
+    set_gpus(Some(6));
+    assert_eq!(program.line("grown:"), "6");
+    let ending = leaves_nothing(program).code(0);
+    assert!(!ending.out.contains("works with"), "it says so once: {}", ending.out);
+}
+
+fn at_work() -> crate::program::Program {
+    let program = program("doomed").start();
+    program.line("at work");
+    program
+}
+
+fn preemption_is_told() {
+    let _gpus = Gpus::new(1);
+    let program = at_work();
+    let important = new_name();
+    let _class = Object::new(&["priorityclass", &important]);
+    apply(&json!({
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": important},
+        "value": 1000,
+    }));
+    let image = pods(program.pid()).remove(0)["spec"]["containers"][0]["image"].take();
+    let _pod = Object::new(&["pod", &important]);
+    apply(&pod(&important, &image));
+    leaves_nothing(program).code(0).says(&["error: ", "had to make room for something more important: Preempted by"]);
+}
+
+/// One that is more important than others.
+fn pod(name: &str, image: &Value) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {
+            "priorityClassName": name,
+            "restartPolicy": "Never",
+            "containers": [{"name": "main", "image": image, "command": ["/none"], "resources": {"limits": {GPU: "1"}}}],
+        },
+    })
+}
+
+fn eviction_is_told() {
+    let _gpus = Gpus::new(1);
+    let program = at_work();
+    let node = name(&get(&["nodes"])["items"][0]);
+    kubectl(&["taint", "nodes", &node, "fiber-test=out:NoExecute"]);
+    let ending = leaves_nothing(program);
+    kubectl(&["taint", "nodes", &node, "fiber-test-"]);
+    ending.code(0).says(&["error: ", "was evicted from its node: "]);
+}

@@ -1,0 +1,32 @@
+//! What pods may take.
+
+use crate::cluster::{leaves_nothing, pods, program, text};
+
+crate::tests![limits_are_real, too_little_memory_is_told, more_than_any_node_has_is_told];
+
+fn limits_are_real() {
+    let mut program = program("modest").start();
+    let limits = program.line("limits:");
+    let (memory, quota) = limits.split_once(' ').expect("two limits");
+    assert_eq!(memory, (96 << 20).to_string());
+    assert!(quota.starts_with("50000"), "{quota}");
+    let resources = pods(program.pid()).remove(0)["spec"]["containers"][0]["resources"].take();
+    assert_eq!(resources["limits"], resources["requests"]);
+    let limit = |name: &str| text(&resources["limits"][name]).to_string();
+    assert_eq!((limit("cpu"), limit("memory")), ("500m".into(), (96 << 20).to_string()));
+    program.say("go on");
+    leaves_nothing(program).code(0);
+}
+
+fn too_little_memory_is_told() {
+    leaves_nothing(program("hungry").start()).code(0).says(&["out of memory"]);
+}
+
+fn more_than_any_node_has_is_told() {
+    let ending = leaves_nothing(program("too much").env("FIBER_SCHEDULE_TIMEOUT", "2s").start()).code(0);
+    ending.says(&[
+        "0/1 nodes are available: 1 Insufficient memory. (it asks for 1.0 PiB of memory)",
+        "0/1 nodes are available: 1 Insufficient cpu. (it asks for 5000 processor cores)",
+        "`schedule_timeout` sets the limit",
+    ]);
+}
