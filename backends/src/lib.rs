@@ -53,12 +53,12 @@ pub struct JobSpec {
     pub arguments: Vec<OsString>,
     /// Variables that the process gets on top of what its backend gives to all.
     pub environment: Vec<(&'static str, String)>,
-    /// How often it was started again, under its name, before.
-    pub restarts: u64,
     /// The same, for what is nobody else's business: it stands on no command line, and in no description of the job that
     /// others may read, as far as the backend can help it. Where the process finds `-` as the value, the value is the
     /// next line of its standard input: see [`fiber_core::process::secret`].
     pub secrets: Vec<(&'static str, String)>,
+    /// How often it was started again, under its name, before.
+    pub restarts: u64,
     /// The resources that it is to have.
     pub meta: Meta,
     /// Where its output goes.

@@ -204,6 +204,7 @@ impl Program {
     }
 
     /// The same for a line that has this in it; the whole line.
+    #[allow(dead_code, reason = "the tests of pods need it")]
     pub(crate) fn line_with(&self, words: &str) -> String {
         let mut found = None;
         self.wait_until(&format!("a line with `{words}`"), || {
