@@ -1,5 +1,7 @@
 //! Pods that are deleted while they work, nodes that take no more, and an API server that goes away: nothing is lost.
 
+use std::time::Duration;
+
 use crate::cluster::{Away, get, kubectl, leaves_nothing, made, name, names, pods, program, try_kubectl, wait_until};
 use crate::program::Program;
 
@@ -93,7 +95,8 @@ fn an_api_server_that_is_away_is_not_missed() {
 }
 
 fn what_the_api_server_could_not_be_told_is_swept_later() {
-    let mut ready = program("ready").start();
+    // Nobody can end the pods, and their nodes tell nobody: they end when they see their links break.
+    let mut ready = program("ready").outlive(Duration::from_secs(120)).start();
     ready.line("ready: 2");
     let pid = ready.pid();
     let away = Away::begin();
