@@ -4,6 +4,7 @@
 #   scripts/setup.sh          check for cargo and a C compiler; install cmake (for nng) where it is missing
 #   scripts/setup.sh peers    make a virtual environment with the benchmarks' peers: Ray, Dask, joblib; for root on
 #                             Debian, Open MPI and PyTorch too
+#   scripts/setup.sh collectives   the last two alone: a test of rings uses PyTorch where it is
 #   scripts/setup.sh bin      print the directory that must come first in PATH (the Makefile does this by itself)
 #   scripts/setup.sh python   print the Python that `peers` installed
 #
@@ -160,7 +161,8 @@ build)
     ensure_cmake
     ;;
 peers) ensure_peers && ensure_collectives ;;
+collectives) ensure_collectives ;;
 bin) echo "$cache/bin" ;;
 python) echo "$cache/peers/bin/python" ;;
-*) fail "unknown command '$1': none, peers, bin or python" ;;
+*) fail "unknown command '$1': none, peers, collectives, bin or python" ;;
 esac
