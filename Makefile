@@ -2,6 +2,7 @@
 
 CARGO ?= cargo
 ARGS ?=
+BACKENDS ?= docker,kubernetes
 FUZZ_SECONDS ?= 60
 
 # Where scripts/setup.sh puts what it installs without root. The name is harmless while nothing is there.
@@ -43,16 +44,16 @@ test-nng: setup
 ## cluster-up: a Docker engine and a Kubernetes cluster for the tests, if none answer; as root it installs and builds them
 cluster-up:
 	@tests/cluster/docker-up.sh
-	@tests/cluster/k8s-up.sh
+	@if echo "$(BACKENDS)" | grep -q kubernetes; then tests/cluster/k8s-up.sh; fi
 
 ## cluster-down: stops what cluster-up started
 cluster-down:
 	@tests/cluster/k8s-down.sh
 	@tests/cluster/docker-down.sh
 
-## test-cluster: the tests on Docker and Kubernetes, which it starts if need be; ARGS="name" picks some
+## test-cluster: the tests on BACKENDS (docker,kubernetes), which it starts if need be; ARGS="name" picks some
 test-cluster: setup cluster-up
-	KUBECONFIG="$$(tests/cluster/kubeconfig.sh)" TEST_BACKENDS=docker,kubernetes \
+	KUBECONFIG="$$(tests/cluster/kubeconfig.sh)" TEST_BACKENDS="$(BACKENDS)" \
 		$(CARGO) test --workspace --test conformance --test docker --test kubernetes --test engines $(ARGS)
 
 ## lint: formatting, clippy, documentation: a warning fails
