@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use fiber_backends::{Backend, Job, JobState, Kinship, Reach, backend};
 use fiber_core::{Config, Error, NodeId, Result, SessionKey, block_on, forbid_waiting};
 use fiber_transport::{HandshakeError, ListenAt, Listener, Peer, Role, accept, listen};
 use parking_lot::Mutex;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{OnceCell, oneshot};
 
 pub use child::init;
@@ -29,6 +31,8 @@ use crate::remote::Mesh;
 pub(crate) const HANDSHAKE: Duration = Duration::from_secs(10);
 /// How long the exit of this process may be held up by what its children printed.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+/// The same by children elsewhere, which nobody ends if this process does not.
+const REMOVAL: Duration = Duration::from_secs(20);
 
 static INITIALISED: AtomicBool = AtomicBool::new(false);
 /// Set when this process is about to end: no child is started any more.
@@ -207,6 +211,14 @@ impl Node {
         }
     }
 
+    /// How long the end of this process may be held up by its children's.
+    fn parting(&self) -> Duration {
+        match self.address.get() {
+            Some(Address { kinship: Kinship::Elsewhere, .. }) => REMOVAL,
+            _ => LAST_WORDS,
+        }
+    }
+
     /// Ends all children at once, and lets no more be started. Any thread may call it, also while this process exits.
     fn kill_children(&self) -> Vec<Arc<dyn Job>> {
         ENDING.store(true, Ordering::SeqCst);
@@ -261,32 +273,41 @@ fn end_children(waiting_allowed: bool) {
             all_ended(jobs).await;
             let _ = done.send(());
         });
-        let _ = ended.recv_timeout(LAST_WORDS);
+        let _ = ended.recv_timeout(node.parting());
         fiber_backends::flush(LAST_WORDS);
     }
 }
 
 /// Ends the children, and then this process in the way that the signal asks for.
 async fn end_by_signal() {
-    use tokio::signal::unix::{SignalKind, signal};
     let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
-    let (interrupt, terminate, hangup) = match kinds.map(signal) {
-        [Ok(interrupt), Ok(terminate), Ok(hangup)] => (interrupt, terminate, hangup),
+    let mut signals = match kinds.map(signal) {
+        [Ok(interrupt), Ok(terminate), Ok(hangup)] => {
+            kinds.into_iter().zip([interrupt, terminate, hangup]).collect::<Vec<_>>()
+        }
         _ => return tracing::warn!("signals can't be handled; children end when this process is gone"),
     };
-    let wait = |mut signal: tokio::signal::unix::Signal, kind: SignalKind| async move {
-        signal.recv().await;
-        kind.as_raw_value()
-    };
-    let number = tokio::select! {
-        number = wait(interrupt, kinds[0]) => number,
-        number = wait(terminate, kinds[1]) => number,
-        number = wait(hangup, kinds[2]) => number,
-    };
+    let number = next_signal(&mut signals).await;
     let Some(node) = Node::current() else { return };
-    let _ = tokio::time::timeout(LAST_WORDS, all_ended(node.kill_children())).await;
+    let ended = tokio::time::timeout(node.parting(), all_ended(node.kill_children()));
+    // A second signal is from somebody who does not want to wait for that.
+    tokio::select! {
+        _ = ended => {}
+        _ = next_signal(&mut signals) => {}
+    }
     fiber_backends::flush(LAST_WORDS);
     let _ = signal_hook::low_level::emulate_default_handler(number);
+}
+
+async fn next_signal(signals: &mut [(SignalKind, Signal)]) -> i32 {
+    let next = |context: &mut Context<'_>| {
+        let arrived = signals.iter_mut().find_map(|(kind, signal)| match signal.poll_recv(context) {
+            Poll::Ready(_) => Some(kind.as_raw_value()),
+            Poll::Pending => None,
+        });
+        arrived.map_or(Poll::Pending, Poll::Ready)
+    };
+    std::future::poll_fn(next).await
 }
 
 async fn all_ended(jobs: Vec<Arc<dyn Job>>) {

@@ -12,6 +12,7 @@ crate::tests![
     a_killed_program_leaves_nothing,
     what_a_killed_program_could_not_take_along_is_swept_by_the_next,
     a_program_that_is_asked_to_end_takes_its_containers_along,
+    a_program_that_ends_in_the_middle_of_starts_leaves_nothing,
     pools_in_pools,
     actors_queues_pipes_locks_and_rings_reach_across_containers,
     the_session_key_is_in_no_log_and_no_process_list,
@@ -55,6 +56,10 @@ fn what_a_killed_program_could_not_take_along_is_swept_by_the_next() {
     wait_until("it is swept", || containers(pid).is_empty());
     next.say("go on");
     leaves_nothing(next).code(0).says(&["sum: 55"]);
+}
+
+fn a_program_that_ends_in_the_middle_of_starts_leaves_nothing() {
+    leaves_nothing(program("hasty").start()).code(0).says(&["first: 1"]);
 }
 
 fn a_program_that_is_asked_to_end_takes_its_containers_along() {

@@ -14,7 +14,7 @@ pub(crate) fn run(name: &str) {
     if name == "talkative" {
         tell_key();
     }
-    if ["calm", "crowd", "doomed", "hungry", "modest", "together"].contains(&name) {
+    if ["calm", "crowd", "doomed", "hasty", "hungry", "modest", "together"].contains(&name) {
         fiber::init();
     } else {
         // Deaths are to be seen soon, so that tests are short.
@@ -31,6 +31,7 @@ pub(crate) fn run(name: &str) {
         "ready" | "calm" => ready(),
         "talkative" => talkative(),
         "family" => family(),
+        "hasty" => hasty(),
         "hungry" => hungry(),
         "modest" => modest(),
         "too much" => too_much(),
@@ -192,6 +193,23 @@ fn eat(_: u32) -> usize {
     loop {
         eaten.push(vec![1; 1 << 20]);
     }
+}
+
+/// Ends while a thread of it goes on starting processes.
+fn hasty() {
+    let spawn = |n: u32| Process::spawn(|n: u32| n, n);
+    println!("first: {}", spawn(1).unwrap().wait().unwrap());
+    let (begun, seen) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut processes = Vec::new();
+        for n in 0..100 {
+            processes.push(spawn(n));
+            let _ = begun.send(());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    });
+    seen.recv().unwrap();
+    std::process::exit(0);
 }
 
 fn hungry() {

@@ -11,6 +11,7 @@ crate::tests![
     pods_that_have_done_their_work_are_completed,
     a_killed_program_ends_its_pods_and_the_next_sweeps,
     a_program_that_is_asked_to_end_takes_its_pods_along,
+    a_program_that_ends_in_the_middle_of_starts_leaves_nothing,
     actors_queues_pipes_locks_and_rings_reach_across_pods,
     what_pods_print_comes_out,
 ];
@@ -83,6 +84,10 @@ fn a_killed_program_ends_its_pods_and_the_next_sweeps() {
     wait_until("they are swept", || pods(pid).is_empty() && made("secrets", pid).is_empty());
     next.say("go on");
     leaves_nothing(next).code(0).says(&["sum: 55"]);
+}
+
+fn a_program_that_ends_in_the_middle_of_starts_leaves_nothing() {
+    leaves_nothing(program("hasty").start()).code(0).says(&["first: 1"]);
 }
 
 fn a_program_that_is_asked_to_end_takes_its_pods_along() {

@@ -120,12 +120,16 @@ impl Attendant {
         states: &watch::Sender<JobState>,
     ) -> Exit {
         let not_started = |problem: String| Exit::new(ExitReason::NotStarted(problem), Vec::new());
+        if self.is_killed() {
+            // Perhaps because this process is about to end, and could not remove what is made now.
+            return Exit::new(ExitReason::Signal(9), Vec::new());
+        }
         let options = CreateContainerOptions { name: Some(name.to_string()), ..Default::default() };
         let id = match self.engine.api.create_container(Some(options), body).await {
             Ok(created) => created.id,
             Err(error) => return not_started(self.explain(&error)),
         };
-        if let Ok(Order::Kill) = self.orders.try_recv() {
+        if self.is_killed() {
             return self.discard(name, &id, ExitReason::Signal(9)).await;
         }
         let mut events = self.events.of(&id);
@@ -181,6 +185,11 @@ impl Attendant {
             end.out_of_memory = timeout(DRAIN, told).await.unwrap_or(false);
         }
         Exit::new(self.reason(&end), self.tail.lines())
+    }
+
+    /// Whether it is to end before it has begun: what has not begun has nothing to end in order.
+    fn is_killed(&mut self) -> bool {
+        !matches!(self.orders.try_recv(), Err(mpsc::error::TryRecvError::Empty))
     }
 
     /// Removes a container that was not started.

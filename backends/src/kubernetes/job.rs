@@ -129,6 +129,10 @@ struct Printing {
 impl Attendant {
     async fn attend(mut self, pod: &Pod, states: &watch::Sender<JobState>) -> Exit {
         let mut watched = self.watch.pod(&self.name);
+        if !matches!(self.orders.try_recv(), Err(mpsc::error::TryRecvError::Empty)) {
+            // Perhaps because this process is about to end, and could not remove what is made now.
+            return Exit::new(ExitReason::Signal(9), Vec::new());
+        }
         if let Err(error) = self.create(pod).await {
             let problem = self.server.explain(&error);
             return Exit::new(ExitReason::NotStarted(problem), Vec::new());
