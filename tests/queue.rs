@@ -207,6 +207,20 @@ fn who_stops_at_a_sentinel_leaves_nothing_before_it() {
 }
 
 #[test]
+fn a_handle_that_comes_and_goes_takes_nothing_with_it() {
+    let (queue, pool) = (Queue::new().unwrap(), Pool::new(2).unwrap());
+    // Each task has a handle of its own, and the last of a process's takes leave while more may be on its way to it.
+    let take = |queue: Queue<u32>, count: usize| (0..count).map(|_| queue.get().wait().unwrap()).collect::<Vec<_>>();
+    for _ in 0..10 {
+        (0..1500).for_each(|n| queue.put(n).wait().unwrap());
+        let tasks: Vec<_> = (0..500).map(|n| (queue.clone(), n % 5 + 1)).collect();
+        let mut seen: Vec<u32> = pool.map(take, tasks).wait().unwrap().into_iter().flatten().collect();
+        seen.sort_unstable();
+        assert!(seen.into_iter().eq(0..1500));
+    }
+}
+
+#[test]
 fn a_bounded_queue_holds_so_many_and_no_more() {
     let queue = Queue::bounded(2).unwrap();
     let overfill = |queue: Queue<u32>| {

@@ -5,10 +5,11 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Weak};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes};
-use dashmap::DashMap;
+use dashmap::{DashMap, Entry};
 use fiber_core::{Error, NodeId, Result, codec};
 use parking_lot::{Mutex, MutexGuard};
 use serde_bytes::ByteBuf;
@@ -79,14 +80,21 @@ impl Client {
     pub(super) fn of(queue: &Arc<PortRef>) -> Result<Arc<Client>> {
         let node = queue.node()?;
         let key = (queue.home(), queue.id);
-        let mut place = CLIENTS.entry(key).or_default();
-        if let Some(client) = place.upgrade() {
-            return Ok(client);
-        }
+        let place = loop {
+            match CLIENTS.entry(key) {
+                Entry::Vacant(place) => break place,
+                Entry::Occupied(place) => {
+                    if let Some(client) = place.get().upgrade() {
+                        return Ok(client);
+                    }
+                }
+            }
+            // The last one of this process is being dropped, and what it tells the owner has to be told first.
+            thread::yield_now();
+        };
         let client =
             node.mesh().ports().open(|own| Client { queue: Arc::clone(queue), own, node, state: Mutex::default() });
-        *place = Arc::downgrade(&client);
-        drop(place);
+        drop(place.insert(Arc::downgrade(&client)));
         let weak = Arc::downgrade(&client);
         client.queue.ask_then(client.asking(&Ask::Attach { port: client.own }), move |answer| {
             if let (Some(client), Err(error)) = (weak.upgrade(), answer) {
@@ -353,6 +361,11 @@ impl Client {
         }
         state.frame.clear();
         drop(state);
+        self.leave();
+    }
+
+    /// Makes room for another one.
+    fn leave(&self) {
         let key = (self.queue.home(), self.queue.id);
         CLIENTS.remove_if(&key, |_, client| std::ptr::eq(client.as_ptr(), self));
     }
@@ -409,13 +422,13 @@ impl Port for Client {
 impl Drop for Client {
     fn drop(&mut self) {
         let state = self.state.get_mut();
-        if state.failed.is_none() && !(state.borrowed.is_empty() && state.told_used == state.used) {
+        if state.failed.is_none() {
+            // Also if it has nothing to give back: more may be on its way.
             let ask = state.settle();
             self.queue.tell(self.asking(&ask));
         }
         self.node.mesh().ports().close(self.own);
-        let key = (self.queue.home(), self.queue.id);
-        CLIENTS.remove_if(&key, |_, client| client.strong_count() == 0);
+        self.leave();
     }
 }
 
@@ -441,9 +454,7 @@ pub(crate) fn settle(limit: Duration) {
         let (sender, settled) = std::sync::mpsc::channel::<()>();
         let mut state = client.state.lock();
         client.send_frame(&mut state);
-        let open = state.failed.is_none()
-            && (state.under_way > 0 || !state.borrowed.is_empty() || state.told_used != state.used);
-        if !open {
+        if state.failed.is_some() {
             continue;
         }
         let ask = state.settle();

@@ -434,6 +434,9 @@ impl State {
         match ask {
             Ask::Attach { port } => {
                 let Some(link) = link else { return };
+                // The process had one before if that has failed, and so did not settle.
+                self.set_demand(peer, 0, 0);
+                self.take_back(peer);
                 let client = Client {
                     port,
                     link,
