@@ -31,7 +31,7 @@ pub fn secret(value: OsString) -> Option<String> {
     // Not a byte more: the rest is the program's.
     while !line.ends_with(b"\n") {
         let mut byte = [0];
-        if rustix::io::read(rustix::stdio::stdin(), &mut byte).ok()? == 0 {
+        if rustix::io::retry_on_intr(|| rustix::io::read(rustix::stdio::stdin(), &mut byte)).ok()? == 0 {
             return None;
         }
         line.push(byte[0]);
