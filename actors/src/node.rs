@@ -8,17 +8,15 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
 
 use actix_rt::{Arbiter, ArbiterHandle};
 use dashmap::DashMap;
 use fiber_backends::{Backend, Job, JobState, Kinship, Reach, backend};
-use fiber_core::{Config, Error, NodeId, Result, SessionKey, block_on, forbid_waiting};
+use fiber_core::{Config, Error, NodeId, Result, SessionKey, Signals, block_on, forbid_waiting};
 use fiber_transport::{HandshakeError, ListenAt, Listener, Peer, Role, accept, listen};
 use parking_lot::Mutex;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{OnceCell, oneshot};
 
 pub use child::init;
@@ -280,34 +278,19 @@ fn end_children(waiting_allowed: bool) {
 
 /// Ends the children, and then this process in the way that the signal asks for.
 async fn end_by_signal() {
-    let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
-    let mut signals = match kinds.map(signal) {
-        [Ok(interrupt), Ok(terminate), Ok(hangup)] => {
-            kinds.into_iter().zip([interrupt, terminate, hangup]).collect::<Vec<_>>()
-        }
-        _ => return tracing::warn!("signals can't be handled; children end when this process is gone"),
+    let Ok(mut signals) = Signals::listen() else {
+        return tracing::warn!("signals can't be handled; children end when this process is gone");
     };
-    let number = next_signal(&mut signals).await;
+    let number = signals.next().await;
     let Some(node) = Node::current() else { return };
     let ended = tokio::time::timeout(node.parting(), all_ended(node.kill_children()));
     // A second signal is from somebody who does not want to wait for that.
     tokio::select! {
         _ = ended => {}
-        _ = next_signal(&mut signals) => {}
+        _ = signals.next() => {}
     }
     fiber_backends::flush(LAST_WORDS);
     let _ = signal_hook::low_level::emulate_default_handler(number);
-}
-
-async fn next_signal(signals: &mut [(SignalKind, Signal)]) -> i32 {
-    let next = |context: &mut Context<'_>| {
-        let arrived = signals.iter_mut().find_map(|(kind, signal)| match signal.poll_recv(context) {
-            Poll::Ready(_) => Some(kind.as_raw_value()),
-            Poll::Pending => None,
-        });
-        arrived.map_or(Poll::Pending, Poll::Ready)
-    };
-    std::future::poll_fn(next).await
 }
 
 async fn all_ended(jobs: Vec<Arc<dyn Job>>) {

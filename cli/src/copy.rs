@@ -9,13 +9,13 @@ use anyhow::{Context, anyhow, bail};
 use fiber_backends::Step;
 use fiber_backends::cluster::archive::{drain, pack, rename, unpack};
 use fiber_backends::cluster::{Cluster, Kind, Volume};
-use fiber_core::random;
+use fiber_core::{Signals, random};
 use futures_util::TryStreamExt;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::spawn_blocking;
 use tokio_util::io::{ReaderStream, SyncIoBridge};
 
-use crate::interrupt::Interrupts;
+use crate::killed_by;
 use crate::progress::{Spinner, Spinners};
 
 /// How much of an archive is under way at a time.
@@ -58,12 +58,12 @@ fn side(text: &str) -> anyhow::Result<Side> {
 }
 
 pub(crate) async fn copy(cluster: &dyn Cluster, source: Side, target: Side) -> anyhow::Result<ExitCode> {
-    let mut interrupts = Interrupts::listen().context("signals can't be listened for")?;
+    let mut signals = Signals::listen().context("signals can't be listened for")?;
     let mut step = Spinner::begin(&format!("copying {source} to {target}"));
     let session: String = random::<6>().iter().map(|byte| format!("{byte:02x}")).collect();
     let copied = tokio::select! {
         copied = open_and_copy(cluster, &session, &source, &target, &mut step) => copied.map(|()| ExitCode::SUCCESS),
-        code = interrupts.next() => Ok(ExitCode::from(code)),
+        signal = signals.next() => Ok(ExitCode::from(killed_by(signal))),
     };
     // However it ended, nothing stays behind.
     let discarded = cluster.discard(&session).await;

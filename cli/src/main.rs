@@ -3,7 +3,6 @@
 mod args;
 mod clean;
 mod copy;
-mod interrupt;
 mod kill;
 mod logs;
 mod names;
@@ -101,6 +100,11 @@ impl Where {
         }
         Ok(config)
     }
+}
+
+/// The exit code, as shells have it, of what a signal ended.
+const fn killed_by(signal: i32) -> u8 {
+    128 + signal as u8
 }
 
 /// An error with an exit code of its own.

@@ -6,20 +6,19 @@ use std::process::ExitCode;
 
 use anyhow::{Context, anyhow, bail};
 use fiber_backends::cluster::{self, Cluster, Run, Source};
-use fiber_core::{Config, Error, Meta, random};
+use fiber_core::{Config, Error, Meta, Signals, random};
 use serde_json::json;
 
 use crate::args;
-use crate::interrupt::Interrupts;
 use crate::kill::grace;
 use crate::logs::{Passed, pass_on};
 use crate::progress::Spinners;
-use crate::{Refusal, program, sessions, travel};
+use crate::{Refusal, killed_by, program, sessions, travel};
 
 /// What a program that could not be started ends with, as with `docker run`.
 const NOT_STARTED: u8 = 125;
 /// What a program ends with whose output nobody reads any more.
-const READER_GONE: u8 = 128 + 13;
+const READER_GONE: u8 = killed_by(13);
 
 pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     let refused = |error: anyhow::Error| match error.downcast::<Refusal>() {
@@ -33,12 +32,12 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     let run = plan(&args, &config).map_err(refused)?;
     let cluster = cluster::connect(&config).await.map_err(|error| refused(error.into()))?;
     let cluster = &*cluster;
-    let mut interrupts = Interrupts::listen().context("signals can't be listened for")?;
+    let mut signals = Signals::listen().context("signals can't be listened for")?;
     let started = tokio::select! {
         started = cluster.start(&run, &Spinners) => started,
-        code = interrupts.next() => {
+        signal = signals.next() => {
             cluster.discard(&run.session).await?;
-            return Ok(ExitCode::from(code));
+            return Ok(ExitCode::from(killed_by(signal)));
         }
     };
     started.map_err(|error| {
@@ -51,7 +50,7 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     })?;
     if args.attach {
         eprintln!("Created {}: {}", cluster.unit(), run.name);
-        return attended(&config, cluster, &run.name, &mut interrupts).await;
+        return attended(&config, cluster, &run.name, &mut signals).await;
     }
     match args.json {
         true => println!("{:#}", json!({ cluster.unit(): run.name, "session": run.session })),
@@ -146,7 +145,7 @@ async fn attended(
     config: &Config,
     cluster: &dyn Cluster,
     name: &str,
-    interrupts: &mut Interrupts,
+    signals: &mut Signals,
 ) -> anyhow::Result<ExitCode> {
     let output = cluster.logs(name, true, None).await?;
     let printing = pass_on(output);
@@ -156,7 +155,7 @@ async fn attended(
             Passed::All => None,
             Passed::ReaderGone => Some(READER_GONE),
         },
-        code = interrupts.next() => Some(code),
+        signal = signals.next() => Some(killed_by(signal)),
     };
     let code = match asked {
         None => {
@@ -180,7 +179,7 @@ async fn attended(
             tokio::select! {
                 ended = ending => ended?,
                 // Who asks twice does not want to wait.
-                _ = interrupts.next() => sessions::end(cluster, name, 0).await?,
+                _ = signals.next() => sessions::end(cluster, name, 0).await?,
             }
             code
         }

@@ -15,6 +15,7 @@ mod meta;
 pub mod panics;
 pub mod process;
 mod run;
+mod signals;
 mod wait;
 
 pub use build::BuildId;
@@ -30,4 +31,5 @@ pub use id::{NodeId, SessionKey, random};
 pub use inventory;
 pub use meta::{Meta, MetaOf};
 pub use run::{BlockOn, Outcome, Tasks};
+pub use signals::Signals;
 pub use wait::{block_on, forbid_waiting, waiting_allowed};

@@ -1,6 +1,8 @@
 //! However a program ends, its children and theirs end with it, and nothing is left. That much is checked by
 //! [`Program::end`] for every program.
 
+use std::path::Path;
+
 use rustix::process::Signal;
 
 use crate::program::{Program, Setup};
@@ -11,6 +13,7 @@ crate::tests![
     ctrl_c_in_a_terminal_ends_a_family_with_the_usual_code,
     terminate_and_hang_up_end_a_family,
     a_family_ends_when_signals_are_left_alone,
+    a_signal_that_is_ignored_stays_ignored,
     ctrl_c_ends_a_family_that_stands_still,
     the_return_of_main_ends_a_family_and_passes_on_what_it_printed,
     an_exit_ends_a_family_and_passes_on_what_it_printed,
@@ -61,6 +64,18 @@ fn a_family_ends_when_signals_are_left_alone() {
     program.line("all at work");
     program.press_ctrl_c();
     program.end().signal(Signal::INT);
+}
+
+fn a_signal_that_is_ignored_stays_ignored() {
+    let executable = std::env::current_exe().unwrap();
+    let nohup = Setup::with_executable("work on demand", Path::new("nohup"));
+    let mut program = nohup.args(&[executable.to_str().unwrap()]).start();
+    for _ in 0..2 {
+        program.say("map");
+        program.line("sum ");
+        program.signal(Signal::HUP);
+    }
+    program.end().code(0);
 }
 
 fn ctrl_c_ends_a_family_that_stands_still() {

@@ -68,7 +68,9 @@ impl Setup {
         let mark = format!("program-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let directory = || TempDir::new().expect("there is room for a directory");
         let places = Arc::new(Places { work: directory(), temporary: directory() });
-        let mut command = Command::new(executable);
+        let mut command = Command::new("env");
+        // Whatever this test run was told to ignore.
+        command.arg("--default-signal=INT,TERM,HUP").arg(executable);
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("FIBER_") && name != "FIBER_LINK" {
                 command.env_remove(name);
@@ -94,7 +96,6 @@ impl Setup {
     }
 
     /// Calls it with these arguments.
-    #[allow(dead_code, reason = "the tests of the command need it")]
     pub(crate) fn args(mut self, arguments: &[&str]) -> Setup {
         self.command.args(arguments);
         self
