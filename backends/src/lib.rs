@@ -19,6 +19,7 @@ pub mod kubernetes;
 mod local;
 #[cfg(feature = "docker")]
 mod mounts;
+mod oom;
 mod output;
 #[cfg(feature = "docker")]
 mod owner;

@@ -7,7 +7,6 @@
 
 mod resources;
 
-use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
@@ -23,6 +22,7 @@ use tokio::sync::watch;
 
 use self::resources::{Grant, ran_out_of_memory};
 use crate::gpus::{Gpus, VISIBLE};
+use crate::oom::OomKills;
 use crate::output::{Log, Stream, Tail, Target, pump};
 use crate::{Backend, Job, JobSpec, JobState, Kinship, Reach};
 
@@ -152,7 +152,7 @@ async fn attend(
     log: Option<Log>,
     tail: Tail,
 ) {
-    let oom_kills = oom_kills();
+    let oom_kills = OomKills::so_far();
     let status = child.wait().await;
     // The group outlives its leader when the process left others behind.
     let _ = rustix::process::kill_process_group(job.pid, Signal::KILL);
@@ -183,21 +183,14 @@ fn aborted(status: ExitStatus) -> bool {
     status.signal() == Some(Signal::ABORT.as_raw())
 }
 
-fn reason(status: ExitStatus, oom_kills_before: u64) -> ExitReason {
+fn reason(status: ExitStatus, oom_kills: OomKills) -> ExitReason {
     match (status.code(), status.signal()) {
         (Some(0), _) => ExitReason::Normal,
         (Some(code), _) => ExitReason::Code(code),
-        (None, Some(9)) if oom_kills() > oom_kills_before => ExitReason::OutOfMemory,
+        (None, Some(9)) if oom_kills.have_risen() => ExitReason::OutOfMemory,
         (None, Some(signal)) => ExitReason::Signal(signal),
         (None, None) => ExitReason::LinkLost(format!("its status is {status}")),
     }
-}
-
-/// How many processes the kernel has killed for want of memory, on this machine or in its control groups.
-fn oom_kills() -> u64 {
-    let statistics = fs::read_to_string("/proc/vmstat").unwrap_or_default();
-    let count = statistics.lines().find_map(|line| line.strip_prefix("oom_kill ")?.parse().ok());
-    count.unwrap_or(0)
 }
 
 fn explain(error: &std::io::Error) -> String {

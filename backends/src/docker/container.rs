@@ -19,6 +19,7 @@ use super::events::{Event, Events};
 use super::image::Image;
 use super::owner;
 use super::request::Resources;
+use crate::oom::OomKills;
 use crate::output::{Log, Pump, Stream, Tail, Target};
 use crate::{Job, JobSpec, JobState};
 
@@ -133,6 +134,7 @@ impl Attendant {
             return self.discard(name, &id, ExitReason::Signal(9)).await;
         }
         let mut events = self.events.of(&id);
+        let oom_kills = OomKills::so_far();
         let printing = match self.set_going(&id, spec, log).await {
             Ok(printing) => printing,
             Err(error) => {
@@ -182,7 +184,9 @@ impl Attendant {
                     }
                 }
             };
-            end.out_of_memory = timeout(DRAIN, told).await.unwrap_or(false);
+            // It may never hear of it, if it is busy. What kernel it runs on is known if it is reached by a socket.
+            let is_here = self.engine.socket().is_some();
+            end.out_of_memory = timeout(DRAIN, told).await.unwrap_or(false) || is_here && oom_kills.have_risen();
         }
         Exit::new(self.reason(&end), self.tail.lines())
     }
