@@ -145,6 +145,10 @@ failSwapOn: false
 staticPodPath: $k8s/manifests
 imageGCHighThresholdPercent: 100
 imageGCLowThresholdPercent: 99
+kubeAPIQPS: 50
+kubeAPIBurst: 100
+eventRecordQPS: 50
+eventBurst: 100
 evictionHard: {memory.available: 100Mi, nodefs.available: 1%, imagefs.available: 1%, nodefs.inodesFree: 1%}
 syncFrequency: 5s
 nodeStatusUpdateFrequency: 2s

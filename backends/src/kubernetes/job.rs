@@ -85,6 +85,7 @@ impl PodJob {
             tail: Tail::default(),
             orders: ordered,
             killed: Cell::new(false),
+            to_terminate: false,
             terminated: false,
         };
         let secrets = Arc::clone(&site.secrets);
@@ -117,6 +118,8 @@ struct Attendant {
     tail: Tail,
     orders: mpsc::UnboundedReceiver<Order>,
     killed: Cell<bool>,
+    /// Whether it is to be asked to end, and whether it was.
+    to_terminate: bool,
     terminated: bool,
 }
 
@@ -140,10 +143,15 @@ impl Attendant {
         watched.created();
         let mut printing = None;
         let mut pull = None;
+        let mut seen = Phase::Starting;
         if self.killed.get() {
             return self.end(ExitReason::Signal(9), printing).await;
         }
         loop {
+            if self.to_terminate && !self.terminated && terminable(&seen) {
+                self.terminated = true;
+                self.terminate().await;
+            }
             tokio::select! {
                 biased;
                 order = self.orders.recv() => {
@@ -153,10 +161,7 @@ impl Attendant {
                             self.killed.set(true);
                             return self.end(ExitReason::Signal(9), printing).await;
                         }
-                        Order::Terminate => {
-                            self.terminated = true;
-                            self.terminate().await;
-                        }
+                        Order::Terminate => self.to_terminate = true,
                     }
                 }
                 sight = watched.next() => {
@@ -166,11 +171,11 @@ impl Attendant {
                         Sight::Gone(None) => (Box::default(), true),
                     };
                     pull = pull_problem(&pod).or(pull);
-                    let phase = phase(&pod);
-                    if matches!(phase, Phase::Running | Phase::Ended(_)) && printing.is_none() {
+                    seen = phase(&pod);
+                    if matches!(seen, Phase::Running | Phase::Ended(_)) && printing.is_none() {
                         printing = self.print();
                     }
-                    match phase {
+                    match seen.clone() {
                         Phase::Ended(reason) => {
                             let reason = self.reason(reason, &pod).await;
                             return self.end(reason, printing).await;
@@ -202,9 +207,10 @@ impl Attendant {
         loop {
             tokio::select! {
                 result = &mut creating => return result,
-                order = self.orders.recv(), if !killed.get() => {
-                    killed.set(order != Some(Order::Terminate));
-                }
+                order = self.orders.recv(), if !killed.get() => match order {
+                    Some(Order::Terminate) => self.to_terminate = true,
+                    Some(Order::Kill) | None => killed.set(true),
+                },
             }
         }
     }
@@ -307,6 +313,12 @@ impl Attendant {
             _ => words.to_string(),
         }
     }
+}
+
+/// Whether the deletion of a pod in this phase is a signal to its process, or there is none. A node may take a pod that it has
+/// not reported as running for one that has ended, and then kills whatever runs in it (kubelets before 1.22 do).
+fn terminable(phase: &Phase) -> bool {
+    matches!(phase, Phase::Running | Phase::Waiting(Wait::Room(_)))
 }
 
 pub(super) fn asked(meta: &Meta) -> String {

@@ -38,6 +38,7 @@ promises![
     killing_ends_what_it_started_too,
     killing_takes_effect_at_any_time,
     terminating_is_a_signal,
+    terminating_takes_effect_at_any_time,
     many_jobs_at_once,
     too_little_memory_is_told,
     what_is_not_there_is_named,
@@ -218,6 +219,12 @@ async fn terminating_is_a_signal(subject: Subject) {
     let _caller = caller(&listener).await;
     job.terminate();
     assert_eq!(ended(&*job).await.reason, ExitReason::Signal(15));
+}
+
+async fn terminating_takes_effect_at_any_time(subject: Subject) {
+    let at_once = subject.start(&["wait"]).await;
+    at_once.terminate();
+    ended(&*at_once).await;
 }
 
 async fn many_jobs_at_once(subject: Subject) {
