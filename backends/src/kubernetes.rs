@@ -5,6 +5,7 @@
 
 mod api_server;
 mod cluster;
+mod events;
 mod image;
 mod job;
 mod logs;

@@ -1,5 +1,6 @@
 //! The programs that the tests start.
 
+use std::collections::BTreeSet;
 use std::io::BufRead;
 use std::time::Duration;
 
@@ -26,6 +27,7 @@ pub(crate) fn run(name: &str) {
     match name {
         "pi" => pi(),
         "work" => work(),
+        "steady" => steady(),
         "hopeless" => hopeless(),
         "together" => together(),
         "ready" | "calm" => ready(),
@@ -74,6 +76,26 @@ fn work() {
     // Lost workers are replaced, all of them.
     pool.wait_until_ready().wait().unwrap();
     println!("ready again: {}", pool.ready());
+}
+
+/// Works for twenty seconds, and says all the while how much is done.
+fn steady() {
+    let task = |index: u64| {
+        std::thread::sleep(Duration::from_millis(2));
+        (index * 3, rustix::system::uname().nodename().to_string_lossy().into_owned())
+    };
+    let pool = Pool::builder().processes(2).start().wait().unwrap();
+    let (mut right, mut workers) = (true, BTreeSet::new());
+    for (index, result) in (0..20_000).zip(pool.imap(task, 0..20_000u64).wait()) {
+        let (number, worker) = result.unwrap();
+        right &= number == index * 3;
+        workers.insert(worker);
+        if index % 500 == 499 {
+            println!("done: {}", index + 1);
+        }
+    }
+    println!("right: {right}");
+    println!("workers: {}", workers.len());
 }
 
 /// Begins work that is never done.

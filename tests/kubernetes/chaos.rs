@@ -9,6 +9,7 @@ crate::tests![
     deleted_pods_are_replaced,
     a_node_that_takes_no_more_is_waited_for,
     an_api_server_that_is_away_is_not_missed,
+    ten_seconds_without_the_api_server_cost_nothing,
     what_the_api_server_could_not_be_told_is_swept_later,
 ];
 
@@ -92,6 +93,17 @@ fn an_api_server_that_is_away_is_not_missed() {
     drop(away);
     program.line("ready again: 4");
     leaves_nothing(program).code(0);
+}
+
+fn ten_seconds_without_the_api_server_cost_nothing() {
+    let program = program("steady").start();
+    let before = program.line("done:").parse::<u64>().expect("a number");
+    let away = Away::begin();
+    // The outage itself, which is to be this long.
+    std::thread::sleep(Duration::from_secs(10));
+    while program.line("done:").parse::<u64>().expect("a number") < before + 5000 {}
+    drop(away);
+    leaves_nothing(program).code(0).says(&["right: true", "workers: 2"]);
 }
 
 fn what_the_api_server_could_not_be_told_is_swept_later() {

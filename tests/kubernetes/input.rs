@@ -1,12 +1,12 @@
 //! What may be wrong with the cluster, the rights there, and the configuration.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::net::TcpListener;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tempfile::TempDir;
 
 use crate::cluster::{Object, apply, leaves_nothing, new_name, program};
+use crate::kubeconfig;
 use crate::program::Setup;
 
 crate::tests![
@@ -18,6 +18,7 @@ crate::tests![
     a_claim_that_does_not_exist,
     a_claim_that_stays_pending,
     an_image_that_cannot_be_pulled,
+    an_image_that_takes_too_long,
     an_image_without_the_program,
     no_docker_engine_to_make_an_image,
     a_user_that_is_no_number,
@@ -27,17 +28,6 @@ crate::tests![
 #[track_caller]
 fn fails(setup: Setup, words: &[&str]) {
     leaves_nothing(setup.start()).code(0).says(&["error: "]).says(words);
-}
-
-/// The kubeconfig of the tests, changed.
-fn kubeconfig(directory: &TempDir, change: impl FnOnce(&mut Value)) -> PathBuf {
-    let output =
-        Command::new("kubectl").args(["config", "view", "--raw", "-o", "json"]).output().expect("kubectl runs");
-    let mut config: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
-    change(&mut config);
-    let path = directory.path().join("kubeconfig");
-    std::fs::write(&path, config.to_string()).expect("there is room");
-    path
 }
 
 fn directory() -> TempDir {
@@ -52,47 +42,22 @@ fn no_kubeconfig() {
 
 fn no_api_server() {
     let directory = directory();
-    let file =
-        kubeconfig(&directory, |config| config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1".into());
+    let file = kubeconfig::changed(directory.path(), |config| {
+        config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1".into();
+    });
     let setup = program("one task").env("KUBECONFIG", file);
     fails(setup, &["no API server answers at https://127.0.0.1:1 (Connection refused", "correct the kubeconfig"]);
 }
 
-fn openssl(directory: &Path, arguments: &[&str]) {
-    let output = Command::new("openssl").args(arguments).current_dir(directory).output().expect("openssl runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-}
-
-/// A certificate of the administrator that was good until yesterday.
 fn expired_credentials() {
-    let kubeconfig_of_tests = PathBuf::from(std::env::var_os("KUBECONFIG").expect("KUBECONFIG is set"));
-    let authority = kubeconfig_of_tests.parent().expect("it is in a directory").join("pki");
     let directory = directory();
-    let at = |name: &str| authority.join(name).display().to_string();
-    let key = ["ecparam", "-genkey", "-name", "prime256v1", "-noout", "-out", "key"];
-    openssl(directory.path(), &key);
-    openssl(directory.path(), &["pkcs8", "-topk8", "-nocrypt", "-in", "key", "-out", "key.pem"]);
-    openssl(
-        directory.path(),
-        &["req", "-new", "-key", "key", "-subj", "/O=system:masters/CN=admin", "-out", "request"],
-    );
-    let (certificate, signing_key) = (at("ca.crt"), at("ca.key"));
-    let mut sign = vec!["x509", "-req", "-in", "request", "-CA", &certificate, "-CAkey", &signing_key];
-    // Only with extensions it is of the third version.
-    std::fs::write(directory.path().join("extensions"), "extendedKeyUsage=clientAuth\n").expect("there is room");
-    sign.extend(["-set_serial", "1", "-days", "-1", "-extfile", "extensions", "-out", "certificate"]);
-    openssl(directory.path(), &sign);
-    let (certificate, key) = (directory.path().join("certificate"), directory.path().join("key.pem"));
-    let file = kubeconfig(&directory, |config| {
-        config["users"][0]["user"] = json!({"client-certificate": certificate, "client-key": key});
-    });
-    let setup = program("one task").env("KUBECONFIG", file);
+    let setup = program("one task").env("KUBECONFIG", kubeconfig::expired(directory.path()));
     fails(setup, &["does not accept this user's credentials", "they may have expired", "renew the kubeconfig"]);
 }
 
 fn a_missing_right() {
     let directory = directory();
-    let file = kubeconfig(&directory, |config| config["users"][0]["user"]["as"] = "somebody".into());
+    let file = kubeconfig::without_rights(directory.path());
     let words = ["User \"somebody\" cannot create resource \"secrets\"", "in the namespace \"default\""];
     let setup = program("one task").env("KUBECONFIG", file);
     fails(
@@ -133,6 +98,20 @@ fn an_image_that_cannot_be_pulled() {
     let words =
         ["its node can't get the image `localhost:1/fiber-test/no-such-image:1`", "connection refused", "pull_secrets"];
     fails(program("one task").env("FIBER_IMAGE", name), &words);
+}
+
+fn an_image_that_takes_too_long() {
+    // A registry that takes calls and never answers.
+    let registry = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let name = format!("{}/fiber-test/slow:1", registry.local_addr().expect("it has one"));
+    let setup = program("one task").env("FIBER_IMAGE", &name).env("FIBER_PULL_TIMEOUT", "4s");
+    fails(
+        setup,
+        &[
+            "its container was not made within 4s (`pull_timeout` sets the limit): ",
+            &format!("Pulling image \"{name}\""),
+        ],
+    );
 }
 
 fn an_image_without_the_program() {

@@ -7,6 +7,8 @@ mod chaos;
 mod cluster;
 mod input;
 mod inside;
+#[path = "../programs/kubeconfig.rs"]
+mod kubeconfig;
 mod lives;
 mod node;
 #[path = "../programs/program.rs"]

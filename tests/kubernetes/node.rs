@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::cluster::{
-    Object, apply, get, leaves_nothing, name, new_name, pods, program, text, try_kubectl, wait_until,
+    Object, apply, get, kubectl, leaves_nothing, name, new_name, pods, program, text, try_kubectl, wait_until,
 };
 
-crate::tests![a_pool_works_with_the_workers_that_have_room_and_grows, preemption_is_told];
+crate::tests![a_pool_works_with_the_workers_that_have_room_and_grows, preemption_is_told, eviction_is_told,];
 
 const GPU: &str = "nvidia.com/gpu";
 
@@ -82,6 +82,31 @@ fn preemption_is_told() {
     let _pod = Object::new(&["pod", &important]);
     apply(&pod(&important, &image));
     leaves_nothing(program).code(0).says(&["error: ", "had to make room for something more important: Preempted by"]);
+}
+
+/// Pods that don't put up with it have to go for as long as this lives.
+struct Taint(String);
+
+impl Taint {
+    fn new() -> Taint {
+        let node = name(&get(&["nodes"])["items"][0]);
+        kubectl(&["taint", "nodes", &node, "fiber-test=out:NoExecute"]);
+        Taint(node)
+    }
+}
+
+impl Drop for Taint {
+    fn drop(&mut self) {
+        kubectl(&["taint", "nodes", &self.0, "fiber-test-"]);
+    }
+}
+
+fn eviction_is_told() {
+    let _gpus = Gpus::new(1);
+    let program = at_work();
+    let taint = Taint::new();
+    leaves_nothing(program).code(0).says(&["error: ", "was evicted from its node: Marking for deletion Pod"]);
+    drop(taint);
 }
 
 /// One that is more important than others.

@@ -5,18 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fiber_core::{Exit, ExitReason, Meta, OutputMode};
-use k8s_openapi::api::core::v1::{Event, Pod};
-use kube::api::{DeleteParams, ListParams};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::DeleteParams;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::Site;
 use super::api_server::{ApiServer, is_missing};
-use super::logs;
 use super::secret::{Lease, Secrets};
 use super::status::{DELETED, Phase, phase, pull_problem};
 use super::watch::{Sight, Watch};
+use super::{events, logs};
 use crate::output::{Log, Stream, Tail, Target};
 use crate::{Job, JobSpec, JobState, Wait};
 
@@ -25,6 +25,8 @@ const DRAIN: Duration = Duration::from_secs(5);
 const DRAIN_KILLED: Duration = Duration::from_millis(300);
 /// How long the end of a job may be held up by its removal; what takes longer goes on beside.
 const REMOVAL: Duration = Duration::from_secs(1);
+/// How often to ask what a pod's node is at while it makes the container: its status does not say.
+pub(super) const LOOK: Duration = Duration::from_secs(1);
 
 /// A pod as a job. A task of the node's thread makes it, watches it and ends it.
 #[derive(Debug)]
@@ -164,6 +166,11 @@ impl Attendant {
                         Order::Terminate => self.to_terminate = true,
                     }
                 }
+                () = sleep(LOOK), if matches!(seen, Phase::Waiting(Wait::Image(_))) => {
+                    if let Some(words) = events::last(&self.server, &self.name).await {
+                        change(states, JobState::Waiting(Wait::Image(words)));
+                    }
+                }
                 sight = watched.next() => {
                     let (pod, gone) = match sight {
                         Sight::Pod(pod) => (pod, false),
@@ -267,25 +274,12 @@ impl Attendant {
             // What came of it is not known, but it was asked to end.
             ExitReason::LinkLost(_) if self.terminated => ExitReason::Signal(15),
             ExitReason::Signal(_) if self.terminated || pod.metadata.deletion_timestamp.is_none() => reason,
-            ExitReason::Signal(_) | ExitReason::LinkLost(_) => self.removed().await.unwrap_or(reason),
+            ExitReason::Signal(_) | ExitReason::LinkLost(_) => {
+                events::removal(&self.server, &self.name).await.unwrap_or(reason)
+            }
             ExitReason::NotStarted(words) => ExitReason::NotStarted(self.stuck(&words, None)),
             other => other,
         }
-    }
-
-    /// Why the cluster has removed the pod, if it was the cluster.
-    async fn removed(&self) -> Option<ExitReason> {
-        // Not every event has the pod's uid, and no other pod has its name.
-        let about = ListParams::default().fields(&format!("involvedObject.name={}", self.name));
-        let events = timeout(REMOVAL, self.server.api::<Event>().list(&about)).await.ok()?.ok()?;
-        events.items.into_iter().find_map(|event| {
-            let words = event.message.unwrap_or_default();
-            match event.reason.as_deref()? {
-                "Preempted" => Some(ExitReason::Preempted(words)),
-                "Evicted" | "TaintManagerEviction" | "NodeShutdown" => Some(ExitReason::Evicted(words)),
-                _ => None,
-            }
-        })
     }
 
     /// Why it will not start, with what to do.

@@ -1,15 +1,17 @@
 //! Waits for a pod to run.
 
+use std::mem::discriminant;
 use std::time::Duration;
 
 use fiber_core::{Config, Meta};
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::watcher::watch_object;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::api_server::ApiServer;
-use super::job::asked;
+use super::events;
+use super::job::{LOOK, asked};
 use super::status::{Phase, phase, pull_problem};
 use crate::Wait;
 use crate::progress::Progress;
@@ -44,23 +46,24 @@ pub(super) async fn wait(
     let mut seen = false;
     let mut pull = None;
     let mut waiting: Option<Wait> = None;
+    let mut since = Instant::now();
     loop {
         let limit = match &waiting {
             None => patience.start,
             Some(Wait::Room(_)) => patience.room,
             Some(Wait::Image(_)) => patience.image,
         };
-        let Ok(sight) = timeout(limit, sights.next()).await else {
-            return Err(match waiting {
-                None => format!("it did not start within {limit:?} (`start_timeout`)"),
-                Some(Wait::Room(words)) => format!(
-                    "there was no room for it within {limit:?}: {words}{}: ask for less, or wait longer (`schedule_timeout`)",
-                    asked(meta)
-                ),
-                Some(Wait::Image(words)) => {
-                    format!("its image was not there within {limit:?} (`pull_timeout`): {words}")
+        let sight = tokio::select! {
+            biased;
+            () = sleep_until(since + limit) => return Err(late(waiting, limit, meta)),
+            sight = sights.next() => sight,
+            () = sleep(LOOK), if matches!(waiting, Some(Wait::Image(_))) => {
+                if let Some(words) = events::last(server, name).await {
+                    step.detail(&words);
+                    waiting = Some(Wait::Image(words));
                 }
-            });
+                continue;
+            }
         };
         let pod = match sight {
             Some(Ok(Some(pod))) => pod,
@@ -81,12 +84,28 @@ pub(super) async fn wait(
             Phase::Waiting(wait) => {
                 let (Wait::Room(words) | Wait::Image(words)) = &wait;
                 step.detail(words);
+                if waiting.as_ref().map(discriminant) != Some(discriminant(&wait)) {
+                    since = Instant::now();
+                }
                 waiting = Some(wait);
             }
         }
     }
     step.done();
     Ok(())
+}
+
+fn late(waiting: Option<Wait>, limit: Duration, meta: &Meta) -> String {
+    match waiting {
+        None => format!("it did not start within {limit:?} (`start_timeout` sets the limit)"),
+        Some(Wait::Room(words)) => format!(
+            "there was no room for it within {limit:?}: {words}{}: ask for less, or wait longer (`schedule_timeout`)",
+            asked(meta)
+        ),
+        Some(Wait::Image(words)) => {
+            format!("its container was not made within {limit:?} (`pull_timeout` sets the limit): {words}")
+        }
+    }
 }
 
 fn stuck(pod: &Pod, words: &str, pull: Option<&str>) -> String {

@@ -77,6 +77,7 @@ pub(super) fn phase(pod: &Pod) -> Phase {
         message => format!("{reason}: {message}"),
     };
     match &*reason {
+        _ if is_passing(&words) => Phase::Waiting(Wait::Image(words)),
         "ImagePullBackOff"
         | "InvalidImageName"
         | "ErrImageNeverPull"
@@ -86,6 +87,11 @@ pub(super) fn phase(pod: &Pod) -> Phase {
         | "CrashLoopBackOff" => Phase::Stuck(words),
         _ => Phase::Waiting(Wait::Image(words)),
     }
+}
+
+/// Whether a node will succeed with what it could not do in time: it tries again.
+fn is_passing(words: &str) -> bool {
+    ["timed out waiting for the condition", "context deadline exceeded"].iter().any(|passing| words.contains(passing))
 }
 
 /// What an image's words are while it can't be pulled, before Kubernetes only says that it will try again.
@@ -126,7 +132,7 @@ fn removed(reason: &str, message: &str) -> Option<ExitReason> {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, PodStatus};
+    use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, PodStatus};
 
     use super::*;
 
@@ -148,6 +154,19 @@ mod tests {
         assert_eq!(ended_with(127, "Error"), Phase::Ended(ExitReason::Code(127)));
         assert_eq!(ended_with(143, "Error"), Phase::Ended(ExitReason::Signal(15)));
         assert_eq!(ended_with(137, "OOMKilled"), Phase::Ended(ExitReason::OutOfMemory));
+    }
+
+    #[test]
+    fn what_a_node_tries_again_is_no_end() {
+        let waiting = |reason: &str, message: &str| {
+            let waiting = ContainerStateWaiting { reason: Some(reason.into()), message: Some(message.into()) };
+            let state = ContainerState { waiting: Some(waiting), ..Default::default() };
+            let container = ContainerStatus { state: Some(state), ..Default::default() };
+            phase(&pod(PodStatus { container_statuses: Some(vec![container]), ..Default::default() }))
+        };
+        let busy = "failed to sync secret cache: timed out waiting for the condition";
+        assert!(matches!(waiting("CreateContainerConfigError", busy), Phase::Waiting(Wait::Image(_))));
+        assert!(matches!(waiting("CreateContainerConfigError", "secret \"x\" not found"), Phase::Stuck(_)));
     }
 
     #[test]

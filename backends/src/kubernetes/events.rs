@@ -1,0 +1,49 @@
+//! What the cluster tells of a pod beside its status.
+
+use std::time::Duration;
+
+use fiber_core::ExitReason;
+use k8s_openapi::api::core::v1::Event;
+use kube::api::ListParams;
+use tokio::time::timeout;
+
+use super::api_server::ApiServer;
+
+/// How long to wait for an answer: what happened to a pod is told without it, too.
+const ANSWER: Duration = Duration::from_secs(1);
+
+/// What was said last of a pod that has a node: of its image, its volumes, its network.
+pub(super) async fn last(server: &ApiServer, pod: &str) -> Option<String> {
+    let mut events = about(server, pod).await;
+    events.retain(|event| event.reason.as_deref() != Some("Scheduled"));
+    let latest = events.into_iter().max_by_key(|event| {
+        let times = [event.last_timestamp.as_ref().map(|time| time.0), event.event_time.as_ref().map(|time| time.0)];
+        times.into_iter().flatten().max()
+    });
+    latest?.message
+}
+
+/// Why the cluster has removed a pod, if it was the cluster.
+pub(super) async fn removal(server: &ApiServer, pod: &str) -> Option<ExitReason> {
+    about(server, pod).await.into_iter().find_map(|event| {
+        let words = event.message.unwrap_or_default();
+        match event.reason.as_deref()? {
+            "Preempted" => Some(ExitReason::Preempted(words)),
+            "Evicted" | "TaintManagerEviction" | "NodeShutdown" => Some(ExitReason::Evicted(words)),
+            _ => None,
+        }
+    })
+}
+
+async fn about(server: &ApiServer, pod: &str) -> Vec<Event> {
+    // Not every event has the pod's uid, and no other pod has its name.
+    let about = ListParams::default().fields(&format!("involvedObject.name={pod}"));
+    match timeout(ANSWER, server.api::<Event>().list(&about)).await {
+        Ok(Ok(events)) => events.items,
+        Ok(Err(error)) => {
+            tracing::debug!("what is told of {pod} can't be read: {error}");
+            Vec::new()
+        }
+        Err(_) => Vec::new(),
+    }
+}
