@@ -44,6 +44,7 @@ test-nng: setup
 ## cluster-up: a Docker engine and a Kubernetes cluster for the tests, if none answer; as root it installs and builds them
 cluster-up:
 	@tests/cluster/docker-up.sh
+	@tests/cluster/registry.sh
 	@if echo "$(BACKENDS)" | grep -q kubernetes; then tests/cluster/k8s-up.sh; fi
 
 ## cluster-down: stops what cluster-up started
@@ -64,12 +65,13 @@ lint: setup
 
 ## bench: fiber beside multiprocessing and bare sockets; prints a table, writes docs/benchmarks.md
 bench: setup
-	$(CARGO) bench --bench suite -- $(ARGS)
+	KUBECONFIG="$${KUBECONFIG:-$$(tests/cluster/kubeconfig.sh)}" $(CARGO) bench --bench suite -- $(ARGS)
 
 ## bench-all: the same beside Ray, Dask, joblib, Open MPI and gloo too, which it installs for itself
 bench-all: setup
 	@scripts/setup.sh peers
-	BENCH_PYTHON="$$(scripts/setup.sh python)" BENCH_PEERS=multiprocessing,ray,dask,joblib \
+	KUBECONFIG="$${KUBECONFIG:-$$(tests/cluster/kubeconfig.sh)}" \
+		BENCH_PYTHON="$$(scripts/setup.sh python)" BENCH_PEERS=multiprocessing,ray,dask,joblib \
 		$(CARGO) bench --bench suite -- $(ARGS)
 
 ## fuzz: each fuzz target for FUZZ_SECONDS (60)

@@ -43,5 +43,6 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "pipe", measure: queues::pipe },
     Case { name: "many", measure: many::many },
     Case { name: "containers", measure: containers::containers },
+    Case { name: "pods", measure: containers::pods },
     Case { name: "endless", measure: endless::endless },
 ];

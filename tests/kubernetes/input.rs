@@ -57,7 +57,7 @@ fn expired_credentials() {
 
 fn a_missing_right() {
     let directory = directory();
-    let file = kubeconfig::without_rights(directory.path());
+    let file = kubeconfig::of_user(directory.path(), "somebody");
     let words = ["User \"somebody\" cannot create resource \"secrets\"", "in the namespace \"default\""];
     let setup = program("one task").env("KUBECONFIG", file);
     fails(

@@ -16,9 +16,9 @@ pub(crate) fn changed(directory: &Path, change: impl FnOnce(&mut Value)) -> Path
     path
 }
 
-/// That of somebody to whom nothing was granted.
-pub(crate) fn without_rights(directory: &Path) -> PathBuf {
-    changed(directory, |config| config["users"][0]["user"]["as"] = "somebody".into())
+/// That of a user, who has the rights that were granted to this name.
+pub(crate) fn of_user(directory: &Path, name: &str) -> PathBuf {
+    changed(directory, |config| config["users"][0]["user"]["as"] = name.into())
 }
 
 /// With a certificate of the administrator that was good until yesterday.

@@ -243,6 +243,17 @@ async fn overdue(config: &Config, mut states: watch::Receiver<JobState>, patienc
     }
 }
 
+/// Why a process ended: what this node made of it or, if the cluster took it away, that, which is why it fell silent.
+fn told(verdict: Option<ExitReason>, reason: ExitReason) -> ExitReason {
+    match (verdict, reason) {
+        (
+            Some(ExitReason::LinkLost(_) | ExitReason::HeartbeatLost(_)),
+            taken @ (ExitReason::Evicted(_) | ExitReason::Preempted(_) | ExitReason::OutOfMemory),
+        ) => taken,
+        (verdict, reason) => verdict.unwrap_or(reason),
+    }
+}
+
 /// What a process has one time limit for.
 fn stage(state: &JobState) -> u8 {
     match state {
@@ -488,7 +499,7 @@ pub(crate) async fn attend(
         }
     };
     connection.link.close();
-    let exit = Exit::new(verdict.unwrap_or(exit.reason), exit.tail);
+    let exit = Exit::new(told(verdict, exit.reason), exit.tail);
     peer.lost(&exit.reason);
     exit
 }

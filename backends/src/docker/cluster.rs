@@ -101,14 +101,14 @@ impl DockerCluster {
                 Ok((Image { name, ..made }, command))
             }
             Source::Image(name) => {
-                let found = image::fetched(&self.engine, name, progress).await?;
+                let found = image::fetched(&self.engine, &self.config, name, progress).await?;
                 Ok((given(found.id, name), (program, arguments)))
             }
             Source::Dockerfile(file) => {
                 let name = image::name_of_dockerfile(file);
                 cli::build(&self.engine, file, &name, progress).await?;
                 let published = self.publish(&name, progress).await?;
-                let found = image::fetched(&self.engine, &name, progress).await?;
+                let found = image::fetched(&self.engine, &self.config, &name, progress).await?;
                 Ok((given(found.id, &published), (program, arguments)))
             }
         }

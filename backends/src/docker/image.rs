@@ -9,6 +9,7 @@ use bollard::query_parameters::{CreateImageOptions, ListImagesOptions, TagImageO
 use bytesize::ByteSize;
 use fiber_core::Config;
 use futures_util::StreamExt;
+use tokio::time::timeout;
 
 use super::bundle::Bundle;
 use super::cli;
@@ -65,7 +66,7 @@ pub(super) async fn find(
 }
 
 async fn given(engine: &Engine, config: &Config, name: &str, progress: &dyn Progress) -> Result<Image, String> {
-    let details = fetched(engine, name, progress).await?;
+    let details = fetched(engine, config, name, progress).await?;
     let settings = details.config.unwrap_or_default();
     let entry = settings.entrypoint.unwrap_or_default().into_iter().chain(settings.cmd.unwrap_or_default()).next();
     let program = config.program.clone().or(entry).ok_or_else(|| {
@@ -81,10 +82,18 @@ async fn given(engine: &Engine, config: &Config, name: &str, progress: &dyn Prog
 ///
 /// # Errors
 /// Why it can't be had, and what to do.
-pub(super) async fn fetched(engine: &Engine, name: &str, progress: &dyn Progress) -> Result<ImageInspect, String> {
+pub(super) async fn fetched(
+    engine: &Engine,
+    config: &Config,
+    name: &str,
+    progress: &dyn Progress,
+) -> Result<ImageInspect, String> {
     let found = match engine.api.inspect_image(name).await {
         Err(error) if is_missing(&error) => {
-            pull(engine, name, progress).await?;
+            let limit = config.pull_timeout;
+            timeout(limit, pull(engine, name, progress)).await.map_err(|_| {
+                format!("the image `{name}` was not fetched within {limit:?} (`pull_timeout` sets the limit)")
+            })??;
             engine.api.inspect_image(name).await
         }
         result => result,
@@ -200,13 +209,16 @@ pub(super) async fn publish(
     let (repository, tag) = name.rsplit_once(':').unwrap_or((name, "latest"));
     let repository = format!("{}/{repository}", registry.trim_end_matches('/'));
     let published = format!("{repository}:{tag}");
-    let options = TagImageOptions { repo: Some(repository), tag: Some(tag.to_string()) };
+    let options = TagImageOptions { repo: Some(repository.clone()), tag: Some(tag.to_string()) };
     let tagged = engine.api.tag_image(name, Some(options)).await;
     tagged.map_err(|error| {
         format!("`registry` is `{registry}`, which the Docker engine does not take: {}", engine.explain(&error))
     })?;
     match cli::push(engine, &published, progress).await {
-        Ok(()) => Ok(published),
+        Ok(()) => {
+            remove_old(engine, &repository).await;
+            Ok(published)
+        }
         Err(problem) => {
             untag(engine, &published).await;
             Err(problem)

@@ -12,7 +12,7 @@ use kube::{Client, Error, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// What grants the rights that pods with a service account need.
+/// What grants the rights that programs and their users need.
 const MANIFEST: &str = "deploy/kubernetes/rbac.yaml";
 const MANIFEST_NAMESPACE: &str = "fiber";
 /// How long an API server may be away before what is asked of it fails, and pauses between attempts.
@@ -104,6 +104,21 @@ impl ApiServer {
         }
     }
 
+    /// Creates an object under a name that something else may have, and tries again for a while if the API server says that it
+    /// was asked too early: a service account, say, gets its token a moment after it was made.
+    ///
+    /// # Errors
+    /// The API server's refusal, also that there is something of this name.
+    pub(super) async fn create_new<K>(&self, object: &K) -> Result<(), Error>
+    where
+        K: Resource<Scope = NamespaceResourceScope> + Serialize + Clone + DeserializeOwned + Debug,
+        K::DynamicType: Default,
+    {
+        let (api, parameters) = (self.api::<K>(), PostParams::default());
+        let early = |error: &Error| matches!(error, Error::Api(status) if status.reason == "ServerTimeout");
+        (|| api.create(&parameters, object)).retry(pauses()).when(early).await.map(drop)
+    }
+
     /// Removes an object, at once, and tries again for a while if the API server is away. One that is gone is fine.
     ///
     /// # Errors
@@ -142,8 +157,8 @@ impl ApiServer {
                     other => format!(", with the namespace `{MANIFEST_NAMESPACE}` changed to `{other}`"),
                 };
                 format!(
-                    "{said}: have this right granted. {MANIFEST} gives a service account all that is needed (kubectl apply -f \
-                     {MANIFEST}{changed})"
+                    "{said}: have this right granted. {MANIFEST} has Roles with all that is needed, and a service account for \
+                     pods (kubectl apply -f {MANIFEST}{changed})"
                 )
             }
             404 if said.starts_with("namespaces ") => format!(
@@ -171,17 +186,20 @@ impl Debug for ApiServer {
     }
 }
 
-async fn retried<T, F: Future<Output = Result<T, Error>>>(
-    request: impl FnMut() -> F,
-    wanted: impl Fn() -> bool,
-) -> Result<T, Error> {
-    let pauses = ExponentialBuilder::default()
+fn pauses() -> ExponentialBuilder {
+    ExponentialBuilder::default()
         .with_min_delay(PAUSES.0)
         .with_max_delay(PAUSES.1)
         .without_max_times()
         .with_total_delay(Some(PATIENCE))
-        .with_jitter();
-    request.retry(pauses).when(|error| wanted() && is_passing(error)).await
+        .with_jitter()
+}
+
+async fn retried<T, F: Future<Output = Result<T, Error>>>(
+    request: impl FnMut() -> F,
+    wanted: impl Fn() -> bool,
+) -> Result<T, Error> {
+    request.retry(pauses()).when(|error| wanted() && is_passing(error)).await
 }
 
 /// Whether it may go away by itself: the API server is away, or busy.

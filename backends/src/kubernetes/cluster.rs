@@ -7,7 +7,7 @@ use futures_util::StreamExt;
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream::LocalBoxStream;
 use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams};
 use kube::runtime::watcher::watch_object;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -84,7 +84,7 @@ impl KubernetesCluster {
             meta: run.meta,
             grace: config.shutdown_timeout,
         });
-        self.server.api::<Pod>().create(&PostParams::default(), &pod).await.map_err(|error| match &error {
+        self.server.create_new(&pod).await.map_err(|error| match &error {
             kube::Error::Api(status) if status.is_already_exists() => format!(
                 "there is a pod `{0}` already: choose another name, or remove that one (`fiber kill {0}`)",
                 run.name

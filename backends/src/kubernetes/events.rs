@@ -5,12 +5,14 @@ use std::time::Duration;
 use fiber_core::ExitReason;
 use k8s_openapi::api::core::v1::Event;
 use kube::api::ListParams;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::api_server::ApiServer;
 
 /// How long to wait for an answer: what happened to a pod is told without it, too.
 const ANSWER: Duration = Duration::from_secs(1);
+/// How long after a pod's end to ask again why it was removed.
+const AGAIN: Duration = Duration::from_millis(500);
 
 /// What was said last of a pod that has a node: of its image, its volumes, its network.
 pub(super) async fn last(server: &ApiServer, pod: &str) -> Option<String> {
@@ -23,8 +25,16 @@ pub(super) async fn last(server: &ApiServer, pod: &str) -> Option<String> {
     latest?.message
 }
 
-/// Why the cluster has removed a pod, if it was the cluster.
+/// Why the cluster has removed a pod, if it was the cluster. A scheduler, say, tells it a moment after it was done.
 pub(super) async fn removal(server: &ApiServer, pod: &str) -> Option<ExitReason> {
+    if let Some(reason) = told_removal(server, pod).await {
+        return Some(reason);
+    }
+    sleep(AGAIN).await;
+    told_removal(server, pod).await
+}
+
+async fn told_removal(server: &ApiServer, pod: &str) -> Option<ExitReason> {
     about(server, pod).await.into_iter().find_map(|event| {
         let words = event.message.unwrap_or_default();
         match event.reason.as_deref()? {

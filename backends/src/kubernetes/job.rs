@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::DeleteParams;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::Site;
 use super::api_server::{ApiServer, is_missing};
@@ -25,6 +25,8 @@ const DRAIN: Duration = Duration::from_secs(5);
 const DRAIN_KILLED: Duration = Duration::from_millis(300);
 /// How long the end of a job may be held up by its removal; what takes longer goes on beside.
 const REMOVAL: Duration = Duration::from_secs(1);
+/// How long something may be missing that was perhaps made a moment ago, which the cluster's parts hear of one after another.
+pub(super) const DOUBT: Duration = Duration::from_secs(5);
 /// How often to ask what a pod's node is at while it makes the container: its status does not say.
 pub(super) const LOOK: Duration = Duration::from_secs(1);
 
@@ -89,6 +91,7 @@ impl PodJob {
             killed: Cell::new(false),
             to_terminate: false,
             terminated: false,
+            taken: false,
         };
         let secrets = Arc::clone(&site.secrets);
         tokio::task::spawn_local(async move {
@@ -123,6 +126,8 @@ struct Attendant {
     /// Whether it is to be asked to end, and whether it was.
     to_terminate: bool,
     terminated: bool,
+    /// Whether somebody else is having it removed.
+    taken: bool,
 }
 
 /// A task that passes on what a pod prints.
@@ -146,6 +151,7 @@ impl Attendant {
         let mut printing = None;
         let mut pull = None;
         let mut seen = Phase::Starting;
+        let mut doubt = None;
         if self.killed.get() {
             return self.end(ExitReason::Signal(9), printing).await;
         }
@@ -161,11 +167,13 @@ impl Attendant {
                     match order.unwrap_or(Order::Kill) {
                         Order::Kill => {
                             self.killed.set(true);
-                            return self.end(ExitReason::Signal(9), printing).await;
+                            let reason = if self.taken { events::removal(&self.server, &self.name).await } else { None };
+                            return self.end(reason.unwrap_or(ExitReason::Signal(9)), printing).await;
                         }
                         Order::Terminate => self.to_terminate = true,
                     }
                 }
+                problem = lapse(doubt.as_ref()) => return self.end(ExitReason::NotStarted(problem), printing).await,
                 () = sleep(LOOK), if matches!(seen, Phase::Waiting(Wait::Image(_))) => {
                     if let Some(words) = events::last(&self.server, &self.name).await {
                         change(states, JobState::Waiting(Wait::Image(words)));
@@ -179,8 +187,15 @@ impl Attendant {
                     };
                     pull = pull_problem(&pod).or(pull);
                     seen = phase(&pod);
+                    self.taken = pod.metadata.deletion_timestamp.is_some() && !self.terminated;
                     if matches!(seen, Phase::Running | Phase::Ended(_)) && printing.is_none() {
                         printing = self.print();
+                    }
+                    match &seen {
+                        Phase::Doubtful(words) => {
+                            doubt.get_or_insert_with(|| (Instant::now() + DOUBT, self.stuck(words, None)));
+                        }
+                        _ => doubt = None,
                     }
                     match seen.clone() {
                         Phase::Ended(reason) => {
@@ -196,6 +211,7 @@ impl Attendant {
                             return self.end(ExitReason::NotStarted(problem), printing).await;
                         }
                         Phase::Starting => change(states, JobState::Starting),
+                        Phase::Doubtful(words) => change(states, JobState::Waiting(Wait::Room(words))),
                         Phase::Waiting(Wait::Room(words)) => {
                             change(states, JobState::Waiting(Wait::Room(format!("{words}{}", self.asked))));
                         }
@@ -312,7 +328,18 @@ impl Attendant {
 /// Whether the deletion of a pod in this phase is a signal to its process, or there is none. A node may take a pod that it has
 /// not reported as running for one that has ended, and then kills whatever runs in it (kubelets before 1.22 do).
 fn terminable(phase: &Phase) -> bool {
-    matches!(phase, Phase::Running | Phase::Waiting(Wait::Room(_)))
+    matches!(phase, Phase::Running | Phase::Doubtful(_) | Phase::Waiting(Wait::Room(_)))
+}
+
+/// What is wrong, when the time is over in which it might have changed.
+pub(super) async fn lapse(doubt: Option<&(Instant, String)>) -> String {
+    match doubt {
+        Some((end, problem)) => {
+            sleep_until(*end).await;
+            problem.clone()
+        }
+        None => std::future::pending().await,
+    }
 }
 
 pub(super) fn asked(meta: &Meta) -> String {

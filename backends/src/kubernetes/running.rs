@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::api_server::ApiServer;
 use super::events;
-use super::job::{LOOK, asked};
+use super::job::{DOUBT, LOOK, asked, lapse};
 use super::status::{Phase, phase, pull_problem};
 use crate::Wait;
 use crate::progress::Progress;
@@ -47,6 +47,7 @@ pub(super) async fn wait(
     let mut pull = None;
     let mut waiting: Option<Wait> = None;
     let mut since = Instant::now();
+    let mut doubt = None;
     loop {
         let limit = match &waiting {
             None => patience.start,
@@ -55,6 +56,7 @@ pub(super) async fn wait(
         };
         let sight = tokio::select! {
             biased;
+            problem = lapse(doubt.as_ref()) => return Err(problem),
             () = sleep_until(since + limit) => return Err(late(waiting, limit, meta)),
             sight = sights.next() => sight,
             () = sleep(LOOK), if matches!(waiting, Some(Wait::Image(_))) => {
@@ -74,13 +76,20 @@ pub(super) async fn wait(
         };
         seen = true;
         pull = pull_problem(&pod).or(pull);
-        match phase(&pod) {
+        let phase = phase(&pod);
+        if !matches!(phase, Phase::Doubtful(_)) {
+            doubt = None;
+        }
+        match phase {
             Phase::Running => break,
             Phase::Ended(fiber_core::ExitReason::NotStarted(words)) | Phase::Stuck(words) => {
                 return Err(stuck(&pod, &words, pull.as_deref()));
             }
             Phase::Ended(_) => break,
             Phase::Starting => {}
+            Phase::Doubtful(words) => {
+                doubt.get_or_insert_with(|| (Instant::now() + DOUBT, stuck(&pod, &words, None)));
+            }
             Phase::Waiting(wait) => {
                 let (Wait::Room(words) | Wait::Image(words)) = &wait;
                 step.detail(words);

@@ -17,6 +17,8 @@ pub(super) enum Phase {
     /// Nothing is known yet.
     Starting,
     Waiting(Wait),
+    /// Something is missing without which it will not start, in Kubernetes' words.
+    Doubtful(String),
     /// It will not start any more, in Kubernetes' words.
     Stuck(String),
     Running,
@@ -66,7 +68,7 @@ pub(super) fn phase(pod: &Pod) -> Phase {
     if let Some(condition) = condition(pod, "PodScheduled").filter(|condition| condition.status == "False") {
         let words = condition.message.clone().unwrap_or_default();
         return match words.contains("persistentvolumeclaim") && words.contains("not found") {
-            true => Phase::Stuck(words),
+            true => Phase::Doubtful(words),
             false => Phase::Waiting(Wait::Room(words)),
         };
     }

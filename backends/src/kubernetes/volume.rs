@@ -8,7 +8,7 @@ use futures_util::future::LocalBoxFuture;
 use futures_util::stream::{self, BoxStream, LocalBoxStream};
 use futures_util::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
-use kube::api::{AttachParams, AttachedProcess, ListParams, PostParams};
+use kube::api::{AttachParams, AttachedProcess, ListParams};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
 use super::api_server::{ApiServer, is_missing};
@@ -83,7 +83,7 @@ impl<'a> Helper<'a> {
             arguments: vec![SERVE.into(), "hold".into()],
             ..Default::default()
         });
-        let created = server.api::<Pod>().create(&PostParams::default(), &pod).await;
+        let created = server.create_new(&pod).await;
         created.map_err(|error| server.explain(&error))?;
         let helper = Helper { server, claim: claim.to_string(), pod: name, program };
         running::wait(server, &helper.pod, &Meta::new(), Patience::of(config), progress).await?;

@@ -1,8 +1,11 @@
-//! Workers as Docker containers: how long until they are there, beside `docker run` of the same image, and what tasks
-//! cost there, beside the same on this host.
+//! Workers as Docker containers and as pods: how long until they are there, beside as many bare containers of the same image
+//! that the engine starts by itself, and what tasks cost there, beside the same on this host.
 
-use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Command, Stdio};
+mod docker;
+mod pods;
+
+use std::net::TcpStream;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
@@ -13,7 +16,7 @@ use crate::table::{Figure, Row, Table, Target};
 
 /// What this binary is asked to do when it is started again with another backend.
 pub(crate) const WITH_BACKEND: &str = "tasks-with-backend";
-/// Set in a container that is to say that it is there, and nothing else.
+/// Set in a container that is to say that it is there, and nothing else: by a line or, if this is an address, by a call.
 const BARE: &str = "BENCH_BARE_CONTAINER";
 
 const WORKERS: usize = 4;
@@ -23,8 +26,11 @@ const TRIPS: usize = 3_000;
 
 /// Plays the bare container, if this is one.
 pub(crate) fn be_bare_if_asked() {
-    if std::env::var_os(BARE).is_some() {
+    if let Ok(address) = std::env::var(BARE) {
         println!("here");
+        if address.contains(':') && TcpStream::connect(address).is_err() {
+            std::process::exit(1);
+        }
         std::process::exit(0);
     }
 }
@@ -43,27 +49,61 @@ struct Answer {
 }
 
 pub(super) fn containers(table: &mut Table) -> anyhow::Result<()> {
-    let engine = Command::new("docker").args(["version", "--format", "{{.Server.Version}}"]).output();
-    let version = match engine {
-        Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout).trim().to_string(),
-        _ => {
-            eprintln!("  skipped: no Docker engine answers (make cluster-up)");
-            return Ok(());
-        }
+    let Some(version) = docker::version() else {
+        eprintln!("  skipped: no Docker engine answers (make cluster-up)");
+        return Ok(());
     };
     table.machine().version("Docker", version);
     let local = elsewhere("local")?;
     let docker = elsewhere("docker")?;
-    let bare = docker.bare.context("bare containers were measured")?;
-    eprintln!("  {WORKERS} ready: fiber {:.3} s, docker run {bare:.3} s", docker.ready);
-    let row = Row::new(format!("{WORKERS} workers ready in containers"), Figure::Seconds(docker.ready));
     let note = format!("docker run: {WORKERS} at once, of the same image, until each has printed a line.");
-    table.push(row.beside("docker run", Figure::Seconds(bare)).target(Target::at_most(1.1, "docker run")).note(note));
-    let row = Row::new("no-op tasks in containers", Figure::Rate(docker.tasks));
-    table.push(row.beside("local", Figure::Rate(local.tasks)));
-    let row = Row::new("one apply there and back in containers", Figure::Seconds(docker.trip));
-    table.push(row.beside("local", Figure::Seconds(local.trip)));
+    table.push(docker.ready_row("containers", "docker run")?.note(note));
+    for row in docker.task_rows("containers", &[("local", &local)]) {
+        table.push(row);
+    }
     Ok(())
+}
+
+pub(super) fn pods(table: &mut Table) -> anyhow::Result<()> {
+    let Some(version) = pods::version() else {
+        eprintln!("  skipped: no Kubernetes cluster answers (make cluster-up)");
+        return Ok(());
+    };
+    table.machine().version("Kubernetes", version);
+    let local = elsewhere("local")?;
+    let docker = docker::version().map(|_| elsewhere("docker")).transpose()?;
+    let pods = elsewhere("kubernetes")?;
+    let note = format!("bare pods: {WORKERS} at once, of the same image, until the program in each has called.");
+    table.push(pods.ready_row("pods", "bare pods")?.note(note));
+    let others = [("local", Some(&local)), ("docker", docker.as_ref())];
+    let others: Vec<_> = others.into_iter().filter_map(|(name, answer)| Some((name, answer?))).collect();
+    for row in pods.task_rows("pods", &others) {
+        table.push(row);
+    }
+    Ok(())
+}
+
+impl Answer {
+    /// How long workers took to be ready in `what`, beside what the engine itself needs to run as many.
+    fn ready_row(&self, what: &str, engine: &str) -> anyhow::Result<Row> {
+        let bare = self.bare.context("bare ones were measured")?;
+        eprintln!("  {WORKERS} ready: fiber {:.3} s, {engine} {bare:.3} s", self.ready);
+        let row = Row::new(format!("{WORKERS} workers ready in {what}"), Figure::Seconds(self.ready));
+        Ok(row.beside(engine, Figure::Seconds(bare)).target(Target::at_most(1.1, engine)))
+    }
+
+    /// What tasks cost in `what`, beside the same elsewhere.
+    fn task_rows(&self, what: &str, others: &[(&str, &Answer)]) -> [Row; 2] {
+        let beside = |row: Row, figure: fn(&Answer) -> Figure| {
+            others.iter().fold(row, |row, (name, answer)| row.beside(*name, figure(answer)))
+        };
+        let (tasks, trip) =
+            (|answer: &Answer| Figure::Rate(answer.tasks), |answer: &Answer| Figure::Seconds(answer.trip));
+        [
+            beside(Row::new(format!("no-op tasks in {what}"), tasks(self)), tasks),
+            beside(Row::new(format!("one apply there and back in {what}"), trip(self)), trip),
+        ]
+    }
 }
 
 /// The configuration counts for a process, so another process measures.
@@ -72,27 +112,36 @@ fn elsewhere(backend: &str) -> anyhow::Result<Answer> {
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "measuring with `{backend}` failed ({}): {}", output.status, said.trim_end());
     let last = output.stdout.split(|byte| *byte == b'\n').rfind(|line| !line.is_empty()).unwrap_or_default();
+    eprintln!("  {}", said.lines().last().unwrap_or_default());
     serde_json::from_slice(last).with_context(|| format!("measuring with `{backend}` printed no result"))
 }
 
 /// Measures and prints a line of JSON.
 pub(crate) fn answer_with_backend() -> anyhow::Result<()> {
-    let in_docker = std::env::var("FIBER_BACKEND").is_ok_and(|backend| backend == "docker");
+    let backend = std::env::var("FIBER_BACKEND").unwrap_or_default();
     // What is done once: the image, the connection to the engine.
     let pool = ready_pool(1)?;
-    let model = if in_docker { Some(Model::of_a_worker()?) } else { None };
+    let engine: Option<Box<dyn Engine>> = match backend.as_str() {
+        "docker" => Some(Box::new(docker::Model::of_a_worker()?)),
+        "kubernetes" => Some(Box::new(pods::Model::of_a_worker()?)),
+        _ => None,
+    };
     pool.terminate().wait()?;
+    let settle = || engine.iter().try_for_each(|engine| engine.settle());
 
     let (mut ready, mut bare) = (Vec::new(), Vec::new());
     for _ in 0..REPEATS {
+        settle()?;
         let start = Instant::now();
         let pool = ready_pool(WORKERS)?;
         ready.push(start.elapsed());
         pool.terminate().wait()?;
-        if let Some(model) = &model {
-            bare.push(model.run(WORKERS)?);
+        if let Some(engine) = &engine {
+            settle()?;
+            bare.push(engine.run_bare(WORKERS)?);
         }
     }
+    eprintln!("{backend}: ready {ready:.2?}, bare {bare:.2?}");
     let pool = ready_pool(WORKERS)?;
     pool.map(|_: u64| (), 0..TASKS / 10).wait()?;
     let start = Instant::now();
@@ -106,7 +155,7 @@ pub(crate) fn answer_with_backend() -> anyhow::Result<()> {
     }
     let answer = Answer {
         ready: median(ready).as_secs_f64(),
-        bare: model.map(|_| median(bare).as_secs_f64()),
+        bare: engine.map(|_| median(bare).as_secs_f64()),
         tasks,
         trip: median(trips).as_secs_f64(),
     };
@@ -114,54 +163,11 @@ pub(crate) fn answer_with_backend() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a worker's container is made of.
-struct Model {
-    image: String,
-    program: String,
-    environment: Vec<String>,
-}
+/// What else an engine can do than to run workers.
+trait Engine {
+    /// Waits until it has cleaned up after what ran before.
+    fn settle(&self) -> anyhow::Result<()>;
 
-impl Model {
-    fn of_a_worker() -> anyhow::Result<Model> {
-        let owner = format!("process {} ", std::process::id());
-        let format = "{{.ID}} {{.Label \"fiber.owner\"}}";
-        let list = docker(&["ps", "--no-trunc", "--filter", "label=fiber.owner", "--format", format])?;
-        let mut containers = list.lines().filter_map(|line| line.split_once(' '));
-        let (id, _) = containers.find(|(_, label)| label.starts_with(&owner)).context("a worker has a container")?;
-        let inspect = |what: &str| docker(&["inspect", "--format", what, id]);
-        let environment = inspect("{{range .Config.Env}}{{println .}}{{end}}")?;
-        let libraries = environment.lines().filter(|line| line.starts_with("LD_LIBRARY_PATH=")).map(str::to_string);
-        Ok(Model {
-            image: inspect("{{.Image}}")?,
-            program: inspect("{{index .Config.Entrypoint 0}}")?,
-            environment: libraries.collect(),
-        })
-    }
-
-    /// How long until so many containers are there.
-    fn run(&self, count: usize) -> anyhow::Result<Duration> {
-        let start = Instant::now();
-        let mut runs = Vec::new();
-        for _ in 0..count {
-            let mut command = Command::new("docker");
-            command.args(["run", "--rm", "--init", "-e", &format!("{BARE}=1")]);
-            command.args(self.environment.iter().flat_map(|variable| ["-e", variable]));
-            command.args(["--entrypoint", &self.program, &self.image]).stdin(Stdio::null()).stdout(Stdio::piped());
-            runs.push(command.spawn()?);
-        }
-        for run in &mut runs {
-            let mut line = String::new();
-            BufReader::new(run.stdout.take().context("it is piped")?).read_line(&mut line)?;
-            ensure!(line == "here\n", "a bare container said {line:?}");
-        }
-        let time = start.elapsed();
-        runs.into_iter().try_for_each(|mut run: Child| run.wait().map(drop))?;
-        Ok(time)
-    }
-}
-
-fn docker(arguments: &[&str]) -> anyhow::Result<String> {
-    let output = Command::new("docker").args(arguments).output()?;
-    ensure!(output.status.success(), "docker {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_string())
+    /// How long until so many bare containers are there.
+    fn run_bare(&self, count: usize) -> anyhow::Result<Duration>;
 }

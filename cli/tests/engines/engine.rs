@@ -1,7 +1,7 @@
 //! Engines as their own command lines show them, and the command under test on them.
 
 pub(crate) mod docker;
-mod kubernetes;
+pub(crate) mod kubernetes;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -94,6 +94,11 @@ impl Started {
         let out = output(run(engine, options, scenario));
         let said = format!("Created {}: ", engine.unit());
         let name = out.trim().strip_prefix(&said).unwrap_or_else(|| panic!("`{said}` is missing in: {out}"));
+        Started::under(engine, name)
+    }
+
+    /// The one of this name.
+    pub(crate) fn under(engine: &'static dyn Engine, name: &str) -> Started {
         Started { engine, name: name.to_string() }
     }
 

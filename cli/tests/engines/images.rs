@@ -13,7 +13,7 @@ pub(crate) fn own(engine: &dyn Engine) -> String {
 }
 
 /// The path at which it has this program.
-fn path() -> String {
+pub(crate) fn path() -> String {
     let own = std::env::current_exe().expect("this binary is somewhere");
     format!("/fiber/bin/{}", own.file_name().expect("it has a name").to_string_lossy())
 }

@@ -1,9 +1,10 @@
 //! What may be wrong with what the command is given.
 
 use std::fs;
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 
-use crate::engine::{Claim, Engine, Started, fiber, run};
+use crate::engine::{Claim, Engine, Started, fiber, own_name, run};
 use crate::program::Setup;
 
 crate::tests![
@@ -17,6 +18,7 @@ crate::tests![
     a_script,
     a_program_that_the_image_does_not_have,
     an_image_that_can_not_be_had,
+    an_image_that_takes_too_long,
     a_claim_that_stays_pending,
     a_namespace_that_does_not_exist,
     a_registry_that_refuses,
@@ -111,6 +113,25 @@ fn a_program_that_the_image_does_not_have(engine: &'static dyn Engine) {
 fn an_image_that_can_not_be_had(engine: &'static dyn Engine) {
     let name = "localhost:1/fiber-test/no-such-image:1";
     fails(fiber(engine, &["run", "--image", name]), 125, &[name, "can't "]);
+}
+
+fn an_image_that_takes_too_long(engine: &'static dyn Engine) {
+    // A registry that takes calls and never answers.
+    let registry = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let image = format!("{}/fiber-test/slow:1", registry.local_addr().expect("it has one"));
+    let name = own_name("test");
+    let options = ["run", "--name", &name, "--image", &image];
+    let mut ending = fiber(engine, &options).env("FIBER_PULL_TIMEOUT", "4s").in_a_terminal().run().code(125);
+    // A terminal has shown what takes so long.
+    let (step, problem) = match engine.name() {
+        "docker" => (format!("fetching the image {image}"), format!("the image `{image}` was not fetched within 4s")),
+        _ => {
+            ending = ending.says(&[&format!("starting the pod {name}: Pulling image")]);
+            (format!("starting the pod {name}"), "its container was not made within 4s".to_string())
+        }
+    };
+    ending.says(&[&format!("✗ {step}"), &problem, "(`pull_timeout` sets the limit)", &image]);
+    assert!(engine.units_of(&name).is_empty());
 }
 
 fn a_claim_that_stays_pending(engine: &'static dyn Engine) {

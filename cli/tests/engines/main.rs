@@ -5,11 +5,15 @@
 mod engine;
 mod images;
 mod input;
+#[path = "../../../tests/programs/kubeconfig.rs"]
+mod kubeconfig;
 #[path = "../../../examples/persistent.rs"]
 mod persistent;
+mod pods;
 #[path = "../../../tests/programs/program.rs"]
 #[allow(dead_code)]
 mod program;
+mod registry;
 mod runs;
 mod scenarios;
 mod sessions;
@@ -28,12 +32,18 @@ fn main() -> ExitCode {
     let topics = [
         ("images", images::TESTS),
         ("input", input::TESTS),
+        ("pods", pods::TESTS),
+        ("registry", registry::TESTS),
         ("runs", runs::TESTS),
         ("sessions", sessions::TESTS),
         ("volumes", volumes::TESTS),
     ];
     let named = std::env::var("TEST_BACKENDS").unwrap_or_default();
     let asked = |engine: &dyn Engine| named.split(',').any(|name| name.trim() == engine.name());
+    let registry = registry::is_there();
+    if !registry {
+        eprintln!("SKIPPED: images in a registry; Debian's package docker-registry has one");
+    }
     let mut trials = Vec::new();
     for engine in engine::ALL {
         let asked = asked(engine);
@@ -43,12 +53,16 @@ fn main() -> ExitCode {
             eprintln!("SKIPPED: the command on {0}; TEST_BACKENDS={0} asks for it", engine.name());
         }
         for (topic, tests) in topics {
+            if topic == "pods" && engine.name() != "kubernetes" {
+                continue;
+            }
+            let ignored = !asked || topic == "registry" && !registry;
             for (name, test) in tests {
                 let run = move || {
                     test(engine);
                     Ok(())
                 };
-                trials.push(Trial::test(format!("{}::{topic}::{name}", engine.name()), run).with_ignored_flag(!asked));
+                trials.push(Trial::test(format!("{}::{topic}::{name}", engine.name()), run).with_ignored_flag(ignored));
             }
         }
     }

@@ -1,13 +1,17 @@
 //! `fiber run`.
 
 use rustix::process::Signal;
+use serde_json::Value;
 
-use crate::engine::{Engine, Started, fiber, own_name, run};
+use crate::engine::docker::docker;
+use crate::engine::{Engine, Started, fiber, output, own_name, run};
 
 crate::tests![
     pi_with_one_command,
     an_attached_run_ends_as_its_program_does,
     a_run_that_was_left_alone_can_be_asked_later,
+    a_script_is_told_what_was_created,
+    what_takes_its_time_is_shown_in_a_terminal,
     ctrl_c_in_a_terminal_ends_the_whole_session,
     a_signal_ends_the_whole_session,
     who_asks_twice_does_not_wait,
@@ -61,6 +65,30 @@ fn a_run_that_was_left_alone_can_be_asked_later(engine: &'static dyn Engine) {
     fiber(engine, &["logs", "-f", "--tail", "1", &started.name]).run().code(0);
     fiber(engine, &["kill", &started.name]).run().code(0);
     nothing_is_left(engine, &started.name);
+}
+
+fn a_script_is_told_what_was_created(engine: &'static dyn Engine) {
+    let name = named();
+    let started = Started::under(engine, &name);
+    let created: Value =
+        serde_json::from_str(&output(run(engine, &["--json", "--name", &name], "ready"))).expect("JSON");
+    assert_eq!(created[engine.unit()], *name);
+    let session = created["session"].as_str().expect("a session");
+    assert!(session.len() == 8 && session.bytes().all(|byte| byte.is_ascii_hexdigit()), "{created}");
+    started.wait_until("it runs", |session| session["state"] == "running");
+}
+
+fn what_takes_its_time_is_shown_in_a_terminal(engine: &'static dyn Engine) {
+    // Under a name of its own it has an image of its own, which is not there yet.
+    let name = named().replace('-', "_");
+    let directory = tempfile::tempdir().expect("there is room");
+    let program = directory.path().join(&name);
+    std::fs::copy("/proc/self/exe", &program).expect("there is room");
+    let options = ["run", "-a", "--env", "SCENARIO=exit 3", &program.display().to_string()];
+    let ending = fiber(engine, &options).in_a_terminal().run().code(3);
+    let image = format!("making the image fiber-auto/{name}:");
+    ending.says(&[&format!("✓ {image}"), " s)", "said"]);
+    docker(&["rmi", "--force", &docker(&["images", "--quiet", &format!("fiber-auto/{name}")])]);
 }
 
 fn ctrl_c_in_a_terminal_ends_the_whole_session(engine: &'static dyn Engine) {

@@ -11,13 +11,13 @@ use super::docker::docker;
 
 pub(crate) struct Kubernetes;
 
-fn namespace() -> &'static str {
+pub(crate) fn namespace() -> &'static str {
     static NAMESPACE: OnceLock<String> = OnceLock::new();
     NAMESPACE.get_or_init(|| format!("fiber-test-cli-{}", std::process::id()))
 }
 
 /// What `kubectl` prints, or what it complains about.
-fn try_kubectl(arguments: &[&str], input: &str) -> Result<String, String> {
+pub(crate) fn try_kubectl(arguments: &[&str], input: &str) -> Result<String, String> {
     let mut command = Command::new("kubectl");
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| format!("kubectl can't be run: {error}"))?;
@@ -28,7 +28,7 @@ fn try_kubectl(arguments: &[&str], input: &str) -> Result<String, String> {
 }
 
 #[track_caller]
-fn kubectl(arguments: &[&str], input: &str) -> String {
+pub(crate) fn kubectl(arguments: &[&str], input: &str) -> String {
     try_kubectl(arguments, input).unwrap_or_else(|problem| panic!("kubectl {}: {problem}", arguments.join(" ")))
 }
 

@@ -1,0 +1,124 @@
+//! What there is on Kubernetes alone: users and their rights, and a node whose resources are waited for.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::engine::kubernetes::{kubectl, namespace, try_kubectl};
+use crate::engine::{Claim, Engine, Started, fiber, own_name, run, wait_until};
+use crate::kubeconfig;
+use crate::program::Setup;
+
+crate::tests![
+    credentials_that_have_expired,
+    a_right_that_is_missing,
+    the_rights_of_the_manifest_are_enough,
+    a_graphics_processor_is_waited_for,
+];
+
+#[track_caller]
+fn fails(setup: Setup, code: i32, words: &[&str]) {
+    let ending = setup.run().code(code);
+    for word in [&["error: "], words].concat() {
+        assert!(ending.errors.contains(word), "`{word}` is missing in: {}", ending.errors);
+    }
+}
+
+fn credentials_that_have_expired(engine: &'static dyn Engine) {
+    let directory = TempDir::new().expect("there is room");
+    let file = kubeconfig::expired(directory.path());
+    let words = ["does not accept this user's credentials", "they may have expired", "renew the kubeconfig"];
+    fails(run(engine, &["-a"], "pi").env("KUBECONFIG", &file), 125, &words);
+    fails(fiber(engine, &["ps"]).env("KUBECONFIG", &file), 1, &words);
+}
+
+fn a_right_that_is_missing(engine: &'static dyn Engine) {
+    let directory = TempDir::new().expect("there is room");
+    let file = kubeconfig::of_user(directory.path(), "nobody-in-particular");
+    let missing = |setup: Setup, code: i32, what: &str| {
+        let manifest = "kubectl apply -f deploy/kubernetes/rbac.yaml, with the namespace `fiber` changed to `";
+        let user = format!("User \"nobody-in-particular\" cannot {what}");
+        fails(setup.env("KUBECONFIG", &file), code, &[&user, manifest, namespace()]);
+    };
+    missing(run(engine, &[], "pi"), 125, "create resource \"pods\"");
+    missing(run(engine, &["-v", "data"], "pi"), 125, "get resource \"persistentvolumeclaims\"");
+    missing(fiber(engine, &["ps"]), 1, "list resource \"pods\"");
+    missing(fiber(engine, &["cp", "/etc/hosts", "data:/"]), 1, "get resource \"persistentvolumeclaims\"");
+}
+
+fn the_rights_of_the_manifest_are_enough(engine: &'static dyn Engine) {
+    let directory = TempDir::new().expect("there is room");
+    let user = own_name("user");
+    let file: PathBuf = kubeconfig::of_user(directory.path(), &user);
+    for role in ["fiber", "fiber-command"] {
+        let (binding, role) = (format!("{user}-{role}"), format!("--role={role}"));
+        let user = format!("--user={user}");
+        kubectl(&["create", "rolebinding", &binding, &role, &user, "--namespace", namespace()], "");
+    }
+    let claim = Claim::new(engine);
+    let allowed = |setup: Setup| setup.env("KUBECONFIG", &file).run().code(0);
+    allowed(run(engine, &["-a", "-v", &claim.name], "persistent")).says(&["lines: 1"]);
+    let copy = directory.path().join("copy");
+    allowed(fiber(engine, &["cp", &claim.at("/notes.txt"), &copy.display().to_string()]));
+    assert!(std::fs::read_to_string(copy).expect("it is there").contains("this is run 1"));
+    let name = own_name("test");
+    let _started = Started::under(engine, &name);
+    allowed(run(engine, &["--name", &name], "ready"));
+    allowed(fiber(engine, &["ps"])).says(&[&name]);
+    allowed(fiber(engine, &["logs", &name]));
+    allowed(fiber(engine, &["kill", &name]));
+}
+
+const GPU: &str = "nvidia.com/gpu";
+
+/// Graphics processors that the node says it has for as long as this lives.
+struct Gpus;
+
+impl Gpus {
+    fn new(count: u32) -> Gpus {
+        set_gpus(Some(count));
+        Gpus
+    }
+}
+
+impl Drop for Gpus {
+    fn drop(&mut self) {
+        set_gpus(None);
+    }
+}
+
+fn set_gpus(count: Option<u32>) {
+    wait_until("the node has them", || {
+        let nodes: Value = serde_json::from_str(&kubectl(&["get", "nodes", "-o", "json"], "")).expect("it is JSON");
+        let mut node = nodes["items"][0].clone();
+        for amounts in ["capacity", "allocatable"] {
+            let amounts = node["status"][amounts].as_object_mut().expect("it has some");
+            match count {
+                Some(count) => drop(amounts.insert(GPU.into(), count.to_string().into())),
+                None => drop(amounts.remove(GPU)),
+            }
+        }
+        // The node itself may have changed it meanwhile.
+        let name = node["metadata"]["name"].as_str().expect("a name");
+        let path = format!("/api/v1/nodes/{name}/status");
+        try_kubectl(&["replace", "--raw", &path, "-f", "-"], &node.to_string()).is_ok()
+    });
+}
+
+fn a_graphics_processor_is_waited_for(engine: &'static dyn Engine) {
+    let _gpus = Gpus::new(1);
+    let holder = Started::new(engine, &["--gpu", "1"], "ready");
+    let listed = holder.wait_until("it has it", |session| session["state"] == "running");
+    assert_eq!(listed["gpu"], 1);
+
+    let name = own_name("test");
+    let waiting = run(engine, &["-a", "--gpu", "1", "--name", &name], "exit 3").in_a_terminal().start();
+    let scheduled = "jsonpath={.status.conditions[?(@.type==\"PodScheduled\")].reason}";
+    let get = ["get", "pod", &name, "--namespace", namespace(), "-o", scheduled];
+    wait_until("there is none left", || try_kubectl(&get, "").is_ok_and(|reason| reason == "Unschedulable"));
+    fiber(engine, &["kill", "--now", &holder.name]).run().code(0);
+    // A terminal has shown for what it waited.
+    let step = format!("starting the pod {name}");
+    waiting.end().code(3).says(&[&format!("{step}: 0/1 nodes are available"), &format!("✓ {step} ("), "said"]);
+}

@@ -1,0 +1,76 @@
+//! Images that go through a registry: a real one, for these tests alone.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::engine::docker::docker;
+use crate::engine::{Engine, fiber, run};
+
+crate::tests![an_image_is_pushed_and_fetched_again];
+
+/// What Debian calls the program.
+const PROGRAM: &str = "docker-registry";
+
+/// Whether a registry can be started here.
+pub(crate) fn is_there() -> bool {
+    Command::new(PROGRAM).arg("--version").output().is_ok()
+}
+
+/// A registry on this host, to which Docker talks without certificates. It ends with this.
+struct Registry {
+    child: Child,
+    address: String,
+    _files: TempDir,
+}
+
+impl Registry {
+    fn start() -> Registry {
+        let files = TempDir::new().expect("there is room");
+        let configuration = format!(
+            "version: 0.1\nstorage: {{filesystem: {{rootdirectory: {}}}}}\nhttp: {{addr: \"127.0.0.1:0\"}}\n",
+            files.path().display()
+        );
+        let file = files.path().join("config.yml");
+        std::fs::write(&file, configuration).expect("there is room");
+        let mut command = Command::new(PROGRAM);
+        command.arg("serve").arg(&file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("it can be started");
+        let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines().map_while(Result::ok);
+        let address = lines
+            .find_map(|line| {
+                let (_, rest) = line.split_once("listening on ")?;
+                Some(rest.split(['"', ' ']).next().unwrap_or_default().to_string())
+            })
+            .expect("it says where it listens");
+        // Nobody else reads what it says.
+        std::thread::spawn(move || lines.for_each(drop));
+        Registry { child, address, _files: files }
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn an_image_is_pushed_and_fetched_again(engine: &'static dyn Engine) {
+    let registry = Registry::start();
+    let place = format!("{}/team", registry.address);
+    run(engine, &["-a"], "pi").env("FIBER_REGISTRY", &place).run().code(0).says(&["pi: 3.14"]);
+    let repository = format!("{place}/fiber-auto/engines");
+    let published = docker(&["images", "--format", "{{.Repository}}:{{.Tag}}", &repository]);
+    assert!(published.starts_with(&repository) && published.lines().count() == 1, "{published}");
+    // Under this name it is now in the registry alone.
+    docker(&["rmi", &published]);
+    let options = ["run", "-a", "--env", "SCENARIO=pi", "--env", "LD_LIBRARY_PATH=/fiber/lib", "--image", &published];
+    fiber(engine, &[&options[..], &[&crate::images::path()]].concat()).run().code(0).says(&["pi: 3.14"]);
+    docker(&["rmi", &published]);
+    // It has no other.
+    let other = published.replace("/engines:", "/others:");
+    let ending = fiber(engine, &["run", "--image", &other]).run().code(125);
+    assert!(ending.errors.contains(&other) && ending.errors.contains("not found"), "{}", ending.errors);
+}
