@@ -382,7 +382,13 @@ async fn besieged() {
     let enter = |entering: &mut tokio::task::JoinSet<Bytes>, index: usize| {
         let (address, key) = (address.clone(), key.clone());
         entering.spawn_local(async move {
-            let mut connection = connect(&address, &key).await.unwrap();
+            let mut connection = loop {
+                match connect(&address, &key).await {
+                    Ok(connection) => break connection,
+                    // The crowd and this process share a machine that may be slow by itself.
+                    Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::TimedOut, "{error}"),
+                }
+            };
             connection.link.send(Message { head: Vec::new(), body: filler(index, 1000) }).unwrap();
             connection.next().await.unwrap().unwrap()
         });
