@@ -89,7 +89,8 @@ fn a_claim_that_stays_pending() {
             "resources": {"requests": {"storage": "1Mi"}},
         },
     }));
-    let setup = program("one task").env("FIBER_MOUNTS", format!("{claim}:/data")).env("FIBER_SCHEDULE_TIMEOUT", "2s");
+    // Long enough for the scheduler to have heard of the claim too.
+    let setup = program("one task").env("FIBER_MOUNTS", format!("{claim}:/data")).env("FIBER_SCHEDULE_TIMEOUT", "15s");
     fails(setup, &["unbound immediate PersistentVolumeClaims", "`schedule_timeout` sets the limit"]);
 }
 
