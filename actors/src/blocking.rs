@@ -1,10 +1,15 @@
 //! Futures run to their end on a thread that waits for them.
 
 use std::cell::OnceCell;
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 
 use fiber_core::BlockOn;
+use fiber_transport::Linger;
+use futures_util::task::AtomicWaker;
 
 /// Runs the futures of tasks. The runtime is made when a task first needs it.
 #[derive(Default)]
@@ -13,11 +18,44 @@ pub(crate) struct BlockingRuntime(OnceCell<actix_rt::Runtime>);
 impl BlockOn for BlockingRuntime {
     fn block_on(&self, future: Pin<&mut dyn Future<Output = ()>>) {
         let runtime = self.0.get_or_init(|| actix_rt::Runtime::new().expect("the system has room for a runtime"));
-        runtime.block_on(future);
+        runtime.block_on(lingering(future));
     }
 }
 
 /// Runs the body of an async `main` in an actix system of the main thread.
 pub fn block_on_main<F: Future>(main: F) -> F::Output {
-    actix_rt::System::new().block_on(main)
+    actix_rt::System::new().block_on(lingering(main))
+}
+
+/// As `future`, but for a moment after each of its steps the thread stays awake: most answers come soon.
+async fn lingering<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let mut linger = Linger::default();
+    let step = Arc::new(Step { due: AtomicBool::new(true), runner: AtomicWaker::new() });
+    let waker = Waker::from(Arc::clone(&step));
+    poll_fn(|context| {
+        step.runner.register(context.waker());
+        if step.due.swap(false, Ordering::Acquire) {
+            linger.restart();
+            if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                return Poll::Ready(output);
+            }
+        }
+        linger.poll(context);
+        Poll::Pending
+    })
+    .await
+}
+
+/// A future's next step: not each turn of the runtime is one.
+struct Step {
+    due: AtomicBool,
+    runner: AtomicWaker,
+}
+
+impl Wake for Step {
+    fn wake(self: Arc<Self>) {
+        self.due.store(true, Ordering::Release);
+        self.runner.wake();
+    }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use actix_rt::{Arbiter, ArbiterHandle};
 use dashmap::DashMap;
 use fiber_backends::{Backend, Job, JobState, Kinship, Reach, backend};
-use fiber_core::{Config, Error, NodeId, Result, SessionKey, Signals, block_on, forbid_waiting};
+use fiber_core::{Config, Error, NodeId, Result, SessionKey, Signals, block_on, forbid_waiting, set_spin};
 use fiber_transport::{HandshakeError, ListenAt, Listener, Peer, Role, accept, listen};
 use parking_lot::Mutex;
 use tokio::sync::{OnceCell, oneshot};
@@ -97,6 +97,7 @@ impl Node {
         reach: Option<Reach>,
         arbiter: ArbiterHandle,
     ) -> &'static Node {
+        set_spin(config.spin);
         Box::leak(Box::new(Node {
             id,
             mesh: Mesh::new(id, &key),

@@ -13,6 +13,7 @@ use figment::providers::{Env, Format, Serialized, Toml};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::spin;
 
 const PREFIX: &str = "FIBER_";
 const FILE: &str = "fiber.toml";
@@ -59,6 +60,10 @@ pub struct Config {
     /// How long a child may take to end before it is killed.
     #[serde(with = "human_duration")]
     pub shutdown_timeout: Duration,
+    /// How long a thread that waits for another process looks again before it sleeps, while nobody else wants its core: an
+    /// answer that comes meanwhile finds it awake. 0 for not at all.
+    #[serde(with = "human_duration")]
+    pub spin: Duration,
     /// The largest message: one task's arguments, or one result. At most 2 GiB.
     pub max_message: ByteSize,
     /// Whether the parent ends its children on SIGINT, SIGTERM and SIGHUP before it dies of them.
@@ -128,6 +133,7 @@ impl Default for Config {
             schedule_timeout: Duration::from_secs(300),
             pull_timeout: Duration::from_secs(600),
             shutdown_timeout: Duration::from_secs(5),
+            spin: spin::DEFAULT,
             max_message: ByteSize::gib(1),
             signals: true,
             image: None,

@@ -16,6 +16,7 @@ pub mod panics;
 pub mod process;
 mod run;
 mod signals;
+mod spin;
 mod wait;
 
 pub use build::BuildId;
@@ -32,4 +33,5 @@ pub use inventory;
 pub use meta::{Meta, MetaOf};
 pub use run::{BlockOn, Outcome, Tasks};
 pub use signals::Signals;
+pub use spin::{Spin, set_spin};
 pub use wait::{block_on, forbid_waiting, waiting_allowed};

@@ -4,10 +4,12 @@ use std::cell::Cell;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
 use crate::error::{Error, Result};
+use crate::spin::Spin;
 
 thread_local! {
     static FORBIDDEN: Cell<bool> = const { Cell::new(false) };
@@ -31,26 +33,46 @@ pub fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
     if !waiting_allowed() {
         return Err(Error::WouldDeadlock);
     }
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let sleeper = Arc::new(Sleeper { thread: thread::current(), woken: AtomicBool::new(false) });
+    let waker = Waker::from(Arc::clone(&sleeper));
     let mut context = Context::from_waker(&waker);
     let mut future = pin!(future);
     loop {
-        match future.as_mut().poll(&mut context) {
-            Poll::Ready(result) => return result,
-            // A wake-up between the poll and this is kept by the thread's token, so none is lost.
-            Poll::Pending => thread::park(),
+        if let Poll::Ready(result) = future.as_mut().poll(&mut context) {
+            return result;
+        }
+        sleeper.sleep();
+    }
+}
+
+/// A thread that waits, and whether it is to look again.
+struct Sleeper {
+    thread: Thread,
+    woken: AtomicBool,
+}
+
+impl Sleeper {
+    /// Returns when it is woken, or has been since it last returned.
+    fn sleep(&self) {
+        let mut spin = Spin::default();
+        while !self.woken.swap(false, Ordering::Acquire) {
+            if spin.goes_on() {
+                spin.give_way();
+            } else {
+                // A wake-up between the look and this is kept by the thread's token, so none is lost.
+                thread::park();
+            }
         }
     }
 }
 
-struct Unpark(Thread);
-
-impl Wake for Unpark {
+impl Wake for Sleeper {
     fn wake(self: Arc<Self>) {
-        self.0.unpark();
+        self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.0.unpark();
+        self.woken.store(true, Ordering::Release);
+        self.thread.unpark();
     }
 }

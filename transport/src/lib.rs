@@ -10,6 +10,7 @@
 
 mod frame;
 mod handshake;
+mod linger;
 mod listen_at;
 pub mod nng;
 mod seal;
@@ -27,6 +28,7 @@ use fiber_core::{LinkKind, SessionKey};
 
 pub use frame::{Decoder, FrameError, Gather, HEADER_LEN};
 pub use handshake::{HandshakeError, Peer, PeerInfo, Role, accept, join};
+pub use linger::Linger;
 pub use listen_at::{ListenAt, local_ip_towards};
 pub use seal::Keys;
 
@@ -91,6 +93,7 @@ pub struct Connection {
     pub link: Arc<dyn Link>,
     /// Receives.
     pub incoming: Box<dyn Incoming>,
+    linger: Linger,
 }
 
 impl Debug for Connection {
@@ -100,9 +103,26 @@ impl Debug for Connection {
 }
 
 impl Connection {
-    /// The next message, as [`Incoming::poll_next`].
+    fn new(link: Arc<dyn Link>, incoming: impl Incoming + 'static) -> Connection {
+        Connection { link, incoming: Box::new(incoming), linger: Linger::default() }
+    }
+
+    /// The next message, as [`Incoming::poll_next`]. For a moment after the last one, the thread stays awake for it.
     pub async fn next(&mut self) -> Option<io::Result<Bytes>> {
-        poll_fn(|context| self.incoming.poll_next(context)).await
+        poll_fn(|context| {
+            let message = self.incoming.poll_next(context);
+            match message {
+                Poll::Ready(_) => self.linger.restart(),
+                Poll::Pending => self.linger.poll(context),
+            }
+            message
+        })
+        .await
+    }
+
+    /// What came last says nothing of when more comes: the thread may sleep.
+    pub fn rest(&mut self) {
+        self.linger.stop();
     }
 }
 

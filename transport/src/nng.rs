@@ -151,8 +151,7 @@ async fn connection(stream: TcpStream, keys: Keys) -> io::Result<Connection> {
     })?;
     let link = Arc::new(NngLink { outbox: Outbox::new(&socket, outflow)?, inflow: Arc::clone(&inflow), socket });
     let inbox = Inbox::new(&link.socket, inflow, keys.opener)?;
-    let connection =
-        Connection { link: Arc::clone(&link) as _, incoming: Box::new(NngIncoming { link: Arc::clone(&link), inbox }) };
+    let connection = Connection::new(Arc::clone(&link) as _, NngIncoming { link: Arc::clone(&link), inbox });
     sys::adopt(&link.socket, OwnedFd::from(stream.into_std()?))?;
     begun.notified().await;
     Ok(connection)

@@ -2,6 +2,9 @@
 //!
 //! Sockets have names in Linux's abstract namespace: they leave no file behind, whatever kills the process. Such names
 //! have no permissions, so a peer that runs as another user is turned away by its credentials, before the handshake.
+//!
+//! A link waits for room in its socket only while there is none. If it always did, each message that the peer takes out
+//! would wake this process's thread to say that there is room, as there was before.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -10,9 +13,13 @@ use std::os::unix::net::{SocketAddr, UnixListener as StdListener, UnixStream as 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, Bytes};
+use bytes::{Buf, Bytes, BytesMut};
 use parking_lot::Mutex;
-use tokio::net::{UnixListener, UnixStream};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, sendmsg, shutdown};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::net::UnixListener;
 use tokio::sync::Notify;
 
 use crate::frame::{Decoder, Gather};
@@ -41,7 +48,7 @@ pub fn listen() -> io::Result<impl Listener> {
 pub fn connect(name: &str) -> io::Result<Connection> {
     let socket = StdStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
     socket.set_nonblocking(true)?;
-    connection(UnixStream::from_std(socket)?)
+    connection(socket)
 }
 
 struct Unix {
@@ -57,7 +64,7 @@ impl Listener for Unix {
     fn poll_accept(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Connection>> {
         loop {
             let (stream, _) = ready!(self.socket.poll_accept(context))?;
-            match connection(stream) {
+            match stream.into_std().and_then(connection) {
                 Ok(connection) => return Poll::Ready(Ok(connection)),
                 Err(error) => tracing::warn!("turned a peer away: {error}"),
             }
@@ -65,23 +72,33 @@ impl Listener for Unix {
     }
 }
 
-fn connection(stream: UnixStream) -> io::Result<Connection> {
-    let (peer, own) = (stream.peer_cred()?.uid(), rustix::process::geteuid().as_raw());
+fn connection(stream: StdStream) -> io::Result<Connection> {
+    let peer = rustix::net::sockopt::socket_peercred(&stream)?.uid;
+    let own = rustix::process::geteuid();
     if peer != own {
         return Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
-            format!("the other end of the socket runs as user {peer}, this process as {own}"),
+            format!("the other end of the socket runs as user {}, this process as {}", peer.as_raw(), own.as_raw()),
         ));
     }
+    let stream = watch(stream, Interest::READABLE)?;
     let link = Arc::new(UnixLink { stream, state: Mutex::default(), blocked: Notify::new() });
     tokio::task::spawn_local(Arc::clone(&link).unblock());
     let incoming = UnixIncoming { link: Arc::clone(&link), decoder: Decoder::new(UNPROVEN_LIMIT) };
-    Ok(Connection { link, incoming: Box::new(incoming) })
+    Ok(Connection::new(link, incoming))
+}
+
+/// Has the runtime tell when a socket is ready.
+#[allow(unsafe_code)]
+fn watch(stream: StdStream, interest: Interest) -> io::Result<AsyncFd<StdStream>> {
+    // SAFETY: the stream is moved there, and keeps its one descriptor open until it is dropped.
+    Ok(unsafe { AsyncFd::register_with_interest(stream, interest) }?)
 }
 
 #[derive(Debug)]
 struct UnixLink {
-    stream: UnixStream,
+    /// Tells when there is something to read.
+    stream: AsyncFd<StdStream>,
     state: Mutex<State>,
     /// Wakes the task that continues a write when the socket has room again.
     blocked: Notify,
@@ -121,7 +138,7 @@ impl Link for UnixLink {
         state.rest.clear();
         drop(state);
         // Both ends see it, this one too.
-        let _ = rustix::net::shutdown(&self.stream, rustix::net::Shutdown::Both);
+        let _ = shutdown(&self.stream, Shutdown::Both);
         self.blocked.notify_one();
     }
 }
@@ -132,7 +149,7 @@ impl UnixLink {
         loop {
             match self.write_some(&mut pieces) {
                 Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                Err(Errno::WOULDBLOCK) => {
                     self.state.lock().rest = pieces;
                     return self.blocked.notify_one();
                 }
@@ -150,13 +167,16 @@ impl UnixLink {
         }
     }
 
-    fn write_some(&self, pieces: &mut VecDeque<Bytes>) -> io::Result<()> {
+    fn write_some(&self, pieces: &mut VecDeque<Bytes>) -> rustix::io::Result<()> {
         let mut slices = [IoSlice::new(&[]); PIECES];
         let count = pieces.len().min(PIECES);
         for (slice, piece) in slices.iter_mut().zip(pieces.iter()) {
             *slice = IoSlice::new(piece);
         }
-        let mut written = self.stream.try_write_vectored(&slices[..count])?;
+        let slices = &slices[..count];
+        // A peer that is gone is an error, and never a SIGPIPE.
+        let send = || sendmsg(&self.stream, slices, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL);
+        let mut written = retry_on_intr(send)?;
         while let Some(first) = pieces.front_mut() {
             if written < first.len() {
                 first.advance(written);
@@ -172,15 +192,28 @@ impl UnixLink {
     async fn unblock(self: Arc<Self>) {
         loop {
             self.blocked.notified().await;
-            if self.stream.writable().await.is_err() {
+            if self.until_written().await.is_err() {
                 return self.close();
             }
-            let mut state = self.state.lock();
-            if state.closed {
+            if self.state.lock().closed {
                 return;
             }
+        }
+    }
+
+    /// Returns when nothing is left that found no room, or the link is closed.
+    async fn until_written(&self) -> io::Result<()> {
+        // What waits for room is another descriptor: this one waits for what arrives.
+        let room = watch(self.stream.get_ref().try_clone()?, Interest::WRITABLE)?;
+        loop {
+            let mut readiness = room.writable().await?;
+            let mut state = self.state.lock();
             let rest = std::mem::take(&mut state.rest);
             drop(state);
+            if rest.is_empty() {
+                return Ok(());
+            }
+            readiness.clear_ready();
             self.write(rest);
         }
     }
@@ -199,16 +232,15 @@ impl Incoming for UnixIncoming {
                 Ok(None) => {}
                 Err(error) => return Poll::Ready(Some(Err(io::Error::new(io::ErrorKind::InvalidData, error)))),
             }
-            match self.link.stream.try_read_buf(self.decoder.buffer(READ)) {
-                Ok(0) if self.decoder.is_in_message() => {
+            let mut readiness = ready!(self.link.stream.poll_read_ready(context))?;
+            match read(self.link.stream.get_ref(), self.decoder.buffer(READ)) {
+                Ok(Read::Ended) if self.decoder.is_in_message() => {
                     return Poll::Ready(Some(Err(io::ErrorKind::UnexpectedEof.into())));
                 }
-                Ok(0) => return Poll::Ready(None),
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    ready!(self.link.stream.poll_read_ready(context))?;
-                }
-                Err(error) => return Poll::Ready(Some(Err(error))),
+                Ok(Read::Ended) => return Poll::Ready(None),
+                Ok(Read::Some) => {}
+                Ok(Read::All) => readiness.clear_ready(),
+                Err(error) => return Poll::Ready(Some(Err(error.into()))),
             }
         }
     }
@@ -222,4 +254,32 @@ impl Drop for UnixIncoming {
     fn drop(&mut self) {
         self.link.close();
     }
+}
+
+enum Read {
+    Some,
+    /// There is no more for now.
+    All,
+    Ended,
+}
+
+/// Appends what is there to the buffer, as far as it has room.
+#[allow(unsafe_code)]
+fn read(stream: &StdStream, buffer: &mut BytesMut) -> rustix::io::Result<Read> {
+    let length = buffer.len();
+    let room = buffer.spare_capacity_mut();
+    let size = room.len();
+    let count = match retry_on_intr(|| recv(stream, &mut *room, RecvFlags::empty()).map(|(_, count)| count)) {
+        Ok(count) => count,
+        Err(Errno::WOULDBLOCK) => return Ok(Read::All),
+        Err(error) => return Err(error),
+    };
+    // SAFETY: the kernel has written so many bytes to the beginning of the buffer's spare room.
+    unsafe { buffer.set_len(length + count) };
+    Ok(match count {
+        0 => Read::Ended,
+        // A stream gives as much as it has.
+        _ if count < size => Read::All,
+        _ => Read::Some,
+    })
 }

@@ -447,6 +447,9 @@ pub(crate) async fn attend(
             message = connection.next() => match message {
                 Some(Ok(message)) => {
                     pulse.felt();
+                    if message.first() == Some(&CONTROL) {
+                        connection.rest();
+                    }
                     receive(message);
                 }
                 end => {

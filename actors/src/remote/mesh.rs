@@ -162,6 +162,7 @@ impl Mesh {
             };
             pulse.felt();
             match message {
+                Some(Ok(message)) if wire::is_beat(&message) => connection.rest(),
                 Some(Ok(message)) if message.first() == Some(&MESH) => peer.receive(message),
                 Some(Ok(_)) => tracing::warn!("node {id} said something that is not for the mesh"),
                 Some(Err(error)) => break ExitReason::LinkLost(error.to_string()),

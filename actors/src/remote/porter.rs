@@ -11,6 +11,7 @@ use actix::fut::ActorFuture;
 use actix::{Actor, ActorContext, ActorState, Context};
 use fiber_core::entry::{Entry, EntryRef, MethodFn};
 use fiber_core::{ExitReason, Failure, FailureKind, panics};
+use fiber_transport::Linger;
 use futures_util::StreamExt;
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream::FuturesUnordered;
@@ -120,7 +121,7 @@ impl Host {
     {
         let mut dispatch = Dispatch::new(self.limit);
         dispatch.under_way = Arc::clone(&self.under_way);
-        Porter { inbox: Arc::clone(&self.inbox), dispatch, handled }
+        Porter { inbox: Arc::clone(&self.inbox), dispatch, handled, linger: Linger::default() }
     }
 
     /// The actor's incarnation has ended: what it had begun, nobody answers any more.
@@ -134,6 +135,7 @@ struct Porter<F> {
     inbox: Arc<Inbox>,
     dispatch: Dispatch,
     handled: F,
+    linger: Linger,
 }
 
 impl<A, F> ActorFuture<A> for Porter<F>
@@ -161,6 +163,10 @@ where
             }
         }
         this.dispatch.poll_answers(task);
+        if turn > 0 {
+            this.linger.restart();
+        }
+        this.linger.poll(task);
         Poll::Pending
     }
 }

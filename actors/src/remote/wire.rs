@@ -150,6 +150,10 @@ pub(super) fn beat() -> Message {
     message(frame)
 }
 
+pub(super) fn is_beat(message: &[u8]) -> bool {
+    message.starts_with(&[MESH, BEAT])
+}
+
 /// Why a call was not answered.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum CallFailure {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use fiber_core::{BlockOn, Failure, FailureKind, Outcome, Tasks, codec};
+use fiber_core::{BlockOn, Failure, FailureKind, Outcome, Spin, Tasks, codec};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::{Assigned, Bench, Work};
@@ -197,6 +197,7 @@ struct Executor<'a> {
 impl Executor<'_> {
     /// Waits for a run, and puts it into the slot.
     fn take_run(&mut self) -> Option<&'static fiber_core::entry::Entry> {
+        let mut spin = Spin::default();
         let mut work = self.bench.work.lock();
         work.busy -= usize::from(std::mem::take(&mut self.busy));
         let run = loop {
@@ -214,7 +215,11 @@ impl Executor<'_> {
             if work.closed {
                 return None;
             }
-            self.bench.changed.wait(&mut work);
+            if spin.goes_on() {
+                MutexGuard::unlocked(&mut work, || spin.give_way());
+            } else {
+                self.bench.changed.wait(&mut work);
+            }
         };
         work.busy += 1;
         drop(work);
