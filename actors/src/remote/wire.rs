@@ -27,7 +27,7 @@ const ASK: u8 = 1;
 const ANSWER: u8 = 2;
 const FAILED: u8 = 3;
 const BEAT: u8 = 4;
-const PORT: u8 = 4;
+const PORT: u8 = 5;
 
 /// Where a frame carries its call's id.
 const CALL_ID: std::ops::Range<usize> = 2..10;
