@@ -24,13 +24,14 @@ fn task(index: u64, seed: u64) -> u64 {
     index * 3
 }
 
-/// Kills and stops children of this process until it is told to end.
-fn torment(end: &AtomicBool) {
+/// Kills and stops children of this process, workers of the pool, until it is told to end.
+fn torment(pool: &Pool, end: &AtomicBool) {
     let mut random = rand::rngs::SmallRng::seed_from_u64(17);
     while !end.load(Ordering::Acquire) {
         std::thread::sleep(Duration::from_millis(random.random_range(10..60)));
         let victims = children();
-        if victims.is_empty() {
+        // On a busy machine a start takes longer than the pause: if none ever came to its end, the pool would rightly give up.
+        if victims.is_empty() || 2 * pool.ready() < WORKERS {
             continue;
         }
         let victim = victims[random.random_range(0..victims.len())];
@@ -54,12 +55,12 @@ fn survive(tasks: u64, chunk: u32, threads: usize) {
         config.heartbeat = Duration::from_millis(100);
         config.heartbeat_timeout = Duration::from_millis(500);
     });
-    let pool = Pool::builder().processes(WORKERS).threads_per_worker(threads).build().unwrap();
+    let pool = Arc::new(Pool::builder().processes(WORKERS).threads_per_worker(threads).build().unwrap());
     pool.wait_until_ready().wait().unwrap();
     let end = Arc::new(AtomicBool::new(false));
     let tormentor = std::thread::spawn({
-        let end = Arc::clone(&end);
-        move || torment(&end)
+        let (pool, end) = (Arc::clone(&pool), Arc::clone(&end));
+        move || torment(&pool, &end)
     });
     let calls = pool.chunk(chunk).max_deaths(1000);
     let items = |seed: u64| (0..tasks).map(move |index| (index, seed));
