@@ -27,7 +27,7 @@ pub(crate) use self::host::HostRoot;
 use self::host::{Note, host_entry};
 use self::snapshot::Every;
 pub use self::snapshot::{Keep, NoSnapshots, Snapshot, Snapshots};
-use crate::node::{Command, Control, Launch, Node, Root, attend, launch};
+use crate::node::{Command, Control, Errand, Launch, Node, attend, launch};
 use crate::pool::ProcessControl;
 use crate::remote::{NodeRef, Owned, RemoteAddr, RemoteMessage};
 use crate::reply::Reply;
@@ -528,7 +528,7 @@ impl Start for ManagerStart {
             restarts: context.restarts(),
             meta: self.meta,
             output: self.output,
-            root: Root::Host(root),
+            errand: Errand::new(&root),
             patience: None,
         };
         Box::pin(async move {

@@ -2,6 +2,7 @@
 
 mod child;
 mod launch;
+mod root;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -20,8 +21,9 @@ use parking_lot::Mutex;
 use tokio::sync::{OnceCell, oneshot};
 
 pub use child::init;
-pub(crate) use child::{Inbound, Running, give_signs_of_life, host_name};
-pub(crate) use launch::{Command, Control, Launch, MESH, Patience, Pulse, ROOT, Root, attend, launch, message_limit};
+pub(crate) use child::{give_signs_of_life, host_name};
+pub(crate) use launch::{Command, Control, Launch, MESH, Patience, Pulse, ROOT, attend, launch, message_limit};
+pub(crate) use root::{Errand, Inbound, Root, Running};
 
 use crate::remote::Mesh;
 
@@ -50,6 +52,8 @@ pub(crate) struct Node {
     address: OnceCell<Address>,
     jobs: DashMap<NodeId, Arc<dyn Job>>,
     mesh: Mesh,
+    /// Who takes in peers of a role that others know of.
+    hosts: DashMap<Role, fn(Peer)>,
 }
 
 /// Where children connect to, and what they are to this process.
@@ -108,6 +112,7 @@ impl Node {
             arbiter,
             address: OnceCell::new(),
             jobs: DashMap::new(),
+            hosts: DashMap::new(),
         }))
     }
 
@@ -136,6 +141,11 @@ impl Node {
     /// Runs a future on the node's thread.
     pub(crate) fn spawn<F: Future<Output = ()> + 'static>(&self, future: impl FnOnce() -> F + Send + 'static) {
         self.arbiter.spawn_fn(move || drop(tokio::task::spawn_local(future())));
+    }
+
+    /// Has `host` take in peers of a role, on the node's thread.
+    pub(crate) fn admit(&self, role: Role, host: fn(Peer)) {
+        self.hosts.insert(role, host);
     }
 
     /// Where children and other nodes connect to.
@@ -191,8 +201,11 @@ impl Node {
             tokio::task::spawn_local(async move {
                 match tokio::time::timeout(HANDSHAKE, accept(connection, &self.key, self.id)).await {
                     Ok(Ok(peer)) if peer.info.role == Role::Peer => self.mesh.welcome(self, peer),
-                    Ok(Ok(peer)) if peer.info.role == Role::Ring => crate::ring::welcome(peer),
-                    Ok(Ok(peer)) => self.hand_over(peer.info.node, Ok(peer)),
+                    Ok(Ok(peer)) if peer.info.role == Role::Child => self.hand_over(peer.info.node, Ok(peer)),
+                    Ok(Ok(peer)) => match self.hosts.get(&peer.info.role) {
+                        Some(host) => host(peer),
+                        None => tracing::warn!("turned node {} away: it comes for what is not here", peer.info.node),
+                    },
                     Ok(Err((error, Some(info)))) if info.role == Role::Child => self.hand_over(info.node, Err(error)),
                     Ok(Err((error, Some(_)))) => tracing::warn!("turned a peer away: {error}"),
                     Ok(Err((error, None))) => tracing::warn!("turned a peer away: {error}"),
@@ -261,9 +274,6 @@ fn raise_file_limit() {
 /// At the end of this process: its children end first, and what they printed comes out.
 fn end_children(waiting_allowed: bool) {
     let Some(node) = CURRENT.try_lock().and_then(|current| *current) else { return };
-    if waiting_allowed {
-        crate::queue::settle(LAST_WORDS);
-    }
     let jobs = node.kill_children();
     // The node's thread passes the last words on; if this is that thread, nobody does.
     if waiting_allowed {

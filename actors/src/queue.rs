@@ -21,7 +21,7 @@ use self::core::{Core, Side};
 use self::wire::{Ask, Closing};
 use crate::sync::{Ticket, Waiting, made_at};
 
-pub(crate) use client::{send_held_back, settle};
+pub(crate) use client::send_held_back;
 pub use delivery::Delivery;
 pub(crate) use end::{End, Role};
 pub use ops::{Elements, Get, Put};

@@ -3,7 +3,8 @@
 #![allow(unsafe_code)]
 
 use std::ffi::OsString;
-use std::sync::OnceLock;
+
+use parking_lot::Mutex;
 
 /// Takes variables out of this process's environment, so that programs that it starts do not inherit them.
 ///
@@ -43,19 +44,26 @@ pub fn secret(value: OsString) -> Option<String> {
 /// Has `hook` called when this process exits by itself: by the end of `main` or by `std::process::exit`.
 ///
 /// It runs on a thread of its own, because the exiting thread has lost its thread-locals by then, and is told whether
-/// the exiting thread may wait for fiber's. Only the first hook counts.
+/// the exiting thread may wait for fiber's. Of several hooks the last comes first.
 pub fn at_exit(hook: fn(waiting_allowed: bool)) {
-    static HOOK: OnceLock<fn(bool)> = OnceLock::new();
+    static HOOKS: Mutex<Vec<fn(bool)>> = Mutex::new(Vec::new());
     extern "C" fn run() {
         let waiting_allowed = crate::waiting_allowed();
-        let hook = move || HOOK.get().map(|hook| hook(waiting_allowed));
+        let hooks = move || {
+            let next = || HOOKS.lock().pop();
+            while let Some(hook) = next() {
+                hook(waiting_allowed);
+            }
+        };
         // Where there is no thread to be had, nor room to say so, the kernel ends the children.
-        if let Ok(thread) = std::thread::Builder::new().spawn(hook) {
+        if let Ok(thread) = std::thread::Builder::new().spawn(hooks) {
             let _ = thread.join();
         }
     }
-    if HOOK.set(hook).is_ok() {
+    let mut hooks = HOOKS.lock();
+    if hooks.is_empty() {
         // SAFETY: `run` is a function of the C calling convention that lives as long as the program and does not unwind.
         unsafe { libc::atexit(run) };
     }
+    hooks.push(hook);
 }

@@ -44,7 +44,7 @@ pub struct PeerInfo {
 }
 
 /// What a node is to the one that it connects to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Role {
     /// A process that it started.
     Child,

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use super::snapshot::{Every, Keep};
-use crate::node::{Control, Inbound, Node, ROOT, Running, message_limit};
+use crate::node::{Control, Inbound, Node, ROOT, Root, Running, message_limit};
 use crate::remote::{Host, Inbox};
 use crate::supervisor::{ChildSpec, Lifecycle, Restart, Supervisor};
 
@@ -61,8 +61,8 @@ impl Note {
     }
 }
 
-impl HostRoot {
-    pub(crate) fn start(self, node: &'static Node, link: Arc<dyn Link>) -> Running {
+impl Root for HostRoot {
+    fn start(self, node: &'static Node, link: Arc<dyn Link>) -> Running {
         let (told, shutdown) = watch::channel(false);
         let capacity = usize::try_from(self.mailbox).unwrap_or(usize::MAX);
         let inbox = Arc::new(Inbox::new(capacity));

@@ -7,14 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bytes::{Buf, Bytes};
+use bytes::Buf;
 use fiber_backends::{Kinship, Reach, backend};
 use fiber_core::{BuildId, LinkKind, NodeId, SessionKey};
 use fiber_transport::{Connection, Link, Message, PeerInfo, Role, connect, join, local_ip_towards};
 use rustix::process::Signal;
 use tokio::time::{interval, timeout};
 
-use super::launch::{Control, ELSEWHERE, MESH, ROOT, Root, control, message_limit};
+use super::launch::{Control, ELSEWHERE, MESH, ROOT, control, message_limit};
+use super::root::Inbound;
 use super::{CURRENT, HANDSHAKE, INITIALISED, Node, start_thread};
 use crate::remote::MeshPeer;
 
@@ -91,22 +92,6 @@ fn reach_elsewhere(parent: &str) -> Reach {
     Reach { link: LinkKind::Nng, bind, advertised: None, kinship: Kinship::Elsewhere }
 }
 
-/// What the root of a child is told.
-pub(crate) enum Inbound {
-    /// Something for it.
-    Message(Bytes),
-    /// To end when its work is done.
-    Shutdown,
-}
-
-/// A root at work.
-pub(crate) struct Running {
-    /// Receives, on the node's thread.
-    pub(crate) inbox: Box<dyn FnMut(Inbound)>,
-    /// Works, on the main thread, and returns the exit code.
-    pub(crate) main: Box<dyn FnOnce() -> i32 + Send>,
-}
-
 fn run(calling: Calling, key: SessionKey) -> ! {
     if let Some(parent) = calling.parent_pid {
         die_with_parent(parent);
@@ -118,7 +103,7 @@ fn run(calling: Calling, key: SessionKey) -> ! {
     arbiter.spawn_fn(move || {
         tokio::task::spawn_local(async move {
             let mut connection = meet(&calling, &key).await.unwrap_or_else(|problem| give_up(&problem));
-            let Some(Control::Start { config, root }) = first(&mut connection).await else {
+            let Some(Control::Start { config, errand }) = first(&mut connection).await else {
                 // The parent went away, or never meant this process.
                 quit(EXIT_NOT_STARTED)
             };
@@ -135,12 +120,8 @@ fn run(calling: Calling, key: SessionKey) -> ! {
                 Control::Heartbeat.message()
             }));
             let peer = node.mesh().join(node, calling.parent, &connection.link);
-            let running = match *root {
-                Root::Worker(worker) => worker.start(Arc::clone(&connection.link)),
-                Root::Process(process) => process.start(Arc::clone(&connection.link)),
-                Root::Host(host) => host.start(node, Arc::clone(&connection.link)),
-                Root::Ring(ring) => ring.start(node, Arc::clone(&connection.link)),
-            };
+            let running = errand.start(node, Arc::clone(&connection.link));
+            let running = running.unwrap_or_else(|error| give_up(&error.to_string()));
             let _ = sender.send(running.main);
             serve(connection, running.inbox, peer).await
         });

@@ -12,12 +12,9 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep, timeout};
 
+use super::root::Errand;
 use super::{ENDING, EXPECTED, Node};
-use crate::manager::HostRoot;
-use crate::pool::WorkerRoot;
-use crate::process::ProcessRoot;
 use crate::remote::MeshPeer;
-use crate::ring::RingRoot;
 
 /// How long the end of a process may lag behind the end of its link, or the reverse, before it is forced.
 const LAG: Duration = Duration::from_secs(1);
@@ -40,7 +37,7 @@ pub(crate) struct Launch {
     pub(crate) restarts: u64,
     pub(crate) meta: Meta,
     pub(crate) output: OutputMode,
-    pub(crate) root: Root,
+    pub(crate) errand: Errand,
     /// Without any, it waits for room as long as the configuration says.
     pub(crate) patience: Option<Box<dyn Patience>>,
 }
@@ -54,20 +51,11 @@ pub(crate) trait Patience {
     fn lasts(&self) -> bool;
 }
 
-/// What a child is to do.
-#[derive(Serialize, Deserialize)]
-pub(crate) enum Root {
-    Worker(WorkerRoot),
-    Process(ProcessRoot),
-    Host(HostRoot),
-    Ring(RingRoot),
-}
-
 /// What nodes tell each other about themselves.
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Control {
     /// Parent to child: what to do.
-    Start { config: Box<Config>, root: Box<Root> },
+    Start { config: Box<Config>, errand: Errand },
     /// Child to parent: the root is at work. The address is where other nodes can reach it, if they are to.
     Ready { address: Option<String> },
     /// Child to parent: the root can't work.
@@ -183,7 +171,7 @@ pub(crate) async fn launch(node: &'static Node, launch: Launch) -> Result<Launch
     let progress = tenure.job.states();
     let outcome = tokio::select! {
         biased;
-        outcome = bring_up(node, peer, launch.root, &mut states, lag) => outcome,
+        outcome = bring_up(node, peer, launch.errand, &mut states, lag) => outcome,
         problem = overdue(&node.config, progress, launch.patience.as_deref()) => Err(NotReady::Unfit(problem)),
     };
     let reason = match outcome {
@@ -316,7 +304,7 @@ struct Met {
 async fn bring_up(
     node: &'static Node,
     peer: oneshot::Receiver<Result<Peer, fiber_transport::HandshakeError>>,
-    root: Root,
+    errand: Errand,
     states: &mut watch::Receiver<JobState>,
     lag: Duration,
 ) -> Result<Met, NotReady> {
@@ -326,7 +314,7 @@ async fn bring_up(
     };
     let Peer { info, mut connection } = peer.map_err(|error| NotReady::Unfit(error.to_string()))?;
     connection.incoming.set_limit(message_limit(&node.config));
-    let start = Control::Start { config: Box::new(node.config.clone()), root: Box::new(root) };
+    let start = Control::Start { config: Box::new(node.config.clone()), errand };
     // If its link is closed by now, that is seen below.
     let _ = connection.link.send(start.message());
     let mut pulse = Pulse::new(&node.config);

@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::worker::WorkerRoot;
 use super::{Shared, Worker};
-use crate::node::{Command, Launch, Node, Patience, Root, attend, launch};
+use crate::node::{Command, Errand, Launch, Node, Patience, attend, launch};
 use crate::supervisor::{
     Backoff, ChildContext, ChildSpec, Control, Running, Shutdown, Start, Supervisor, SupervisorRef,
 };
@@ -421,7 +421,7 @@ impl Start for WorkerStart {
                     restarts: context.restarts(),
                     meta: plan.meta,
                     output: plan.output,
-                    root: Root::Worker(plan.root.clone()),
+                    errand: Errand::new(&plan.root),
                     patience: Some(Box::new(WorkerPatience { child: child.clone(), shared: shared.clone() })),
                 },
             );

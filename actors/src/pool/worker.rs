@@ -22,7 +22,7 @@ use tokio::sync::Notify;
 use super::broadcast;
 use super::run::{CallId, Items, push_item};
 use super::wire::{Assignment, FromWorker, PoolNote, Results, ToWorker, WorkerNote};
-use crate::node::{Control, Inbound, Running};
+use crate::node::{Control, Inbound, Node, Root, Running};
 use crate::process::OneTask;
 use executor::Slot;
 
@@ -89,9 +89,8 @@ impl Assigned {
     }
 }
 
-impl WorkerRoot {
-    /// Sets the worker up; [`Running::main`] then works.
-    pub(crate) fn start(self, link: Arc<dyn Link>) -> Running {
+impl Root for WorkerRoot {
+    fn start(self, _: &'static Node, link: Arc<dyn Link>) -> Running {
         let bench = Arc::new(Bench {
             link,
             work: Mutex::default(),

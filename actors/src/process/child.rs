@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::root::ProcessRoot;
 use super::{Shared, State, register};
-use crate::node::{Command, Control, Launch, Node, Root, attend, launch};
+use crate::node::{Command, Control, Errand, Launch, Node, attend, launch};
 use crate::supervisor::{self, ChildContext, Running, Start};
 
 /// What a process is to do, and with what.
@@ -50,8 +50,8 @@ impl Life {
         let mut ending = EndsWith(shared);
         let shared = Arc::clone(&ending.0);
         let (name, restarts) = (shared.name.clone(), context.restarts());
-        let root = Root::Process(root);
-        let launch = launch(node, Launch { name, restarts, meta, output, root, patience: None });
+        let errand = Errand::new(&root);
+        let launch = launch(node, Launch { name, restarts, meta, output, errand, patience: None });
         tokio::pin!(launch);
         let mut asked = Vec::new();
         let launched = loop {

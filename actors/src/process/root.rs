@@ -10,7 +10,7 @@ use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
 
 use crate::blocking::BlockingRuntime;
-use crate::node::{Control, Inbound, ROOT, Running};
+use crate::node::{Control, Inbound, Node, ROOT, Root, Running};
 
 /// The exit code of a process whose function panicked, as Rust programs have it.
 const EXIT_PANICKED: i32 = 101;
@@ -24,8 +24,8 @@ pub(crate) struct ProcessRoot {
     pub(super) limit: u64,
 }
 
-impl ProcessRoot {
-    pub(crate) fn start(self, link: Arc<dyn Link>) -> Running {
+impl Root for ProcessRoot {
+    fn start(self, _: &'static Node, link: Arc<dyn Link>) -> Running {
         let told = Arc::new((Mutex::new(Told::Nothing), Condvar::new()));
         let telling = Arc::clone(&told);
         let inbox = move |inbound| {
@@ -59,7 +59,9 @@ impl ProcessRoot {
         };
         Running { inbox: Box::new(inbox), main: Box::new(main) }
     }
+}
 
+impl ProcessRoot {
     /// What the parent says when it knows that the process is ready.
     pub(super) fn begin() -> Message {
         Message::new(vec![ROOT])

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes};
 use dashmap::{DashMap, Entry};
+use fiber_core::process::at_exit;
 use fiber_core::{Error, NodeId, Result, codec};
 use parking_lot::{Mutex, MutexGuard};
 use serde_bytes::ByteBuf;
@@ -24,6 +25,8 @@ use crate::remote::{Asked, Letter, PeerId, Port, PortId, PortRef};
 const FRAMES: usize = 2;
 /// Who puts waits while more than this has gathered.
 const GATHERED: usize = 256 << 10;
+/// How long the end of this process may be held up by what other processes are still to be told.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 /// The most elements that are borrowed at a time.
 const MOST_BORROWED: usize = 1 << 14;
 /// What was borrowed should be used up within this time: longer, and others who come later wait too long.
@@ -65,7 +68,10 @@ struct State {
     failed: Option<Error>,
 }
 
-static CLIENTS: LazyLock<DashMap<(NodeId, PortId), Weak<Client>>> = LazyLock::new(DashMap::new);
+static CLIENTS: LazyLock<DashMap<(NodeId, PortId), Weak<Client>>> = LazyLock::new(|| {
+    at_exit(settle);
+    DashMap::new()
+});
 /// How many clients hold a frame back.
 static HOLDING_BACK: AtomicUsize = AtomicUsize::new(0);
 
@@ -447,8 +453,11 @@ fn all() -> Vec<Arc<Client>> {
 }
 
 /// Before this process ends: waits until all that was put has arrived, and all owners know what was used.
-pub(crate) fn settle(limit: Duration) {
-    let deadline = Instant::now() + limit;
+fn settle(waiting_allowed: bool) {
+    if !waiting_allowed {
+        return;
+    }
+    let deadline = Instant::now() + LAST_WORDS;
     let mut done = Vec::new();
     for client in all() {
         let (sender, settled) = std::sync::mpsc::channel::<()>();

@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::root::RingRoot;
 use super::wire::{Doing, Member, News, Order, Trouble};
-use crate::node::{Command, Control as Say, Launch, Node, Root, attend, launch};
+use crate::node::{Command, Control as Say, Errand, Launch, Node, attend, launch};
 use crate::supervisor::{ChildContext, Control, Running, Start, SupervisorRef};
 
 /// How long what a rank complains of may take to show itself as something clearer: a death, or a failure.
@@ -375,7 +375,7 @@ async fn live(
     let root = RingRoot { rank: rank as u64, ..owner.root.clone() };
     let name = format!("{}/rank-{rank}", owner.name);
     let (meta, output, restarts) = (owner.meta, owner.output, context.restarts());
-    let launch = launch(node, Launch { name, restarts, meta, output, root: Root::Ring(root), patience: None });
+    let launch = launch(node, Launch { name, restarts, meta, output, errand: Errand::new(&root), patience: None });
     let launched = {
         tokio::pin!(launch);
         loop {

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use fiber_core::entry::{Entry, EntryRef, MethodFn};
 use fiber_core::{Error, Failure, FailureKind, Kind, LinkKind, Result, codec, panics};
 use fiber_transport::shared::StreamListener;
-use fiber_transport::{Link, Peer, link_kind};
+use fiber_transport::{Link, Peer, Role, link_kind};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ use super::node::RingNode;
 use super::rendezvous::Reserved;
 use super::wire::{Doing, Member, News, Order};
 use crate::blocking::BlockingRuntime;
-use crate::node::{Control, Inbound, Node, Running};
+use crate::node::{Control, Inbound, Node, Root, Running};
 use crate::pool::initialize;
 use crate::remote::NodeRef;
 
@@ -42,10 +42,8 @@ pub(crate) struct RingRoot {
 }
 
 /// Another rank has connected, to send over this link.
-pub(crate) fn welcome(peer: Peer) {
-    let Some(here) = HERE.get() else {
-        return tracing::warn!("turned node {} away: this process is no node of a ring", peer.info.node);
-    };
+fn welcome(peer: Peer) {
+    let here = HERE.get().expect("nodes of a ring are admitted when this process is one");
     let arrived = |rank, reader| here.arrivals.lock().push((rank, Source::Link(reader)));
     tokio::task::spawn_local(LinkReader::attend(peer, Arc::clone(&here.bell), arrived));
 }
@@ -56,8 +54,8 @@ enum Told {
     Shutdown,
 }
 
-impl RingRoot {
-    pub(crate) fn start(self, node: &'static Node, link: Arc<dyn Link>) -> Running {
+impl Root for RingRoot {
+    fn start(self, node: &'static Node, link: Arc<dyn Link>) -> Running {
         let (sender, told) = mpsc::channel();
         let reporting = Arc::clone(&link);
         let inbox = move |inbound| {
@@ -111,6 +109,7 @@ impl Job {
         let bell = Bell::new().map_err(|error| format!("it can't be woken: {error}"))?;
         let here = Arc::new(Here { bell: Arc::new(bell), arrivals: Mutex::default(), doing: Mutex::default() });
         let _ = HERE.set(Arc::clone(&here));
+        node.admit(Role::Ring, welcome);
         // Who is not on this host can share no memory with it.
         let streams = match link_kind(&address) {
             Some(LinkKind::Unix) => Some(receive_streams(node, &here).map_err(|error| error.to_string())?),
