@@ -1,5 +1,7 @@
 //! Containers that are killed, stand still, or are cut off while they work: nothing is lost.
 
+use rustix::process::Signal;
+
 use crate::engine::{Network, containers, docker, leaves_nothing, program, try_docker, wait_until};
 use crate::program::Program;
 
@@ -7,6 +9,7 @@ crate::tests![
     killed_containers_are_replaced,
     a_paused_container_is_replaced,
     a_container_that_is_cut_off_is_replaced_and_does_no_harm_when_it_comes_back,
+    containers_that_lose_their_parents_host_end_by_themselves,
 ];
 
 fn begun() -> (Program, Network) {
@@ -50,4 +53,20 @@ fn a_container_that_is_cut_off_is_replaced_and_does_no_harm_when_it_comes_back()
     docker(&["network", "connect", &network.name, &victims[1]]);
     wait_until("it is ended", || !containers(program.pid()).contains(&victims[0]));
     completes(program);
+}
+
+/// Nobody else can end them: the parent stands still meanwhile.
+fn containers_that_lose_their_parents_host_end_by_themselves() {
+    let network = Network::new();
+    let setup = program("ready").env("FIBER_NETWORK", &network.name).env("FIBER_HEARTBEAT_TIMEOUT", "3s");
+    let mut program = setup.start();
+    program.line("ready: 2");
+    program.signal(Signal::STOP);
+    for container in containers(program.pid()) {
+        docker(&["network", "disconnect", &network.name, &container]);
+    }
+    wait_until("they have ended", || containers(program.pid()).is_empty());
+    program.signal(Signal::CONT);
+    program.say("go on");
+    leaves_nothing(program).code(0).says(&["sum: 55"]);
 }

@@ -22,6 +22,7 @@ use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use fiber_core::{LinkKind, SessionKey};
@@ -69,6 +70,10 @@ pub trait Link: Debug + Send + Sync {
     /// Closes the link: what is queued is dropped, the peer sees the end, and [`Incoming`] ends. Even what was sent
     /// last may be dropped; who wants it to arrive waits until the peer answers or closes.
     fn close(&self);
+
+    /// Has the link close when the peer's host has not confirmed for so long what was sent. Until then, one that is
+    /// lost is not told from one that is slow. A peer on this host is never lost in this way.
+    fn give_up_after(&self, silence: Duration);
 }
 
 /// The link is closed.

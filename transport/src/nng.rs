@@ -15,6 +15,7 @@ mod strangers;
 mod sys;
 
 use std::io;
+use std::net::TcpStream as StdStream;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -24,6 +25,8 @@ use bytes::Bytes;
 use fiber_core::SessionKey;
 use nng::options::{Options, RecvMaxSize};
 use nng::{PipeEvent, Protocol, Socket};
+use parking_lot::Mutex;
+use rustix::net::sockopt::set_tcp_user_timeout;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Notify;
 
@@ -136,23 +139,27 @@ async fn connection(stream: TcpStream, keys: Keys) -> io::Result<Connection> {
     let outflow = Arc::new(outbox::Queue::new(keys.sealer));
     let inflow = Arc::new(inbox::Queue::default());
     let begun = Arc::new(Notify::new());
+    let stream = stream.into_std()?;
+    let wire = Arc::new(Mutex::new(Some(stream.try_clone()?)));
     let socket = open()?;
     socket.pipe_notify({
         let (outflow, inflow, begun) = (Arc::clone(&outflow), Arc::clone(&inflow), Arc::clone(&begun));
+        let wire = Arc::clone(&wire);
         move |_, event| match event {
             PipeEvent::AddPost => begun.notify_one(),
             PipeEvent::RemovePost => {
                 outflow.close();
                 inflow.leave();
+                drop(wire.lock().take());
                 begun.notify_one();
             }
             _ => {}
         }
     })?;
-    let link = Arc::new(NngLink { outbox: Outbox::new(&socket, outflow)?, inflow: Arc::clone(&inflow), socket });
+    let link = Arc::new(NngLink { outbox: Outbox::new(&socket, outflow)?, inflow: Arc::clone(&inflow), socket, wire });
     let inbox = Inbox::new(&link.socket, inflow, keys.opener)?;
     let connection = Connection::new(Arc::clone(&link) as _, NngIncoming { link: Arc::clone(&link), inbox });
-    sys::adopt(&link.socket, OwnedFd::from(stream.into_std()?))?;
+    sys::adopt(&link.socket, OwnedFd::from(stream))?;
     begun.notified().await;
     Ok(connection)
 }
@@ -170,6 +177,8 @@ struct NngLink {
     outbox: Outbox,
     inflow: Arc<inbox::Queue>,
     socket: Socket,
+    /// The connection that nng has, until it closes it: else it would stay open.
+    wire: Arc<Mutex<Option<StdStream>>>,
 }
 
 impl Link for NngLink {
@@ -180,6 +189,14 @@ impl Link for NngLink {
     fn close(&self) {
         self.inflow.close();
         self.outbox.close();
+    }
+
+    fn give_up_after(&self, silence: Duration) {
+        let Some(wire) = &*self.wire.lock() else { return };
+        let milliseconds = u32::try_from(silence.as_millis()).unwrap_or(u32::MAX).max(1);
+        if let Err(error) = set_tcp_user_timeout(wire, milliseconds) {
+            tracing::warn!("a peer whose host is lost will be missed late: {error}");
+        }
     }
 }
 

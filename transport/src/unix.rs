@@ -12,6 +12,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener as StdListener, UnixStream as StdStream};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use parking_lot::Mutex;
@@ -141,6 +142,8 @@ impl Link for UnixLink {
         let _ = shutdown(&self.stream, Shutdown::Both);
         self.blocked.notify_one();
     }
+
+    fn give_up_after(&self, _: Duration) {}
 }
 
 impl UnixLink {

@@ -110,6 +110,7 @@ fn run(calling: Calling, key: SessionKey) -> ! {
             connection.incoming.set_limit(message_limit(&config));
             let backend = backend(&config).unwrap_or_else(|error| give_up(&error.to_string()));
             let beat = config.heartbeat;
+            connection.link.give_up_after(config.heartbeat_timeout);
             config.clone().inherit();
             let reach = calling.parent_pid.is_none().then(|| reach_elsewhere(&calling.address));
             let node = Node::new(calling.id, *config, key, backend, reach, node_arbiter);

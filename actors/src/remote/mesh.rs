@@ -151,6 +151,7 @@ impl Mesh {
         connection.incoming.set_limit(message_limit(node.config()));
         let mut peer = self.join(node, id, &connection.link);
         let config = node.config();
+        connection.link.give_up_after(config.heartbeat_timeout);
         let beating = give_signs_of_life(Arc::clone(&connection.link), config.heartbeat, wire::beat);
         tokio::task::spawn_local(beating);
         let mut pulse = Pulse::new(config);
