@@ -11,7 +11,7 @@ use fiber_core::{Error, Result, codec};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::Shared;
+use super::shared::Shared;
 
 /// A value that was given to all workers of a pool: see [`Pool::broadcast`](crate::Pool::broadcast).
 ///

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use super::exchange::{Arrived, Exchange};
 use super::progress::Progress;
 use super::run::{Items, PREFIX, Run};
-use super::{Ending, Shared};
+use super::shared::{Ending, Shared};
 
 /// A call under way.
 struct Active {

@@ -17,9 +17,9 @@ use fiber_core::{Error, Result, codec};
 use parking_lot::{Condvar, Mutex};
 use serde::Serialize;
 
-use super::Shared;
 use super::ledger::{Caller, Settled};
 use super::run::{CallId, PREFIX, Run, prefix};
+use super::shared::{Ending, Shared};
 
 /// A block is handed over when it holds this many tasks or bytes.
 const BLOCK_TASKS: u64 = 4096;
@@ -259,7 +259,7 @@ pub(super) fn feed<A: Serialize>(pool: &Shared, exchange: &Exchange, items: impl
     });
     if let Err(message) = fiber_core::panics::catch(|| std::panic::catch_unwind(all)) {
         let problem = format!("the iterator panicked: {message}");
-        pool.cancel(exchange.id, super::Ending::LetFinish);
+        pool.cancel(exchange.id, Ending::LetFinish);
         return exchange.end(Error::Invalid { what: "the tasks of a call", problem });
     }
     if exchange.stopped.load(Ordering::Acquire) {

@@ -11,8 +11,8 @@ use fiber_core::{ExitReason, Meta, OutputMode, Result};
 use futures_util::future::LocalBoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
+use super::shared::{Shared, Worker};
 use super::worker::WorkerRoot;
-use super::{Shared, Worker};
 use crate::node::{Command, Errand, Launch, Node, Patience, attend, launch};
 use crate::supervisor::{
     Backoff, ChildContext, ChildSpec, Control, Running, Shutdown, Start, Supervisor, SupervisorRef,

@@ -1,0 +1,276 @@
+//! A pool as its handles, its manager and its workers' attendants share it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use actix::Addr;
+use bytes::Bytes;
+use fiber_core::{Error, Exit, ExitReason, Meta, Result};
+use fiber_transport::Link;
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, watch};
+
+use super::exchange::Exchange;
+use super::ledger::{Effects, Ledger, Tasks, WorkerId};
+use super::manager::{Manager, Request, SHORT_LIFE};
+use super::run::{CallId, Run};
+use super::wire::{FromWorker, PoolNote, ToWorker, WorkerNote};
+use crate::node::{Command, Node};
+
+/// Tasks that a call may have under way, however heavy they are.
+const AHEAD_AT_LEAST: u64 = 64;
+
+/// What becomes of a cancelled call's tasks that run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    LetFinish,
+    Kill,
+}
+
+/// What the handles of a pool, its manager and its workers' attendants share.
+pub(crate) struct Shared {
+    pub(super) node: &'static Node,
+    pub(super) name: String,
+    pub(super) max_message: usize,
+    pub(super) ledger: Mutex<Ledger<Arc<Worker>, Arc<Exchange>>>,
+    /// How many workers have nothing to do; feeders look at it.
+    pub(super) idle: AtomicUsize,
+    pub(super) ahead: AtomicU64,
+    pub(super) state: Mutex<State>,
+    pub(super) started: AtomicBool,
+    pub(super) ready: watch::Sender<Readiness>,
+    pub(super) broadcasts: Mutex<HashMap<u64, Bytes>>,
+    pub(super) manager: Addr<Manager>,
+}
+
+pub(super) enum State {
+    Open,
+    Closed,
+    /// No worker will do anything any more.
+    Ended(String),
+}
+
+/// How many workers there are and are to be.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Readiness {
+    pub(super) ready: usize,
+    pub(super) wanted: usize,
+}
+
+/// A worker as its pool sees it.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    pub(super) id: WorkerId,
+    /// The name of its place in the pool, which its successor takes over.
+    pub(super) child: String,
+    pub(super) link: Arc<dyn Link>,
+    pub(super) commands: mpsc::UnboundedSender<Command>,
+    pub(super) ready_since: Instant,
+}
+
+impl Shared {
+    pub(super) fn new(node: &'static Node, name: String, max_message: usize, manager: Addr<Manager>) -> Shared {
+        Shared {
+            node,
+            name,
+            max_message,
+            ledger: Mutex::new(Ledger::new()),
+            idle: AtomicUsize::new(0),
+            ahead: AtomicU64::new(AHEAD_AT_LEAST),
+            state: Mutex::new(State::Open),
+            started: AtomicBool::new(false),
+            ready: watch::Sender::new(Readiness::default()),
+            broadcasts: Mutex::default(),
+            manager,
+        }
+    }
+
+    pub(super) fn refusal(&self, state: &State) -> Result<()> {
+        let state = match state {
+            State::Open => return Ok(()),
+            State::Closed => "is closed: it takes no more calls",
+            State::Ended(state) => state,
+        };
+        Err(Error::PoolEnded { pool: self.name.clone(), state: state.into() })
+    }
+
+    /// That the pool has not ended; it may be closed.
+    pub(super) fn still_there(&self) -> Result<()> {
+        let state = self.state.lock();
+        if matches!(*state, State::Ended(_)) { self.refusal(&state) } else { Ok(()) }
+    }
+
+    pub(super) fn ensure_started(&self, meta: Meta) {
+        if !self.started.swap(true, Ordering::AcqRel) {
+            self.manager.do_send(Request::Start(meta));
+        }
+    }
+
+    pub(super) async fn when_ready(&self, enough: impl Fn(&Readiness) -> bool) -> Result<()> {
+        let mut ready = self.ready.subscribe();
+        loop {
+            {
+                let now = ready.borrow_and_update();
+                self.still_there()?;
+                if now.wanted > 0 && enough(&now) {
+                    return Ok(());
+                }
+            }
+            // The sender lives in `self`.
+            let _ = ready.changed().await;
+        }
+    }
+
+    /// Changes the ledger, and does what follows from it.
+    pub(super) fn with_ledger<T>(
+        &self,
+        change: impl FnOnce(&mut Ledger<Arc<Worker>, Arc<Exchange>>, &mut Effects<Arc<Worker>, Arc<Exchange>>) -> T,
+    ) -> T {
+        let mut effects = Effects::default();
+        let mut ledger = self.ledger.lock();
+        let result = change(&mut ledger, &mut effects);
+        self.idle.store(ledger.idle(), Ordering::Release);
+        let all_done = ledger.is_empty();
+        drop(ledger);
+        self.perform(effects);
+        if all_done && matches!(*self.state.lock(), State::Closed) {
+            self.manager.do_send(Request::Close);
+        }
+        result
+    }
+
+    fn perform(&self, effects: Effects<Arc<Worker>, Arc<Exchange>>) {
+        // A link or an attendant that is gone means that the worker is: its tasks are queued again when that is known.
+        for (worker, assignment) in effects.assignments {
+            let _ = worker.link.send(ToWorker::Assignment(assignment).message());
+        }
+        for (worker, reason) in effects.kills {
+            let _ = worker.commands.send(Command::Kill(reason));
+        }
+        for (worker, drained) in effects.retired {
+            if drained {
+                self.manager.do_send(Request::Retire(worker.child.clone()));
+            } else {
+                let _ = worker.commands.send(Command::Shutdown);
+            }
+        }
+        for (exchange, settled) in effects.settled {
+            exchange.arrive(settled);
+        }
+    }
+
+    pub(super) fn submit(&self, run: Run) {
+        self.with_ledger(|ledger, effects| ledger.submit(run, effects));
+    }
+
+    pub(super) fn finish_feeding(&self, call: CallId) {
+        self.with_ledger(|ledger, _| ledger.finish_feeding(call));
+    }
+
+    pub(super) fn cancel(&self, call: CallId, ending: Ending) {
+        let concerned = self.with_ledger(|ledger, _| ledger.cancel(call));
+        for worker in concerned {
+            let note = PoolNote::Cancel { call, kill: ending == Ending::Kill };
+            let _ = worker.link.send(ToWorker::Note(note).message());
+        }
+    }
+
+    #[inline]
+    pub(super) fn has_idle(&self) -> bool {
+        self.idle.load(Ordering::Acquire) > 0
+    }
+
+    #[inline]
+    pub(super) fn ahead_at_least(&self) -> u64 {
+        self.ahead.load(Ordering::Relaxed)
+    }
+
+    /// A worker has become ready.
+    pub(super) fn join(&self, worker: Arc<Worker>, threads: u64, quota: Option<u64>) {
+        let broadcasts = self.broadcasts.lock();
+        for (id, value) in &*broadcasts {
+            let _ = worker.link.send(ToWorker::Broadcast { id: *id, value: value.clone() }.message());
+        }
+        let count = self.with_ledger(|ledger, effects| {
+            ledger.join(worker.id, worker, threads, quota, effects);
+            ledger.workers()
+        });
+        drop(broadcasts);
+        self.ahead.fetch_max(4 * count as u64 * threads, Ordering::Relaxed);
+        self.ready.send_modify(|readiness| readiness.ready = count);
+        self.manager.do_send(Request::Joined);
+    }
+
+    /// A worker's process has ended.
+    pub(super) fn lost(&self, worker: &Worker, exit: &Exit) {
+        let (count, useless) = self.with_ledger(|ledger, effects| {
+            let tasks = ledger.lost(worker.id, exit, effects);
+            (ledger.workers(), tasks == Tasks::None && !ledger.is_of_use())
+        });
+        self.ready.send_modify(|readiness| readiness.ready = count);
+        if useless && worker.ready_since.elapsed() < SHORT_LIFE {
+            self.manager.do_send(Request::DiedUnused(exit.to_string()));
+        } else {
+            self.manager.do_send(Request::Lived);
+        }
+    }
+
+    /// A worker has said something.
+    pub(super) fn receive(&self, worker: &Worker, message: Bytes) {
+        let id = worker.id;
+        match FromWorker::read(message) {
+            Ok(FromWorker::Results(results)) => {
+                self.with_ledger(|ledger, effects| ledger.complete(id, results, effects));
+            }
+            Ok(FromWorker::Note(note)) => self.with_ledger(|ledger, effects| match note {
+                WorkerNote::Returned { call, first, count } => ledger.returned(id, call, first, count, effects),
+                WorkerNote::Running { call, index } => ledger.runs(id, call, index),
+                WorkerNote::Overdue { call, index } => ledger.overdue(id, call, index, effects),
+                WorkerNote::RunsCancelled => ledger.runs_cancelled(id, effects),
+            }),
+            Ok(FromWorker::Large { .. }) => unreachable!("large outcomes are read as results"),
+            Err(error) => {
+                let _ = worker.commands.send(Command::Kill(ExitReason::LinkLost(error.to_string())));
+            }
+        }
+    }
+
+    pub(super) fn send_broadcast(&self, id: u64, value: Bytes) -> Result<()> {
+        if value.len() > self.max_message {
+            let (size, limit) = (value.len() as u64, self.max_message as u64);
+            return Err(Error::TooLarge { what: "a broadcast value".into(), size, limit });
+        }
+        self.still_there()?;
+        let mut broadcasts = self.broadcasts.lock();
+        for worker in self.ledger.lock().handles() {
+            let _ = worker.link.send(ToWorker::Broadcast { id, value: value.clone() }.message());
+        }
+        broadcasts.insert(id, value);
+        Ok(())
+    }
+
+    pub(super) fn forget_broadcast(&self, id: u64) {
+        let mut broadcasts = self.broadcasts.lock();
+        broadcasts.remove(&id);
+        for worker in self.ledger.lock().handles() {
+            let _ = worker.link.send(ToWorker::Note(PoolNote::Forget { broadcast: id }).message());
+        }
+    }
+
+    /// Fails what is under way, and all that comes.
+    pub(super) fn end(&self, why: &str) {
+        let mut state = self.state.lock();
+        if matches!(*state, State::Ended(_)) {
+            return;
+        }
+        *state = State::Ended(why.to_string());
+        drop(state);
+        let callers = self.ledger.lock().abandon();
+        for exchange in callers {
+            exchange.end(Error::PoolEnded { pool: self.name.clone(), state: why.into() });
+        }
+        self.ready.send_modify(|readiness| readiness.ready = 0);
+    }
+}
