@@ -1,6 +1,7 @@
 //! One function in a process of its own.
 
 mod child;
+mod control;
 mod root;
 
 use std::fmt;
@@ -23,6 +24,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{OnceCell, mpsc, watch};
 
 use self::child::{Life, ProcessStart, Work};
+pub(crate) use self::control::ProcessControl;
 pub(crate) use self::root::{OneTask, ProcessRoot};
 use crate::node::{Command, Node};
 use crate::reply::Reply;

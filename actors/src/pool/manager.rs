@@ -14,9 +14,8 @@ use tokio::sync::{mpsc, oneshot};
 use super::shared::{Shared, Worker};
 use super::worker::WorkerRoot;
 use crate::node::{Command, Errand, Launch, Node, Patience, attend, launch};
-use crate::supervisor::{
-    Backoff, ChildContext, ChildSpec, Control, Running, Shutdown, Start, Supervisor, SupervisorRef,
-};
+use crate::process::ProcessControl;
+use crate::supervisor::{Backoff, ChildContext, ChildSpec, Running, Shutdown, Start, Supervisor, SupervisorRef};
 
 /// How often a pool that scales by itself looks at its queue, and for how long it must be short before workers go.
 const LOOK: Duration = Duration::from_millis(100);
@@ -485,25 +484,5 @@ impl Drop for WorkerPatience {
     /// It is at work, or it could not be started.
     fn drop(&mut self) {
         self.waits(None);
-    }
-}
-
-/// Has a process end when its work is done. Dropped, it ends it at once.
-pub(crate) struct ProcessControl(pub(crate) mpsc::UnboundedSender<Command>);
-
-impl Control for ProcessControl {
-    fn shutdown(&mut self) {
-        // An attendant that is gone has seen the end of its process.
-        let _ = self.0.send(Command::Shutdown);
-    }
-
-    fn kill(&mut self, reason: ExitReason) {
-        let _ = self.0.send(Command::Kill(reason));
-    }
-}
-
-impl Drop for ProcessControl {
-    fn drop(&mut self) {
-        let _ = self.0.send(Command::Kill(ExitReason::Shutdown));
     }
 }

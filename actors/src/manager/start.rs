@@ -1,0 +1,147 @@
+//! The process of a manager, from one incarnation to the next.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use fiber_core::{ExitReason, Meta, OutputMode, Result, codec};
+use futures_util::future::LocalBoxFuture;
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::Shared;
+use super::host::{HostRoot, Note};
+use crate::node::{Command, Control, Errand, Launch, Node, attend, launch};
+use crate::process::ProcessControl;
+use crate::remote::{NodeRef, Owned};
+use crate::supervisor::{Backoff, ChildContext, ChildSpec, Restart, Running, Shutdown, Start, Supervisor};
+
+/// The current process.
+#[derive(Clone)]
+pub(super) struct Process {
+    pub(super) pid: u32,
+    pub(super) commands: mpsc::UnboundedSender<Command>,
+}
+
+/// A manager that is ready to be started.
+pub(super) struct Prepared {
+    pub(super) name: String,
+    pub(super) root: HostRoot,
+    pub(super) meta: Meta,
+    pub(super) output: OutputMode,
+    pub(super) restart: Restart,
+    pub(super) shutdown: Duration,
+    pub(super) intensity: (u32, Duration),
+    pub(super) backoff: Backoff,
+}
+
+impl Prepared {
+    pub(super) async fn start(self, node: &'static Node) -> Result<(NodeRef, Arc<Shared>)> {
+        let home = NodeRef { id: node.id(), address: node.address().await?.into() };
+        let (name, (restarts, period)) = (self.name.clone(), self.intensity);
+        let supervisor = Supervisor::builder(&*name).intensity(restarts, period).backoff(self.backoff.clone());
+        let (child, owned, process) = self.child(node, "process".into());
+        let supervisor = supervisor.child(child).start_on(node.arbiter()).await?;
+        Ok((home, Arc::new(Shared { node, name, owned, supervisor, process })))
+    }
+
+    /// The process as a child, its place in the mesh, and where its current incarnation is told.
+    pub(super) fn child(
+        self,
+        node: &'static Node,
+        name: String,
+    ) -> (ChildSpec, Arc<Owned>, watch::Receiver<Option<Process>>) {
+        let owned = node.mesh().own();
+        let (process, current) = watch::channel(None);
+        let start = ManagerStart {
+            node,
+            name: self.name,
+            owned: Arc::clone(&owned),
+            meta: self.meta,
+            output: self.output,
+            root: self.root,
+            restart: self.restart,
+            snapshot: Arc::default(),
+            process: Arc::new(process),
+        };
+        let child = ChildSpec::new(name, start).restart(self.restart).shutdown(Shutdown::After(self.shutdown));
+        (child, owned, current)
+    }
+}
+
+/// Starts an actor's process, once for each incarnation.
+struct ManagerStart {
+    node: &'static Node,
+    name: String,
+    owned: Arc<Owned>,
+    meta: Meta,
+    output: OutputMode,
+    root: HostRoot,
+    restart: Restart,
+    snapshot: Arc<Mutex<Option<Bytes>>>,
+    process: Arc<watch::Sender<Option<Process>>>,
+}
+
+impl Start for ManagerStart {
+    fn start(&mut self, context: ChildContext) -> LocalBoxFuture<'static, Result<Running, ExitReason>> {
+        let (node, owned, process) = (self.node, Arc::clone(&self.owned), Arc::clone(&self.process));
+        let (kept, restart) = (Arc::clone(&self.snapshot), self.restart);
+        let mut root = self.root.clone();
+        root.snapshot = kept.lock().as_ref().map(|snapshot| snapshot.to_vec());
+        let spec = Launch {
+            name: self.name.clone(),
+            restarts: context.restarts(),
+            meta: self.meta,
+            output: self.output,
+            errand: Errand::new(&root),
+            patience: None,
+        };
+        Box::pin(async move {
+            let launched = launch(node, spec).await.map_err(|exit| exit.reason)?;
+            let (pid, place) = (launched.info.pid, launched.place());
+            let address = launched.address.clone().unwrap_or_default().into();
+            let incarnation = owned.up(NodeRef { id: launched.info.node, address });
+            let (commands, inbox) = mpsc::unbounded_channel();
+            process.send_replace(Some(Process { pid, commands: commands.clone() }));
+            let (exited, exit) = oneshot::channel();
+            actix::spawn(async move {
+                let link = Arc::clone(&launched.connection.link);
+                let mut ended = None;
+                let receive = |mut message: Bytes| match Note::take(&mut message) {
+                    Some(Note::Snapshot) => *kept.lock() = Some(message),
+                    Some(Note::Ended) => {
+                        ended = codec::decode::<ExitReason>(message.chunk()).ok();
+                        // It waits for this, so that its reason is not lost with it.
+                        let _ = link.send(Control::Shutdown.message());
+                    }
+                    None => tracing::error!("a message of a manager's process was ignored"),
+                };
+                let exit = attend(node, launched, inbox, receive).await;
+                process.send_if_modified(|current| {
+                    let ours = current.as_ref().is_some_and(|process| process.pid == pid);
+                    if ours {
+                        *current = None;
+                    }
+                    ours
+                });
+                let reason = ended.unwrap_or(exit.reason);
+                owned.down(incarnation, reason.clone());
+                let last = match restart {
+                    Restart::Permanent => false,
+                    Restart::Transient => reason.is_normal(),
+                    Restart::Temporary => true,
+                };
+                if last {
+                    owned.gone(reason.clone());
+                }
+                let _ = exited.send(reason);
+            });
+            let exited = async { exit.await.unwrap_or(ExitReason::LinkLost("its attendant ended".into())) };
+            Ok(Running::new(ProcessControl(commands), exited).place(place))
+        })
+    }
+
+    fn forgotten(&mut self, reason: &ExitReason) {
+        self.owned.gone(reason.clone());
+    }
+}
