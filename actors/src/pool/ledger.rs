@@ -5,10 +5,13 @@
 //!   outcome arrives. An outcome counts only if the task is pending at the worker that sends it: so each task is
 //!   settled once, whatever a worker that was given up for dead says later.
 //! - How many tasks a worker may hold follows the time that tasks of their function take (its pace): about
-//!   [`HORIZON`] of work for each of its threads, and at least one task.
+//!   [`HORIZON`](call::HORIZON) of work for each of its threads, and at least one task.
 //! - Calls share the workers by the time that their tasks take: the call that has had least is served next.
 //! - When a worker dies and it is certain which tasks it was running, the death counts against them. When it is not,
 //!   all that it held are suspects: each is run alone, so that the next death is certain.
+
+mod call;
+mod worker;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
@@ -16,20 +19,16 @@ use std::time::Duration;
 use fiber_core::entry::EntryRef;
 use fiber_core::{Exit, ExitReason};
 
-use super::run::{CallId, Items, Run};
+use super::run::{CallId, Run};
 use super::wire::{Assignment, Results};
+use call::{Call, morsel};
+use worker::{Blame, Worker, find, list};
+
+pub(crate) use worker::Tasks;
 
 /// One incarnation of a worker.
 pub(crate) type WorkerId = u64;
 
-/// The work that a worker's thread may have before it.
-const HORIZON: f64 = 4e6;
-/// Work that is not worth being split among workers, in nanoseconds.
-const MORSEL: f64 = 200e3;
-/// Tasks that a worker's thread may hold, however short.
-const HELD: u64 = 16 << 10;
-/// Bytes of arguments that a worker may hold and still get more.
-const HELD_BYTES: usize = 2 << 20;
 /// What a task is thought to take, before any of its function is known, for the sharing between calls.
 const UNKNOWN: f64 = 1e6;
 
@@ -80,57 +79,6 @@ pub(crate) enum Settled {
     Outcomes(Run),
     /// It cost too many workers.
     GivenUp { index: u64, deaths: u32, exit: Exit },
-}
-
-struct Call<C> {
-    caller: C,
-    entry: EntryRef,
-    terms: Terms,
-    ready: VecDeque<Run>,
-    ready_tasks: u64,
-    suspects: VecDeque<Run>,
-    /// Nanoseconds of work that it has been given.
-    served: u64,
-    /// Tasks that were submitted and are not settled.
-    open: u64,
-    /// Tasks that had trouble.
-    strikes: HashMap<u64, Strikes>,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Strikes {
-    deaths: u32,
-    failures: u32,
-}
-
-struct Worker<W> {
-    handle: W,
-    threads: u64,
-    pending: BTreeMap<(CallId, u64), Run>,
-    held: u64,
-    held_nanos: f64,
-    held_bytes: usize,
-    /// It runs a suspect, and gets nothing else.
-    alone: bool,
-    /// It gave tasks back, and has settled none since.
-    held_up: bool,
-    /// It gets nothing more, and ends when it has done what it holds.
-    draining: bool,
-    /// How many tasks it may still be given.
-    quota: Option<u64>,
-    /// Tasks that it said it has been running for a while.
-    running: Vec<(CallId, u64)>,
-    overdue: Option<(CallId, u64)>,
-    /// Whether it stands in the list of workers that have room.
-    listed: bool,
-    tasks: Tasks,
-}
-
-/// Whether a worker was ever given a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tasks {
-    None,
-    Some,
 }
 
 /// The state of a pool. `W` stands for a worker, `C` for a caller.
@@ -532,162 +480,6 @@ impl<W: Clone, C: Caller> Ledger<W, C> {
 enum Requeue {
     Front,
     Suspect,
-}
-
-enum Blame {
-    Nobody,
-    /// One of those that it held.
-    Someone,
-    These(Vec<(CallId, u64)>),
-}
-
-fn list<W>(roomy: &mut VecDeque<WorkerId>, worker: &mut Worker<W>, id: WorkerId) {
-    if !std::mem::replace(&mut worker.listed, true) {
-        if worker.held == 0 { roomy.push_front(id) } else { roomy.push_back(id) }
-    }
-}
-
-/// How many tasks of this pace are not worth being split.
-fn morsel(pace: f64) -> u64 {
-    if pace == 0.0 { 1 } else { ((MORSEL / pace) as u64).max(1) }
-}
-
-/// The run that holds a task.
-fn find(pending: &BTreeMap<(CallId, u64), Run>, call: CallId, index: u64) -> Option<&Run> {
-    let (key, run) = pending.range(..=(call, index)).next_back()?;
-    (key.0 == call && run.contains(index)).then_some(run)
-}
-
-impl<C: Clone> Call<C> {
-    fn take(&mut self, count: u64) -> Run {
-        let (queue, suspect) =
-            if self.suspects.is_empty() { (&mut self.ready, false) } else { (&mut self.suspects, true) };
-        let front = queue.front_mut().expect("a queued call has a run");
-        let run = front.split_front(count);
-        if front.len() == 0 {
-            queue.pop_front();
-        }
-        if !suspect {
-            self.ready_tasks -= run.len();
-        }
-        run
-    }
-
-    /// How many tasks a worker is to get now.
-    fn count_for<W>(&self, worker: &Worker<W>, pace: f64, workers: u64) -> u64 {
-        let chunk = u64::from(self.terms.chunk);
-        let idle_threads = worker.threads.saturating_sub(worker.held);
-        let room = if pace == 0.0 {
-            idle_threads
-        } else {
-            let horizon = HORIZON * worker.threads as f64;
-            let by_time = ((horizon - worker.held_nanos) / pace).max(0.0) as u64;
-            by_time.min((HELD * worker.threads).saturating_sub(worker.held)).max(idle_threads)
-        };
-        if room == 0 || (worker.held > 0 && worker.held_bytes >= HELD_BYTES) {
-            return 0;
-        }
-        let share = (self.ready_tasks / (2 * workers.max(1))).max(morsel(pace));
-        let count = room.min(share).max(chunk).min(u64::from(u32::MAX));
-        worker.quota.map_or(count, |quota| count.min(quota))
-    }
-
-    fn assignment(&self, run: &Run) -> Assignment {
-        Assignment {
-            call: run.call,
-            entry: self.entry,
-            timeout: self.terms.timeout.map_or(0, |limit| limit.as_nanos().min(u128::from(u64::MAX)) as u64),
-            chunk: self.terms.chunk,
-            first: run.start,
-            count: run.len() as u32,
-            arguments: run.arguments(),
-        }
-    }
-
-    /// Passes outcomes on, but for failures that are to be tried again.
-    fn settle<W>(&mut self, run: Run, outcome: Run, again: &mut Vec<Run>, effects: &mut Effects<W, C>) {
-        let retries = self.terms.retries;
-        let mut settled = Some(outcome.clone());
-        if retries > 0 {
-            let bytes = outcome.arguments();
-            let failed = Items::new(&bytes).zip(outcome.start..outcome.end).filter(|((_, failed), _)| *failed);
-            for (_, index) in failed {
-                let strikes = self.strikes.entry(index).or_default();
-                if strikes.failures < retries {
-                    strikes.failures += 1;
-                    again.extend(run.clone().cut(index, index + 1).0);
-                    if let Some((_, before, after)) = settled.take().map(|rest| rest.cut(index, index + 1)) {
-                        self.pass_on(before, effects);
-                        settled = after;
-                    }
-                }
-            }
-        }
-        self.pass_on(settled, effects);
-    }
-
-    fn pass_on<W>(&mut self, outcome: Option<Run>, effects: &mut Effects<W, C>) {
-        if let Some(outcome) = outcome {
-            self.open -= outcome.len();
-            effects.settled.push((self.caller.clone(), Settled::Outcomes(outcome)));
-        }
-    }
-}
-
-impl<W> Worker<W> {
-    fn pending_of(&self, call: CallId) -> impl Iterator<Item = &Run> {
-        self.pending.range((call, 0)..=(call, u64::MAX)).map(|(_, run)| run)
-    }
-
-    fn hold(&mut self, run: &Run, pace: f64, suspect: bool) {
-        self.tasks = Tasks::Some;
-        self.held += run.len();
-        self.held_nanos += pace * run.len() as f64;
-        self.held_bytes += run.size();
-        self.alone = suspect;
-        if let Some(quota) = &mut self.quota {
-            *quota -= run.len();
-        }
-    }
-
-    /// Takes the tasks of `from..to` that are pending here.
-    fn take(&mut self, call: CallId, mut from: u64, to: u64) -> Vec<Run> {
-        let mut taken = Vec::new();
-        while from < to {
-            let here = find(&self.pending, call, from).map(|run| run.start);
-            let next = || self.pending.range((call, from)..(call, to)).next().map(|(key, _)| key.1);
-            let Some(start) = here.or_else(next) else { break };
-            let run = self.pending.remove(&(call, start)).expect("it was just found");
-            let end = run.end;
-            let (inside, before, after) = run.cut(from, to);
-            taken.extend(inside);
-            for rest in [before, after].into_iter().flatten() {
-                self.pending.insert((call, rest.start), rest);
-            }
-            from = end;
-        }
-        taken
-    }
-
-    fn blame(&self, reason: &ExitReason) -> Blame {
-        if matches!(reason, ExitReason::TaskCancelled | ExitReason::Shutdown) {
-            return Blame::Nobody;
-        }
-        if let Some(task) = self.overdue {
-            return Blame::These(vec![task]);
-        }
-        let running: Vec<_> =
-            self.running.iter().copied().filter(|(call, index)| find(&self.pending, *call, *index).is_some()).collect();
-        let known = running.len() as u64;
-        if known > 0 && (known >= self.threads || known == self.held) {
-            return Blame::These(running);
-        }
-        if self.held <= self.threads {
-            let tasks = self.pending.values().flat_map(|run| (run.start..run.end).map(|index| (run.call, index)));
-            return Blame::These(tasks.collect());
-        }
-        Blame::Someone
-    }
 }
 
 #[cfg(test)]
