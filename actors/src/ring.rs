@@ -8,6 +8,7 @@ mod call;
 mod collective;
 mod element;
 mod function;
+mod line;
 mod lines;
 mod linked;
 mod node;

@@ -16,7 +16,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::function::NodeFunction;
-use super::lines::{Here, Lines, Source};
+use super::line::Source;
+use super::lines::{Here, Lines};
 use super::linked::{Bell, LinkReader};
 use super::node::RingNode;
 use super::rendezvous::Reserved;
