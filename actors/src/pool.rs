@@ -31,7 +31,6 @@ use shared::{Ending, Shared, State};
 pub use broadcast::Broadcast;
 pub use builder::PoolBuilder;
 pub use calls::{Apply, Blocking, Imap, ImapUnordered, Map};
-pub(crate) use worker::initialize;
 
 /// Supervised worker processes that run task functions.
 ///

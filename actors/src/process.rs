@@ -2,6 +2,7 @@
 
 mod child;
 mod control;
+mod initializer;
 mod root;
 
 use std::fmt;
@@ -25,6 +26,7 @@ use tokio::sync::{OnceCell, mpsc, watch};
 
 use self::child::{Life, ProcessStart, Work};
 pub(crate) use self::control::ProcessControl;
+pub(crate) use self::initializer::Initializer;
 pub(crate) use self::root::{OneTask, ProcessRoot};
 use crate::node::{Command, Node};
 use crate::reply::Reply;

@@ -27,9 +27,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use fiber_core::entry::EntryRef;
-use fiber_core::{
-    Error, Function, Kind, Meta, Output, OutputMode, Result, Tries, TryOutput, Values, block_on, codec, task_entry,
-};
+use fiber_core::{Error, Function, Kind, Meta, Output, OutputMode, Result, Tries, TryOutput, Values, block_on, codec};
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -43,6 +41,7 @@ pub use self::rendezvous::Rendezvous;
 pub(crate) use self::root::RingRoot;
 use self::root::ring_entry;
 use crate::node::Node;
+use crate::process::Initializer;
 use crate::reply::Reply;
 use crate::supervisor::{Backoff, ChildSpec, Restart, Shutdown, Strategy, Supervisor};
 
@@ -108,7 +107,7 @@ pub struct RingBuilder {
     size: Option<usize>,
     meta: Meta,
     output: Option<OutputMode>,
-    initializer: Option<Result<(EntryRef, Vec<u8>)>>,
+    initializer: Option<Result<Initializer>>,
     deadline: Duration,
     intensity: (u32, Duration),
     backoff: Backoff,
@@ -140,36 +139,26 @@ impl RingBuilder {
     }
 
     /// Has each node run this before its function, whenever it starts. If it panics, the run ends.
-    pub fn initializer<F, A, M, N>(self, function: F, args: A) -> RingBuilder
+    pub fn initializer<F, A, M, N>(mut self, function: F, args: A) -> RingBuilder
     where
         F: Function<A, M>,
         A: Serialize + DeserializeOwned,
         F::Output: Output<N>,
         N: 'static,
     {
-        self.initialize::<F, A, M, Values<N>>(function, &args)
+        self.initializer = Some(Initializer::new::<F, A, M, Values<N>>(function, &args));
+        self
     }
 
     /// As [`initializer`](RingBuilder::initializer), for a function that returns a `Result` whose error can be displayed.
-    pub fn try_initializer<F, A, M, N>(self, function: F, args: A) -> RingBuilder
+    pub fn try_initializer<F, A, M, N>(mut self, function: F, args: A) -> RingBuilder
     where
         F: Function<A, M>,
         A: Serialize + DeserializeOwned,
         F::Output: TryOutput<N>,
         N: 'static,
     {
-        self.initialize::<F, A, M, Tries<N>>(function, &args)
-    }
-
-    fn initialize<F, A, M, K>(mut self, function: F, args: &A) -> RingBuilder
-    where
-        F: Function<A, M>,
-        A: Serialize + DeserializeOwned,
-        K: Kind<F::Output>,
-    {
-        let _ = function;
-        let entry = task_entry::<F, A, M, K>().reference();
-        self.initializer = Some(codec::encode(args).map(|args| (entry, args)));
+        self.initializer = Some(Initializer::new::<F, A, M, Tries<N>>(function, &args));
         self
     }
 

@@ -4,10 +4,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fiber_core::entry::EntryRef;
-use fiber_core::{
-    Error, Function, Kind, Meta, Output, OutputMode, Result, Tries, TryOutput, Values, codec, task_entry,
-};
+use fiber_core::{Error, Function, Meta, Output, OutputMode, Result, Tries, TryOutput, Values};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -16,6 +13,7 @@ use super::manager::{self, Manager};
 use super::shared::Shared;
 use super::worker::WorkerRoot;
 use crate::node::Node;
+use crate::process::Initializer;
 use crate::reply::Reply;
 
 /// What a pool is to be; [`Pool::builder`] makes one.
@@ -27,7 +25,7 @@ pub struct PoolBuilder {
     scale: Option<RangeInclusive<usize>>,
     threads: usize,
     meta: Meta,
-    initializer: Option<Result<(EntryRef, Vec<u8>)>>,
+    initializer: Option<Result<Initializer>>,
     tasks_per_worker: Option<u64>,
     output: Option<OutputMode>,
 }
@@ -77,36 +75,26 @@ impl PoolBuilder {
     }
 
     /// Has each worker call `function` before its first task. If that fails, the worker counts as not started.
-    pub fn initializer<F, A, M, N>(self, function: F, args: A) -> PoolBuilder
+    pub fn initializer<F, A, M, N>(mut self, function: F, args: A) -> PoolBuilder
     where
         F: Function<A, M>,
         A: Serialize + DeserializeOwned,
         F::Output: Output<N>,
         N: 'static,
     {
-        self.initialize::<F, A, M, Values<N>>(function, &args)
+        self.initializer = Some(Initializer::new::<F, A, M, Values<N>>(function, &args));
+        self
     }
 
     /// As [`initializer`](PoolBuilder::initializer), for a function that returns a `Result` whose error can be displayed.
-    pub fn try_initializer<F, A, M, N>(self, function: F, args: A) -> PoolBuilder
+    pub fn try_initializer<F, A, M, N>(mut self, function: F, args: A) -> PoolBuilder
     where
         F: Function<A, M>,
         A: Serialize + DeserializeOwned,
         F::Output: TryOutput<N>,
         N: 'static,
     {
-        self.initialize::<F, A, M, Tries<N>>(function, &args)
-    }
-
-    fn initialize<F, A, M, K>(mut self, function: F, args: &A) -> PoolBuilder
-    where
-        F: Function<A, M>,
-        A: Serialize + DeserializeOwned,
-        K: Kind<F::Output>,
-    {
-        let _ = function;
-        let entry = task_entry::<F, A, M, K>().reference();
-        self.initializer = Some(codec::encode(args).map(|args| (entry, args)));
+        self.initializer = Some(Initializer::new::<F, A, M, Tries<N>>(function, &args));
         self
     }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fiber_core::entry::{Entry, EntryRef};
-use fiber_core::{Failure, FailureKind, Outcome, codec};
+use fiber_core::{Failure, FailureKind, codec};
 use fiber_transport::Link;
 use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
@@ -23,15 +23,14 @@ use super::broadcast;
 use super::run::{CallId, Items, push_item};
 use super::wire::{Assignment, FromWorker, PoolNote, Results, ToWorker, WorkerNote};
 use crate::node::{Control, Inbound, Node, Root, Running};
-use crate::process::OneTask;
+use crate::process::Initializer;
 use executor::Slot;
 
 /// What a worker needs to know to begin.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct WorkerRoot {
     pub(crate) threads: u64,
-    /// A function to run before all tasks, with its encoded argument.
-    pub(crate) initializer: Option<(EntryRef, Vec<u8>)>,
+    pub(crate) initializer: Option<Initializer>,
     pub(crate) max_message: u64,
 }
 
@@ -112,9 +111,7 @@ impl Root for WorkerRoot {
         };
         let initializer = self.initializer;
         let main = move || {
-            if let Some((entry, argument)) = initializer
-                && let Err(problem) = initialize(entry, argument)
-            {
+            if let Err(problem) = initializer.map_or(Ok(()), Initializer::run) {
                 let _ = bench.link.send(Control::Failed(problem).message());
                 // The parent ends this process when it has read that; until then the message must not be lost.
                 bench.wait_for_close();
@@ -217,19 +214,5 @@ impl Bench {
         while !work.closed {
             self.changed.wait(&mut work);
         }
-    }
-}
-
-/// Runs the initialiser: a task of its own, of which only a failure is told.
-pub(crate) fn initialize(entry: EntryRef, argument: Vec<u8>) -> Result<(), String> {
-    let entry = entry.resolve().map_err(|error| error.to_string())?;
-    let mut task = OneTask::new(argument);
-    entry.run(&mut task);
-    match task.outcome {
-        Some((Outcome::Failure, failure)) => {
-            let failure = codec::decode(&failure).unwrap_or_else(|error| Failure::new(FailureKind::Result, error));
-            Err(format!("its initialiser `{}` {failure}", entry.name()))
-        }
-        _ => Ok(()),
     }
 }

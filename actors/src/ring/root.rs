@@ -24,7 +24,7 @@ use super::rendezvous::Reserved;
 use super::wire::{Doing, Member, News, Order};
 use crate::blocking::BlockingRuntime;
 use crate::node::{Control, Inbound, Node, Root, Running};
-use crate::pool::initialize;
+use crate::process::Initializer;
 use crate::remote::NodeRef;
 
 /// The exit code of a process whose function failed.
@@ -38,7 +38,7 @@ pub(crate) struct RingRoot {
     pub(super) entry: EntryRef,
     pub(super) ring: String,
     pub(super) rank: u64,
-    pub(super) initializer: Option<(EntryRef, Vec<u8>)>,
+    pub(super) initializer: Option<Initializer>,
     pub(super) deadline: Duration,
 }
 
@@ -103,9 +103,7 @@ impl Job {
     fn prepare(node: &'static Node, link: &Arc<dyn Link>, mut root: RingRoot) -> Result<Job, String> {
         let text = |error: Error| error.to_string();
         let entry = root.entry.resolve::<MethodFn>().map_err(text)?;
-        if let Some((initializer, arguments)) = root.initializer.take() {
-            initialize(initializer, arguments)?;
-        }
+        root.initializer.take().map_or(Ok(()), Initializer::run)?;
         let address = node.address_now().map_err(text)?.to_string();
         let bell = Bell::new().map_err(|error| format!("it can't be woken: {error}"))?;
         let here = Arc::new(Here { bell: Arc::new(bell), arrivals: Mutex::default(), doing: Mutex::default() });

@@ -1,0 +1,43 @@
+//! What a process is to do before all else.
+
+use fiber_core::entry::EntryRef;
+use fiber_core::{Failure, FailureKind, Function, Kind, Outcome, Result, codec, task_entry};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::OneTask;
+
+/// A function that a process calls before it begins its work, and the arguments.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Initializer {
+    entry: EntryRef,
+    arguments: Vec<u8>,
+}
+
+impl Initializer {
+    /// # Errors
+    /// That the arguments can't be serialised.
+    pub(crate) fn new<F, A, M, K>(function: F, args: &A) -> Result<Initializer>
+    where
+        F: Function<A, M>,
+        A: Serialize + DeserializeOwned,
+        K: Kind<F::Output>,
+    {
+        let _ = function;
+        Ok(Initializer { entry: task_entry::<F, A, M, K>().reference(), arguments: codec::encode(args)? })
+    }
+
+    /// Calls it: a task of its own, of which only a failure is told.
+    pub(crate) fn run(self) -> Result<(), String> {
+        let entry = self.entry.resolve().map_err(|error| error.to_string())?;
+        let mut task = OneTask::new(self.arguments);
+        entry.run(&mut task);
+        match task.outcome {
+            Some((Outcome::Failure, failure)) => {
+                let failure = codec::decode(&failure).unwrap_or_else(|error| Failure::new(FailureKind::Result, error));
+                Err(format!("its initialiser `{}` {failure}", entry.name()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
