@@ -1,4 +1,4 @@
-//! What nng's Rust bindings lack. Nothing else of the transport is unsafe.
+//! What nng's Rust bindings lack.
 
 #![allow(unsafe_code)]
 
