@@ -3,6 +3,7 @@
 //! What is the same for all jobs of this process (the engine, this process's own container, the network, the image) is
 //! found out when it is first needed. A failure is told to who asked, and the next one tries again.
 
+mod access;
 mod bundle;
 mod cli;
 mod cluster;
@@ -14,27 +15,26 @@ mod network;
 mod owner;
 mod request;
 mod sessions;
+mod site;
 mod volume;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fiber_core::{Config, Error, Result, random};
+use fiber_core::{Config, Error, Result};
 use futures_util::future::LocalBoxFuture;
 use tokio::sync::OnceCell;
 
 pub use self::cluster::DockerCluster;
-use self::container::Container;
+#[cfg(feature = "kubernetes")]
 use self::engine::Engine;
-use self::events::Events;
 pub(crate) use self::image::Image;
-use self::network::Place;
-use self::owner::OwnContainer;
-use self::request::EngineAccess;
+use self::site::Site;
 use crate::gpus::Gpus;
 use crate::output::Log;
+use crate::owner::new_session;
 use crate::progress::Lines;
-use crate::{Backend, Job, JobSpec, OutputMode, Reach};
+use crate::{Backend, Job, JobSpec, Reach};
 
 /// The image that is made of this program, for whoever shares the engine or, if there is a registry, for whoever can
 /// fetch from there.
@@ -64,7 +64,7 @@ pub(crate) async fn image_of_this_program(config: &Config, progress: &dyn crate:
 #[cfg(feature = "kubernetes")]
 pub(crate) async fn image_of(
     config: &Config,
-    run: &crate::cluster::Run,
+    run: &crate::cluster::session::Run,
     progress: &dyn crate::Progress,
 ) -> Result<(Image, cluster::Command), String> {
     let docker = DockerCluster::connect(config).await.map_err(|error| error.to_string())?;
@@ -83,16 +83,6 @@ pub struct Docker {
     image: OnceCell<Image>,
 }
 
-/// What is the same for all jobs of this process.
-#[derive(Debug)]
-struct Site {
-    engine: Arc<Engine>,
-    own: Option<OwnContainer>,
-    place: Place,
-    access: EngineAccess,
-    events: Arc<Events>,
-}
-
 impl Docker {
     /// As the configuration has it. The engine is not needed yet.
     ///
@@ -100,11 +90,10 @@ impl Docker {
     /// [`Error::Config`], for what can't be understood.
     pub fn new(config: &Config) -> Result<Docker> {
         request::check(config)?;
-        let session = random::<6>().iter().map(|byte| format!("{byte:02x}")).collect();
         Ok(Docker {
             config: config.clone(),
             gpus: Gpus::new(config),
-            session,
+            session: new_session(),
             next: AtomicU64::new(1),
             site: OnceCell::new(),
             image: OnceCell::new(),
@@ -112,26 +101,7 @@ impl Docker {
     }
 
     async fn site(&self) -> Result<&Site, String> {
-        let find_out = || async {
-            let engine = Arc::new(Engine::connect().await?);
-            let own = OwnContainer::find(&engine).await?;
-            let place = Place::choose(&engine, &self.config, own.as_ref()).await?;
-            let events = Events::subscribe(Arc::clone(&engine), &self.session);
-            let (sweeper, own_id) = (Arc::clone(&engine), own.as_ref().map(|own| own.id.clone()));
-            tokio::task::spawn_local(async move {
-                match owner::sweep(&sweeper, own_id.as_deref()).await {
-                    Ok(removed) if removed.is_empty() => {}
-                    Ok(removed) => tracing::info!("removed what dead sessions had left: {}", removed.join(", ")),
-                    Err(error) => tracing::warn!("what dead sessions may have left stays for now: {error}"),
-                }
-            });
-            let access = match self.config.nested {
-                true => EngineAccess::new(&engine, own.as_ref()),
-                false => EngineAccess::default(),
-            };
-            Ok(Site { engine, own, place, access, events })
-        };
-        self.site.get_or_try_init(find_out).await
+        self.site.get_or_try_init(|| Site::find(&self.config, &self.session)).await
     }
 
     async fn start(&self, spec: JobSpec) -> Result<Arc<dyn Job>, String> {
@@ -139,15 +109,12 @@ impl Docker {
         let find_image = || image::find(&site.engine, &self.config, site.own.as_ref(), &Lines);
         let image = self.image.get_or_try_init(find_image).await?;
         let resources = request::resources(&spec.meta, &site.engine, &self.gpus)?;
-        let log = match spec.output {
-            OutputMode::File => Some(Log::open(&spec).map_err(|error| error.to_string())?),
-            _ => None,
-        };
+        let log = Log::of(&spec).map_err(|error| error.to_string())?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let name = request::container_name(&self.session, number, &spec.name);
-        let labels = owner::labels(&self.session, &spec, site.own.as_ref().map(|own| own.id.as_str()));
+        let labels = owner::labels(&self.session, &spec, site.own.as_ref());
         let body = request::body(&self.config, &spec, image, site, &resources, labels);
-        Ok(Container::start(site, image, container::Plan { name, body, spec, resources, log }))
+        Ok(container::start(site, image, container::Plan { name, body, spec, resources, log }))
     }
 }
 
@@ -174,7 +141,7 @@ impl Backend for Docker {
         Box::pin(async move {
             let sweep = async {
                 let site = self.site().await?;
-                owner::sweep(&site.engine, site.own.as_ref().map(|own| own.id.as_str())).await
+                owner::sweep(&site.engine, site.own.as_ref()).await
             };
             sweep.await.map_err(|problem| Error::system("what dead sessions left can't be removed", problem))
         })

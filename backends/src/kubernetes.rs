@@ -15,6 +15,7 @@ mod reach;
 mod running;
 mod secret;
 mod sessions;
+mod site;
 mod status;
 mod sweep;
 mod template;
@@ -25,26 +26,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fiber_core::{Config, Error, Result, random};
+use fiber_core::{Config, Error, Result};
 use futures_util::future::LocalBoxFuture;
 use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, SecretKeySelector};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tokio::sync::OnceCell;
 
 pub use self::api_server::ApiServer;
 pub use self::cluster::KubernetesCluster;
 pub use self::image::Image;
-pub use self::names::{NAME, OWNER, RESTARTS, SESSION, labels};
-pub use self::template::{CONTAINER, GPU, Plan, Template, variable};
+pub use self::names::{CONTAINER, GPU, NAME, OWNER, RESTARTS, SESSION, labels};
+pub use self::template::{Plan, Template, variable};
 
-use self::job::PodJob;
-use self::own::OwnPod;
-use self::secret::Secrets;
-use self::watch::Watch;
+use self::site::{Access, Site};
 use crate::output::Log;
-use crate::owner::Owner;
-use crate::progress::Lines;
-use crate::{Backend, Job, JobSpec, OutputMode, Reach};
+use crate::owner::new_session;
+use crate::{Backend, Job, JobSpec, Reach};
 
 /// Runs jobs as pods of a Kubernetes cluster.
 #[derive(Debug)]
@@ -57,24 +53,6 @@ pub struct Kubernetes {
     site: OnceCell<Site>,
 }
 
-/// How this process gets to the cluster, and pods to this process.
-#[derive(Debug)]
-struct Access {
-    server: ApiServer,
-    own: Option<OwnPod>,
-    reach: Reach,
-}
-
-/// What is the same for all jobs of this process.
-#[derive(Debug)]
-struct Site {
-    server: ApiServer,
-    owner: Owner,
-    template: Template,
-    watch: Arc<Watch>,
-    secrets: Arc<Secrets>,
-}
-
 impl Kubernetes {
     /// As the configuration has it. The cluster is not needed yet.
     ///
@@ -82,10 +60,9 @@ impl Kubernetes {
     /// [`Error::Config`], for what can't be understood.
     pub fn new(config: &Config) -> Result<Kubernetes> {
         template::check(config).map_err(Error::Config)?;
-        let session = random::<6>().iter().map(|byte| format!("{byte:02x}")).collect();
         Ok(Kubernetes {
             config: config.clone(),
-            session,
+            session: new_session(),
             next: AtomicU64::new(1),
             access: OnceCell::new(),
             site: OnceCell::new(),
@@ -93,53 +70,17 @@ impl Kubernetes {
     }
 
     async fn access(&self) -> Result<&Access, String> {
-        let find_out = || async {
-            let server = ApiServer::connect(&self.config).await?;
-            let server = match OwnPod::namespace() {
-                Some(namespace) if self.config.namespace.is_none() => server.in_namespace(&namespace),
-                _ => server,
-            };
-            let own = OwnPod::find(&server).await?;
-            let reach = reach::choose(&self.config, server.host())?;
-            Ok(Access { server, own, reach })
-        };
-        self.access.get_or_try_init(find_out).await
+        self.access.get_or_try_init(|| Access::find(&self.config)).await
     }
 
     async fn site(&self) -> Result<&Site, String> {
-        let find_out = || async {
-            let Access { server, own, .. } = self.access().await?;
-            let image = image::find(&self.config, own.as_ref(), &Lines).await?;
-            let template = Template::inheriting(&self.config, image, own.as_ref())?;
-            let owner = own.as_ref().map_or_else(Owner::this_process, OwnPod::owner);
-            let model = ObjectMeta {
-                name: Some(format!("fiber-{}", self.session)),
-                labels: Some(labels(&self.session, &names::program(), "session")),
-                annotations: Some(names::annotations(&owner, "session", 0)),
-                owner_references: own.as_ref().map(|own| vec![own.reference()]),
-                ..Default::default()
-            };
-            let secrets = Arc::new(Secrets::new(server.clone(), model));
-            let watch = Watch::begin(server, &self.session);
-            let (sweeper, own) = (server.clone(), own.clone());
-            tokio::task::spawn_local(async move {
-                match sweep::sweep(&sweeper, own.as_ref()).await {
-                    Ok(removed) if removed.is_empty() => {}
-                    Ok(removed) => tracing::info!("removed what dead sessions had left: {}", removed.join(", ")),
-                    Err(error) => tracing::warn!("what dead sessions may have left stays for now: {error}"),
-                }
-            });
-            Ok(Site { server: server.clone(), owner, template, watch, secrets })
-        };
-        self.site.get_or_try_init(find_out).await
+        let find = || async { Site::find(&self.config, self.access().await?, &self.session).await };
+        self.site.get_or_try_init(find).await
     }
 
     async fn start(&self, spec: JobSpec) -> Result<Arc<dyn Job>, String> {
         let site = self.site().await?;
-        let log = match spec.output {
-            OutputMode::File => Some(Log::open(&spec).map_err(|error| error.to_string())?),
-            _ => None,
-        };
+        let log = Log::of(&spec).map_err(|error| error.to_string())?;
         let secrets: BTreeMap<String, String> =
             spec.secrets.iter().map(|(name, value)| (name.to_string(), value.clone())).collect();
         let lease = match secrets.is_empty() {
@@ -160,7 +101,7 @@ impl Kubernetes {
             meta: spec.meta,
             grace: self.config.shutdown_timeout,
         });
-        Ok(PodJob::start(site, name, pod, &spec, log, lease))
+        Ok(job::start(site, name, pod, &spec, log, lease))
     }
 }
 

@@ -10,6 +10,10 @@
 //!   when the next one begins.
 
 #[cfg(feature = "docker")]
+mod attended;
+#[cfg(feature = "docker")]
+mod causes;
+#[cfg(feature = "docker")]
 pub mod cluster;
 #[cfg(feature = "docker")]
 mod docker;

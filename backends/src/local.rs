@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fiber_core::{Config, Error, Exit, ExitReason, LinkKind, OutputMode, Result};
+use fiber_core::{Config, Error, Exit, ExitReason, LinkKind, Result};
 use futures_util::future::LocalBoxFuture;
 use rustix::process::{Pid, Signal};
 use tokio::process::{Child, Command};
@@ -99,10 +99,7 @@ fn spawn(spec: &JobSpec, gpus: &Gpus) -> Result<Arc<LocalJob>> {
     let mut title = Path::new(&program).file_name().unwrap_or_default().to_os_string();
     title.push(format!(": {}", spec.name));
 
-    let log = match spec.output {
-        OutputMode::File => Some(Log::open(spec)?),
-        _ => None,
-    };
+    let log = Log::of(spec)?;
     let stream = || match &log {
         Some(log) => log.file.try_clone().map(Stdio::from).map_err(|error| failed(error.to_string())),
         None => Ok(Stdio::piped()),

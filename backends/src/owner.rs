@@ -1,7 +1,10 @@
 //! Who made a container or pod. It is written on each, so that what belongs to nobody any more can be told.
 
 use std::fs;
+use std::future::Future;
 use std::os::unix::fs::MetadataExt;
+
+use fiber_core::random;
 
 /// A process that makes containers or pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +68,22 @@ impl Owner {
             _ => false,
         }
     }
+}
+
+/// What tells the containers or pods of a process from all others.
+pub(crate) fn new_session() -> String {
+    random::<6>().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Removes what dead sessions left, while others go on, and logs what came of it.
+pub(crate) fn sweep_beside(sweep: impl Future<Output = Result<Vec<String>, String>> + 'static) {
+    tokio::task::spawn_local(async move {
+        match sweep.await {
+            Ok(removed) if removed.is_empty() => {}
+            Ok(removed) => tracing::info!("removed what dead sessions had left: {}", removed.join(", ")),
+            Err(error) => tracing::warn!("what dead sessions may have left stays for now: {error}"),
+        }
+    });
 }
 
 /// When this host was booted, in a name that no other boot of any host has.

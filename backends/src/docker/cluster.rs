@@ -2,6 +2,7 @@
 
 use bollard::container::LogOutput;
 use bollard::errors::Error as EngineError;
+use bollard::models::ContainerState;
 use bollard::query_parameters::{
     CreateContainerOptions, ListContainersOptions, LogsOptions, StopContainerOptions, WaitContainerOptions,
 };
@@ -10,14 +11,16 @@ use futures_util::StreamExt;
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream::LocalBoxStream;
 
+use super::access::EngineAccess;
 use super::bundle::Bundle;
 use super::container::remedy;
 use super::engine::{Engine, is_missing, refusal};
 use super::image::{self, Image};
 use super::owner::{self, OwnContainer, SESSION};
-use super::request::{self, EngineAccess};
+use super::request;
 use super::{cli, sessions, volume};
-use crate::cluster::{Cluster, Ended, Output, Process, Run, Source, Volume};
+use crate::cluster::session::{Cluster, Ended, Output, Process, Run, Source};
+use crate::cluster::volume::Volume;
 use crate::gpus::Gpus;
 use crate::progress::Progress;
 
@@ -190,12 +193,19 @@ impl Cluster for DockerCluster {
             let failed = |error| self.failed(format!("how {name} ended is not known"))(error);
             let options = WaitContainerOptions { condition: "not-running".into() };
             let mut waiting = Box::pin(self.engine.api.wait_container(name, Some(options)));
-            match waiting.next().await {
-                Some(Ok(_) | Err(EngineError::DockerContainerWaitError { .. })) | None => {}
+            let code = match waiting.next().await {
+                Some(Ok(response)) => Some(response.status_code),
+                Some(Err(EngineError::DockerContainerWaitError { code, .. })) => Some(code),
                 Some(Err(error)) => return Err(failed(error)),
+                None => None,
+            };
+            match (self.engine.api.inspect_container(name, None).await, code) {
+                // Somebody has cleaned up already.
+                (Err(error), Some(code)) if is_missing(&error) => {
+                    Ok(sessions::ended(&ContainerState { exit_code: Some(code), ..Default::default() }))
+                }
+                (details, _) => Ok(sessions::ended(&details.map_err(failed)?.state.unwrap_or_default())),
             }
-            let details = self.engine.api.inspect_container(name, None).await.map_err(failed)?;
-            Ok(sessions::ended(&details.state.unwrap_or_default()))
         })
     }
 
@@ -222,8 +232,7 @@ impl Cluster for DockerCluster {
         Box::pin(async move {
             let failed = || "what dead sessions left can't be removed".to_string();
             let mut removed = sessions::remove_ended_heads(&self.engine).await.map_err(self.failed(failed()))?;
-            let own = self.own.as_ref().map(|own| own.id.as_str());
-            let swept = owner::sweep(&self.engine, own).await;
+            let swept = owner::sweep(&self.engine, self.own.as_ref()).await;
             removed.extend(swept.map_err(|problem| Error::system(failed(), problem))?);
             Ok(removed)
         })

@@ -9,16 +9,17 @@ use bollard::query_parameters::{AttachContainerOptions, CreateContainerOptions, 
 use fiber_core::{Exit, ExitReason};
 use futures_util::StreamExt;
 use tokio::io::AsyncWriteExt;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::Site;
 use super::engine::{Engine, is_missing, refusal};
 use super::events::{Event, Events};
 use super::image::Image;
 use super::owner;
 use super::request::Resources;
+use super::site::Site;
+use crate::attended::{self, Order, Orders};
 use crate::oom::OomKills;
 use crate::output::{Log, Pump, Stream, Tail, Target};
 use crate::{Job, JobSpec, JobState};
@@ -38,61 +39,26 @@ pub(super) struct Plan {
     pub(super) log: Option<Log>,
 }
 
-/// A container as a job. A task of the node's thread makes it, watches it and ends it.
-#[derive(Debug)]
-pub(super) struct Container {
-    name: String,
-    states: watch::Receiver<JobState>,
-    orders: mpsc::UnboundedSender<Order>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Order {
-    Terminate,
-    Kill,
-}
-
-impl Job for Container {
-    fn place(&self) -> String {
-        format!("container {}", self.name)
-    }
-
-    fn states(&self) -> watch::Receiver<JobState> {
-        self.states.clone()
-    }
-
-    fn terminate(&self) {
-        let _ = self.orders.send(Order::Terminate);
-    }
-
-    fn kill(&self) {
-        let _ = self.orders.send(Order::Kill);
-    }
-}
-
-impl Container {
-    pub(super) fn start(site: &Site, image: &Image, plan: Plan) -> Arc<dyn Job> {
-        let (states, receiver) = watch::channel(JobState::Starting);
-        let (orders, ordered) = mpsc::unbounded_channel();
-        let name = plan.name.clone();
-        let attendant = Attendant {
-            engine: Arc::clone(&site.engine),
-            events: Arc::clone(&site.events),
-            image: image.name.clone(),
-            program: image.program.clone(),
-            tail: Tail::default(),
-            orders: ordered,
-        };
-        tokio::task::spawn_local(async move {
-            let Plan { name, body, spec, resources, log } = plan;
-            let limited = resources.memory.is_some();
-            let reason = attendant.attend(&name, body, &spec, limited, log, &states).await;
-            // What it had is free before anybody hears of its end, and starts another in its place.
-            drop(resources);
-            states.send_replace(JobState::Ended(reason));
-        });
-        Arc::new(Container { name, states: receiver, orders })
-    }
+/// Makes a container, and sees to it until its end.
+pub(super) fn start(site: &Site, image: &Image, plan: Plan) -> Arc<dyn Job> {
+    let (job, states, orders) = attended::job(format!("container {}", plan.name));
+    let attendant = Attendant {
+        engine: Arc::clone(&site.engine),
+        events: Arc::clone(&site.events),
+        image: image.name.clone(),
+        program: image.program.clone(),
+        tail: Tail::default(),
+        orders,
+    };
+    tokio::task::spawn_local(async move {
+        let Plan { name, body, spec, resources, log } = plan;
+        let limited = resources.memory.is_some();
+        let reason = attendant.attend(&name, body, &spec, limited, log, &states).await;
+        // What it had is free before anybody hears of its end, and starts another in its place.
+        drop(resources);
+        states.send_replace(JobState::Ended(reason));
+    });
+    job
 }
 
 struct Attendant {
@@ -101,7 +67,7 @@ struct Attendant {
     image: String,
     program: String,
     tail: Tail,
-    orders: mpsc::UnboundedReceiver<Order>,
+    orders: Orders,
 }
 
 /// How a container ended.
@@ -121,7 +87,7 @@ impl Attendant {
         states: &watch::Sender<JobState>,
     ) -> Exit {
         let not_started = |problem: String| Exit::new(ExitReason::NotStarted(problem), Vec::new());
-        if self.is_killed() {
+        if self.orders.came_early() {
             // Perhaps because this process is about to end, and could not remove what is made now.
             return Exit::new(ExitReason::Signal(9), Vec::new());
         }
@@ -130,7 +96,7 @@ impl Attendant {
             Ok(created) => created.id,
             Err(error) => return not_started(self.explain(&error)),
         };
-        if self.is_killed() {
+        if self.orders.came_early() {
             return self.discard(name, &id, ExitReason::Signal(9)).await;
         }
         let mut events = self.events.of(&id);
@@ -157,9 +123,7 @@ impl Attendant {
                     }
                     Event::Removed => break,
                 },
-                order = self.orders.recv(), if may_order => {
-                    // Nobody could end it any more if nobody holds the job.
-                    let order = order.unwrap_or(Order::Kill);
+                order = self.orders.next(), if may_order => {
                     may_order = order == Order::Terminate;
                     if let Err(error) = self.obey(&id, order).await {
                         let problem = self.engine.explain(&error);
@@ -189,11 +153,6 @@ impl Attendant {
             end.out_of_memory = timeout(DRAIN, told).await.unwrap_or(false) || is_here && oom_kills.have_risen();
         }
         Exit::new(self.reason(&end), self.tail.lines())
-    }
-
-    /// Whether it is to end before it has begun: what has not begun has nothing to end in order.
-    fn is_killed(&mut self) -> bool {
-        !matches!(self.orders.try_recv(), Err(mpsc::error::TryRecvError::Empty))
     }
 
     /// Removes a container that was not started.

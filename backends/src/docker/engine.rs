@@ -1,9 +1,10 @@
 //! The Docker engine, and what its refusals mean.
 
-use std::error::Error as _;
 use std::io;
 
 use bollard::errors::Error;
+
+use crate::causes::{causes, chain};
 
 const UNIX: &str = "unix://";
 /// Where the engine of a host, or of a container that was given it, is looked for.
@@ -95,25 +96,5 @@ fn io_kind(error: &Error) -> Option<io::ErrorKind> {
     if let Error::IOError { err } = error {
         return Some(err.kind());
     }
-    let mut source = error.source();
-    while let Some(error) = source {
-        if let Some(error) = error.downcast_ref::<io::Error>() {
-            return Some(error.kind());
-        }
-        source = error.source();
-    }
-    None
-}
-
-fn chain(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        source = error.source();
-    }
-    text
+    causes(error).find_map(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind)
 }

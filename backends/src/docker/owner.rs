@@ -9,7 +9,7 @@ use bollard::query_parameters::{ListContainersOptions, RemoveContainerOptions};
 
 use super::engine::{Engine, SOCKET, is_missing};
 use crate::JobSpec;
-use crate::cluster::Run;
+use crate::cluster::session::Run;
 use crate::owner::Owner;
 
 /// The label that tells sessions apart.
@@ -22,8 +22,8 @@ pub(super) const NAME: &str = "fiber.name";
 pub(super) const RESTARTS: &str = "fiber.restarts";
 
 /// The labels of a container that this process makes.
-pub(super) fn labels(session: &str, spec: &JobSpec, own_container: Option<&str>) -> HashMap<String, String> {
-    let (owner, restarts) = (this_owner(own_container).to_text(), spec.restarts.to_string());
+pub(super) fn labels(session: &str, spec: &JobSpec, own: Option<&OwnContainer>) -> HashMap<String, String> {
+    let (owner, restarts) = (this_owner(own).to_text(), spec.restarts.to_string());
     let labels = [(SESSION, session), (OWNER, &owner), (NAME, &spec.name), (RESTARTS, &restarts)];
     HashMap::from(labels.map(|(key, value)| (key.into(), value.into())))
 }
@@ -37,7 +37,7 @@ pub(super) fn head_labels(run: &Run) -> HashMap<String, String> {
 }
 
 /// The container that this process runs in.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct OwnContainer {
     pub(super) id: String,
     pub(super) details: ContainerInspectResponse,
@@ -107,8 +107,8 @@ fn container_of(mountinfo: &str) -> Option<&str> {
     })
 }
 
-fn this_owner(own_container: Option<&str>) -> Owner {
-    own_container.map_or_else(Owner::this_process, |id| Owner::Container(id.to_string()))
+fn this_owner(own: Option<&OwnContainer>) -> Owner {
+    own.map_or_else(Owner::this_process, |own| Owner::Container(own.id.clone()))
 }
 
 /// Whether it is certain that an owner is no more.
@@ -121,13 +121,13 @@ pub(super) async fn is_dead(owner: &Owner, engine: &Engine) -> bool {
 }
 
 /// Removes the containers of owners that are dead, and says which.
-pub(super) async fn sweep(engine: &Engine, own_container: Option<&str>) -> Result<Vec<String>, String> {
+pub(super) async fn sweep(engine: &Engine, own: Option<&OwnContainer>) -> Result<Vec<String>, String> {
     let options = ListContainersOptions {
         all: true,
         filters: Some(HashMap::from([("label".to_string(), vec![SESSION.to_string()])])),
         ..Default::default()
     };
-    let this = this_owner(own_container);
+    let this = this_owner(own);
     let mut removed = Vec::new();
     let listed = engine.api.list_containers(Some(options)).await.map_err(|error| engine.explain(&error))?;
     for container in listed {

@@ -1,17 +1,17 @@
 //! What the engine is asked for: a container for a job.
 
 use std::collections::HashMap;
-use std::os::unix::fs::MetadataExt;
 
 use bollard::models::{ContainerCreateBody, DeviceRequest, HostConfig, Mount, MountType};
 use bytesize::ByteSize;
 use fiber_core::{Config, Error, Meta, Result};
 
-use super::Site;
-use super::engine::{Engine, SOCKET};
+use super::access::EngineAccess;
+use super::engine::Engine;
 use super::image::Image;
 use super::owner::{self, OwnContainer};
-use crate::cluster::Run;
+use super::site::Site;
+use crate::cluster::session::Run;
 use crate::gpus::{Gpus, Lease};
 use crate::mounts::{Mounted, Source};
 use crate::{JobSpec, configured_environment};
@@ -35,36 +35,6 @@ enum GpuRequest {
 /// What can be said of the configuration before there is an engine.
 pub(super) fn check(config: &Config) -> Result<()> {
     Mounted::all(config).map(drop).map_err(Error::Config)
-}
-
-/// How containers get to the engine themselves.
-#[derive(Debug, Default)]
-pub(super) struct EngineAccess {
-    mount: Option<Mount>,
-    environment: Option<String>,
-    /// The group to which the socket belongs.
-    group: Option<String>,
-}
-
-impl EngineAccess {
-    pub(super) fn new(engine: &Engine, own: Option<&OwnContainer>) -> EngineAccess {
-        let Some(socket) = engine.socket() else {
-            let environment = Some(format!("DOCKER_HOST={}", engine.host));
-            return EngineAccess { environment, ..Default::default() };
-        };
-        let source = match own {
-            Some(own) => own.source_of(socket),
-            None => Some(socket.to_string()),
-        };
-        let mount = source.map(|source| Mount {
-            source: Some(source),
-            target: Some(SOCKET.into()),
-            typ: Some(MountType::BIND),
-            ..Default::default()
-        });
-        let group = std::fs::metadata(socket).ok().map(|data| data.gid().to_string());
-        EngineAccess { mount, environment: None, group }
-    }
 }
 
 /// What a job asks for.

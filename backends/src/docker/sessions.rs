@@ -12,7 +12,7 @@ use fiber_core::Meta;
 
 use super::engine::{Engine, is_missing};
 use super::owner::{self, NAME, OWNER, RESTARTS, SESSION};
-use crate::cluster::{Ended, Place, Process, State};
+use crate::cluster::session::{Ended, Place, Process, State};
 use crate::owner::Owner;
 
 /// All processes that an engine's containers tell of.

@@ -16,7 +16,7 @@ use futures_util::stream::{BoxStream, LocalBoxStream};
 use super::engine::{Engine, is_missing};
 use super::owner::{self, OwnContainer};
 use crate::JobSpec;
-use crate::cluster::{Kind, Volume};
+use crate::cluster::volume::{Kind, Volume};
 
 /// An image without any files: there has to be one for a container.
 const EMPTY: &str = "fiber-auto/empty:1";
@@ -78,7 +78,7 @@ impl<'a> Helper<'a> {
         let body = ContainerCreateBody {
             image: Some(image),
             entrypoint: Some(vec!["/never-started".into()]),
-            labels: Some(owner::labels(session, &spec, own.map(|own| own.id.as_str()))),
+            labels: Some(owner::labels(session, &spec, own)),
             host_config: Some(HostConfig {
                 network_mode: Some("none".into()),
                 mounts: Some(vec![Mount {

@@ -12,6 +12,8 @@ use kube::{Client, Error, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::causes::{causes, chain};
+
 /// What grants the rights that programs and their users need.
 const MANIFEST: &str = "deploy/kubernetes/rbac.yaml";
 const MANIFEST_NAMESPACE: &str = "fiber";
@@ -221,22 +223,5 @@ pub(super) fn is_forbidden(error: &Error) -> bool {
 
 /// The innermost cause, which is what says something: the others name layers of the client.
 fn innermost(error: &Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    cause.to_string()
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        source = error.source();
-    }
-    text
+    causes(error).last().map_or_else(|| error.to_string(), ToString::to_string)
 }

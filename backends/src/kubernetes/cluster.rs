@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fiber_core::{Config, Error, ExitReason, Result};
+use fiber_core::{Config, Error, Result};
 use futures_util::StreamExt;
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream::LocalBoxStream;
@@ -15,18 +15,18 @@ use tokio_stream::wrappers::ReceiverStream;
 use super::api_server::{ApiServer, is_missing};
 use super::image::Image;
 use super::names::{NAME, SESSION, labels};
-use super::own::OwnPod;
+use super::own::{self, OwnPod};
 use super::running::{self, Patience};
+use super::sessions::{self, HEAD, ended};
 use super::status::{Phase, phase};
 use super::template::{Plan, Template, check, variable};
 use super::volume::{self, Helper};
-use super::{logs, sessions, sweep};
-use crate::cluster::{Cluster, Ended, Output, Process, Run, Source, Volume};
+use super::{logs, sweep};
+use crate::cluster::session::{Cluster, Ended, Output, Process, Run, Source};
+use crate::cluster::volume::Volume;
 use crate::docker;
 use crate::progress::Progress;
 
-/// The component that a session's head is, in the recommended labels.
-pub(super) const HEAD: &str = "head";
 /// The service account of the manifest that is shipped.
 const ACCOUNT: &str = "fiber";
 /// Parts of output that may wait to be taken.
@@ -47,16 +47,8 @@ impl KubernetesCluster {
     /// [`Error::Config`] for what can't be understood, [`Error::System`] if the cluster can't be reached.
     pub async fn connect(config: &Config) -> Result<KubernetesCluster> {
         check(config).map_err(Error::Config)?;
-        let connect = async {
-            let server = ApiServer::connect(config).await?;
-            let server = match OwnPod::namespace() {
-                Some(namespace) if config.namespace.is_none() => server.in_namespace(&namespace),
-                _ => server,
-            };
-            let own = OwnPod::find(&server).await?;
-            Ok::<_, String>((server, own))
-        };
-        let (server, own) = connect.await.map_err(|problem| Error::system("Kubernetes can't be used", problem))?;
+        let connected = own::connect(config).await;
+        let (server, own) = connected.map_err(|problem| Error::system("Kubernetes can't be used", problem))?;
         Ok(KubernetesCluster { config: config.clone(), server, own })
     }
 
@@ -253,16 +245,5 @@ impl Cluster for KubernetesCluster {
             let helper = opened.map_err(|problem| Error::system(format!("volume `{claim}`"), problem))?;
             Ok(Box::new(helper) as Box<dyn Volume + 'a>)
         })
-    }
-}
-
-/// As a shell would tell it.
-pub(super) fn ended(reason: &ExitReason) -> Ended {
-    match reason {
-        ExitReason::Normal => Ended { code: 0, why: None },
-        ExitReason::Code(code) => Ended { code: *code, why: None },
-        ExitReason::Signal(signal) => Ended { code: 128 + signal, why: None },
-        ExitReason::OutOfMemory => Ended { code: 137, why: Some("out of memory".into()) },
-        other => Ended { code: 137, why: Some(other.to_string()) },
     }
 }

@@ -7,16 +7,17 @@ use std::time::Duration;
 use fiber_core::{Exit, ExitReason, Meta, OutputMode};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::DeleteParams;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::Site;
 use super::api_server::{ApiServer, is_missing};
 use super::secret::{Lease, Secrets};
+use super::site::Site;
 use super::status::{DELETED, Phase, phase, pull_problem};
 use super::watch::{Sight, Watch};
 use super::{events, logs};
+use crate::attended::{self, Order, Orders};
 use crate::output::{Log, Stream, Tail, Target};
 use crate::{Job, JobSpec, JobState, Wait};
 
@@ -30,77 +31,43 @@ pub(super) const DOUBT: Duration = Duration::from_secs(5);
 /// How often to ask what a pod's node is at while it makes the container: its status does not say.
 pub(super) const LOOK: Duration = Duration::from_secs(1);
 
-/// A pod as a job. A task of the node's thread makes it, watches it and ends it.
-#[derive(Debug)]
-pub(super) struct PodJob {
+/// Makes a pod, and sees to it until its end.
+pub(super) fn start(
+    site: &Site,
     name: String,
-    states: watch::Receiver<JobState>,
-    orders: mpsc::UnboundedSender<Order>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Order {
-    Terminate,
-    Kill,
-}
-
-impl Job for PodJob {
-    fn place(&self) -> String {
-        format!("pod {}", self.name)
-    }
-
-    fn states(&self) -> watch::Receiver<JobState> {
-        self.states.clone()
-    }
-
-    fn terminate(&self) {
-        let _ = self.orders.send(Order::Terminate);
-    }
-
-    fn kill(&self) {
-        let _ = self.orders.send(Order::Kill);
-    }
-}
-
-impl PodJob {
-    pub(super) fn start(
-        site: &Site,
-        name: String,
-        pod: Pod,
-        spec: &JobSpec,
-        log: Option<Log>,
-        lease: Option<Arc<Lease>>,
-    ) -> Arc<dyn Job> {
-        let (states, receiver) = watch::channel(JobState::Starting);
-        let (orders, ordered) = mpsc::unbounded_channel();
-        let output = match (spec.output, log) {
-            (OutputMode::Null, _) => None,
-            (_, Some(log)) => Some(Target::File(Arc::new(log.file))),
-            (mode, None) => Some(Target::new(mode, Stream::Out, &spec.name)),
-        };
-        let attendant = Attendant {
-            server: site.server.clone(),
-            watch: Arc::clone(&site.watch),
-            name: name.clone(),
-            image: site.template.image().name.clone(),
-            program: site.template.image().program.clone(),
-            asked: asked(&spec.meta),
-            output,
-            tail: Tail::default(),
-            orders: ordered,
-            killed: Cell::new(false),
-            to_terminate: false,
-            terminated: false,
-            taken: false,
-        };
-        let secrets = Arc::clone(&site.secrets);
-        tokio::task::spawn_local(async move {
-            let exit = attendant.attend(&pod, &states).await;
-            give_back(&secrets, lease).await;
-            states.send_replace(JobState::Ended(exit));
-        });
-        Arc::new(PodJob { name, states: receiver, orders })
-    }
+    pod: Pod,
+    spec: &JobSpec,
+    log: Option<Log>,
+    lease: Option<Arc<Lease>>,
+) -> Arc<dyn Job> {
+    let (job, states, orders) = attended::job(format!("pod {name}"));
+    let output = match (spec.output, log) {
+        (OutputMode::Null, _) => None,
+        (_, Some(log)) => Some(Target::File(Arc::new(log.file))),
+        (mode, None) => Some(Target::new(mode, Stream::Out, &spec.name)),
+    };
+    let attendant = Attendant {
+        server: site.server.clone(),
+        watch: Arc::clone(&site.watch),
+        name,
+        image: site.template.image().name.clone(),
+        program: site.template.image().program.clone(),
+        asked: asked(&spec.meta),
+        output,
+        tail: Tail::default(),
+        orders,
+        killed: Cell::new(false),
+        to_terminate: false,
+        terminated: false,
+        taken: false,
+    };
+    let secrets = Arc::clone(&site.secrets);
+    tokio::task::spawn_local(async move {
+        let exit = attendant.attend(&pod, &states).await;
+        give_back(&secrets, lease).await;
+        states.send_replace(JobState::Ended(exit));
+    });
+    job
 }
 
 async fn give_back(secrets: &Arc<Secrets>, lease: Option<Arc<Lease>>) {
@@ -121,7 +88,7 @@ struct Attendant {
     /// `None`, if only the last lines are wanted.
     output: Option<Target>,
     tail: Tail,
-    orders: mpsc::UnboundedReceiver<Order>,
+    orders: Orders,
     killed: Cell<bool>,
     /// Whether it is to be asked to end, and whether it was.
     to_terminate: bool,
@@ -139,7 +106,7 @@ struct Printing {
 impl Attendant {
     async fn attend(mut self, pod: &Pod, states: &watch::Sender<JobState>) -> Exit {
         let mut watched = self.watch.pod(&self.name);
-        if !matches!(self.orders.try_recv(), Err(mpsc::error::TryRecvError::Empty)) {
+        if self.orders.came_early() {
             // Perhaps because this process is about to end, and could not remove what is made now.
             return Exit::new(ExitReason::Signal(9), Vec::new());
         }
@@ -162,17 +129,14 @@ impl Attendant {
             }
             tokio::select! {
                 biased;
-                order = self.orders.recv() => {
-                    // Nobody could end it any more if nobody holds the job.
-                    match order.unwrap_or(Order::Kill) {
-                        Order::Kill => {
-                            self.killed.set(true);
-                            let reason = if self.taken { events::removal(&self.server, &self.name).await } else { None };
-                            return self.end(reason.unwrap_or(ExitReason::Signal(9)), printing).await;
-                        }
-                        Order::Terminate => self.to_terminate = true,
+                order = self.orders.next() => match order {
+                    Order::Kill => {
+                        self.killed.set(true);
+                        let reason = if self.taken { events::removal(&self.server, &self.name).await } else { None };
+                        return self.end(reason.unwrap_or(ExitReason::Signal(9)), printing).await;
                     }
-                }
+                    Order::Terminate => self.to_terminate = true,
+                },
                 problem = lapse(doubt.as_ref()) => return self.end(ExitReason::NotStarted(problem), printing).await,
                 () = sleep(LOOK), if matches!(seen, Phase::Waiting(Wait::Image(_))) => {
                     if let Some(words) = events::last(&self.server, &self.name).await {
@@ -230,9 +194,9 @@ impl Attendant {
         loop {
             tokio::select! {
                 result = &mut creating => return result,
-                order = self.orders.recv(), if !killed.get() => match order {
-                    Some(Order::Terminate) => self.to_terminate = true,
-                    Some(Order::Kill) | None => killed.set(true),
+                order = self.orders.next(), if !killed.get() => match order {
+                    Order::Terminate => self.to_terminate = true,
+                    Order::Kill => killed.set(true),
                 },
             }
         }

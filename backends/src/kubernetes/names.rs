@@ -10,9 +10,13 @@ pub const SESSION: &str = "fiber.session";
 pub const OWNER: &str = "fiber.owner";
 /// The annotation with the job's name, as it is.
 pub const NAME: &str = "fiber.name";
-
 /// The annotation that says how often the job was started again before.
 pub const RESTARTS: &str = "fiber.restarts";
+
+/// The program's container in its pod.
+pub const CONTAINER: &str = "fiber";
+/// What graphics processors are called as a resource.
+pub const GPU: &str = "nvidia.com/gpu";
 
 /// The longest name of a label's value, or of a host.
 const LONGEST: usize = 63;

@@ -1,10 +1,11 @@
 //! The pod that this process runs in, if it runs in one.
 
+use fiber_core::Config;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use super::api_server::{ApiServer, is_missing};
-use super::template::CONTAINER;
+use super::names::CONTAINER;
 use crate::owner::Owner;
 
 /// What every pod with a service account has mounted.
@@ -20,16 +21,28 @@ pub(super) struct OwnPod {
     pub(super) spec: PodSpec,
 }
 
+/// The API server, and the pod that this process runs in, if it runs in one: other pods are made beside it.
+///
+/// # Errors
+/// Why the one or the other can't be had, and what to do.
+pub(super) async fn connect(config: &Config) -> Result<(ApiServer, Option<OwnPod>), String> {
+    let server = ApiServer::connect(config).await?;
+    let server = match OwnPod::namespace() {
+        Some(namespace) if config.namespace.is_none() => server.in_namespace(&namespace),
+        _ => server,
+    };
+    let own = OwnPod::find(&server).await?;
+    Ok((server, own))
+}
+
 impl OwnPod {
     /// The namespace of the pod that this process runs in.
-    pub(super) fn namespace() -> Option<String> {
+    fn namespace() -> Option<String> {
         let namespace = std::fs::read_to_string(format!("{ACCOUNT}/namespace")).ok()?;
         Some(namespace.trim().to_string()).filter(|namespace| !namespace.is_empty())
     }
 
-    /// # Errors
-    /// Why the pod can't be read, and what to do.
-    pub(super) async fn find(server: &ApiServer) -> Result<Option<OwnPod>, String> {
+    async fn find(server: &ApiServer) -> Result<Option<OwnPod>, String> {
         let Some(namespace) = OwnPod::namespace() else { return Ok(None) };
         let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
         let name = std::env::var(NAME).unwrap_or_else(|_| host());

@@ -4,19 +4,20 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime};
 
 use bytesize::ByteSize;
-use fiber_core::Meta;
+use fiber_core::{ExitReason, Meta};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::api::ListParams;
 
 use super::api_server::ApiServer;
-use super::cluster::{HEAD, ended};
-use super::names::{NAME, OWNER, RESTARTS, SESSION};
+use super::names::{GPU, NAME, OWNER, RESTARTS, SESSION};
 use super::status::{Phase, phase};
-use super::template::GPU;
 use crate::Wait;
-use crate::cluster::{Place, Process, State};
+use crate::cluster::session::{Ended, Place, Process, State};
 use crate::owner::Owner;
+
+/// The component that a session's head is, in the recommended labels.
+pub(super) const HEAD: &str = "head";
 
 /// All processes that a namespace's pods tell of.
 pub(super) async fn list(server: &ApiServer) -> Result<Vec<Process>, kube::Error> {
@@ -93,6 +94,17 @@ fn state(pod: &Pod) -> State {
         }
         Phase::Running => State::Running,
         Phase::Ended(reason) => State::Ended(ended(&reason)),
+    }
+}
+
+/// As a shell would tell it.
+pub(super) fn ended(reason: &ExitReason) -> Ended {
+    match reason {
+        ExitReason::Normal => Ended { code: 0, why: None },
+        ExitReason::Code(code) => Ended { code: *code, why: None },
+        ExitReason::Signal(signal) => Ended { code: 128 + signal, why: None },
+        ExitReason::OutOfMemory => Ended { code: 137, why: Some("out of memory".into()) },
+        other => Ended { code: 137, why: Some(other.to_string()) },
     }
 }
 

@@ -12,14 +12,10 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 use super::image::Image;
+use super::names::{CONTAINER, GPU};
 use super::own::OwnPod;
 use crate::configured_environment;
 use crate::mounts::{Mounted, Source};
-
-/// The program's container in its pod.
-pub const CONTAINER: &str = "fiber";
-/// What graphics processors are called as a resource.
-pub const GPU: &str = "nvidia.com/gpu";
 
 /// What the pods of a program have in common.
 #[derive(Clone, Debug)]

@@ -13,11 +13,11 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
 use super::api_server::{ApiServer, is_missing};
 use super::image;
-use super::names::{self, labels};
+use super::names::{self, CONTAINER, labels};
 use super::own::OwnPod;
 use super::running::{self, Patience};
-use super::template::{CONTAINER, Plan, Template};
-use crate::cluster::{Kind, Volume};
+use super::template::{Plan, Template};
+use crate::cluster::volume::{Kind, Volume};
 use crate::owner::Owner;
 use crate::progress::Progress;
 

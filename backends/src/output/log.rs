@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::PathBuf;
 
-use fiber_core::{Error, Result};
+use fiber_core::{Error, OutputMode, Result};
 
 use crate::JobSpec;
 
@@ -18,7 +18,15 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    pub(crate) fn open(spec: &JobSpec) -> Result<Log> {
+    /// The one of a job that is to have one.
+    pub(crate) fn of(spec: &JobSpec) -> Result<Option<Log>> {
+        match spec.output {
+            OutputMode::File => Log::open(spec).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    fn open(spec: &JobSpec) -> Result<Log> {
         let path = spec.log_dir.join(format!("{}.log", spec.name.replace('/', "-")));
         let open = || -> std::io::Result<Log> {
             fs::create_dir_all(&spec.log_dir)?;

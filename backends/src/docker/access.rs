@@ -1,0 +1,38 @@
+//! The engine in the hands of containers, which may have containers of their own.
+
+use std::os::unix::fs::MetadataExt;
+
+use bollard::models::{Mount, MountType};
+
+use super::engine::{Engine, SOCKET};
+use super::owner::OwnContainer;
+
+/// How containers get to the engine themselves.
+#[derive(Debug, Default)]
+pub(super) struct EngineAccess {
+    pub(super) mount: Option<Mount>,
+    pub(super) environment: Option<String>,
+    /// The group to which the socket belongs.
+    pub(super) group: Option<String>,
+}
+
+impl EngineAccess {
+    pub(super) fn new(engine: &Engine, own: Option<&OwnContainer>) -> EngineAccess {
+        let Some(socket) = engine.socket() else {
+            let environment = Some(format!("DOCKER_HOST={}", engine.host));
+            return EngineAccess { environment, ..Default::default() };
+        };
+        let source = match own {
+            Some(own) => own.source_of(socket),
+            None => Some(socket.to_string()),
+        };
+        let mount = source.map(|source| Mount {
+            source: Some(source),
+            target: Some(SOCKET.into()),
+            typ: Some(MountType::BIND),
+            ..Default::default()
+        });
+        let group = std::fs::metadata(socket).ok().map(|data| data.gid().to_string());
+        EngineAccess { mount, environment: None, group }
+    }
+}
