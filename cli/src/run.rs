@@ -1,5 +1,7 @@
 //! `fiber run`.
 
+use std::convert::Infallible;
+use std::future::pending;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::ExitCode;
@@ -7,6 +9,8 @@ use std::process::ExitCode;
 use anyhow::{Context, anyhow, bail};
 use fiber_backends::cluster::{self, Cluster, Run, Source};
 use fiber_core::{Config, Error, Meta, Signals, random};
+use futures_util::FutureExt;
+use futures_util::future::maybe_done;
 use serde_json::json;
 
 use crate::args;
@@ -150,7 +154,11 @@ async fn attended(
     let output = cluster.logs(name, true, None).await?;
     let printing = pass_on(output);
     tokio::pin!(printing);
+    // Watched for while it prints: when it has ended, somebody may clean up before all is read.
+    let ended = maybe_done(cluster.ended(name));
+    tokio::pin!(ended);
     let asked = tokio::select! {
+        never = (&mut ended).then(|()| pending::<Infallible>()) => match never {},
         passed = &mut printing => match passed? {
             Passed::All => None,
             Passed::ReaderGone => Some(READER_GONE),
@@ -159,7 +167,8 @@ async fn attended(
     };
     let code = match asked {
         None => {
-            let ended = cluster.ended(name).await?;
+            (&mut ended).await;
+            let ended = ended.take_output().context("an end is told once")??;
             if let Some(why) = &ended.why {
                 eprintln!("{name} ended: {why}");
             }
