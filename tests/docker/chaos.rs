@@ -2,8 +2,10 @@
 
 use rustix::process::Signal;
 
-use crate::engine::{Network, containers, docker, leaves_nothing, program, try_docker, wait_until};
+use crate::docker::{docker, try_docker};
+use crate::engine::{Network, containers, leaves_nothing, program};
 use crate::program::Program;
+use crate::wait::wait_until;
 
 crate::tests![
     killed_containers_are_replaced,

@@ -6,8 +6,10 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::engine::{Network, docker, program, wait_until};
+use crate::docker::docker;
+use crate::engine::{Network, program};
 use crate::program::Setup;
+use crate::wait::wait_until;
 
 crate::tests![a_map_goes_on_without_its_engine, an_engine_that_takes_its_containers_along_is_told];
 

@@ -1,33 +1,10 @@
-//! The engine as its own command line shows it: what containers there are, and what is done to them.
+//! Programs whose processes are containers, and what there is of them on the engine.
 
-use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
 
+use crate::docker::{docker, try_docker};
 use crate::program::{Program, Setup};
-
-/// How long anything may take that is to happen at all.
-const LONG: Duration = Duration::from_secs(120);
-const LOOK: Duration = Duration::from_millis(20);
-
-/// What `docker` prints, or what it complains about.
-pub(crate) fn try_docker(arguments: &[&str]) -> Result<String, String> {
-    let output = Command::new("docker").args(arguments).output().expect("the command `docker` is installed");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_string();
-    if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
-}
-
-#[track_caller]
-pub(crate) fn docker(arguments: &[&str]) -> String {
-    try_docker(arguments).unwrap_or_else(|problem| panic!("docker {}: {problem}", arguments.join(" ")))
-}
-
-pub(crate) fn must_answer() {
-    if let Err(problem) = try_docker(&["version", "--format", "{{.Server.Version}}"]) {
-        eprintln!("error: TEST_BACKENDS names docker, but no engine answers (`make cluster-up` starts one): {problem}");
-        std::process::exit(1);
-    }
-}
+use crate::wait::wait_until;
 
 /// A program of this scenario whose processes are containers.
 pub(crate) fn program(scenario: &str) -> Setup {
@@ -53,15 +30,6 @@ pub(crate) fn containers(program: u32) -> Vec<String> {
     ]);
     let owned = list.lines().filter_map(|line| line.split_once(' ')).filter(|(_, label)| label.starts_with(&owner));
     owned.map(|(id, _)| id.to_string()).collect()
-}
-
-#[track_caller]
-pub(crate) fn wait_until(what: &str, mut reached: impl FnMut() -> bool) {
-    let deadline = Instant::now() + LONG;
-    while !reached() {
-        assert!(Instant::now() < deadline, "{what}: it did not come to that");
-        std::thread::sleep(LOOK);
-    }
 }
 
 /// Ends the program in order, after which none of its containers is there.

@@ -1,9 +1,15 @@
 //! Images that are given, and what may be wrong with them.
 
-use crate::engine::{containers, docker, inspect, leaves_nothing, program, try_docker};
+use std::io::{ErrorKind, Read};
+use std::net::TcpListener;
+
+use crate::docker::{docker, try_docker};
+use crate::engine::{containers, inspect, leaves_nothing, program};
+use crate::wait::LONG;
 
 crate::tests![
     an_image_that_is_missing,
+    an_image_that_takes_too_long,
     an_image_without_the_program,
     an_image_without_an_entry_point,
     an_image_of_another_build,
@@ -65,6 +71,21 @@ impl Drop for Image {
 fn an_image_that_is_missing() {
     let name = "localhost:1/fiber-test/no-such-image:1";
     fails(name, None, &["the Docker host has no image `localhost:1/fiber-test/no-such-image:1`", "docker pull"]);
+}
+
+fn an_image_that_takes_too_long() {
+    // A registry that takes calls and never answers.
+    let registry = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let name = format!("{}/fiber-test/slow:1", registry.local_addr().expect("it has one"));
+    let setup = program("one task").env("FIBER_IMAGE", &name).env("FIBER_PULL_TIMEOUT", "2s");
+    let limit = format!("the image `{name}` was not fetched within 2s (`pull_timeout` sets the limit)");
+    leaves_nothing(setup.start()).code(0).says(&["error: ", &limit]);
+    // The engine has called, and hangs up.
+    let (mut call, _) = registry.accept().expect("it is open");
+    call.set_read_timeout(Some(LONG)).expect("it is no zero");
+    if let Err(error) = call.read_to_end(&mut Vec::new()) {
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
+    }
 }
 
 fn an_image_without_the_program() {

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::engine::{containers, docker, inspect, leaves_nothing, program, wait_until};
+use crate::docker::docker;
+use crate::engine::{containers, inspect, leaves_nothing, program};
+use crate::wait::wait_until;
 
 crate::tests![
     pi_is_estimated_in_containers_and_nothing_is_left,

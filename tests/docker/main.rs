@@ -4,6 +4,9 @@
 
 mod chaos;
 mod daemon;
+#[path = "../programs/docker.rs"]
+#[allow(dead_code)]
+mod docker;
 mod engine;
 mod images;
 mod input;
@@ -14,6 +17,10 @@ mod networks;
 mod program;
 mod resources;
 mod scenarios;
+#[path = "../programs/tasks.rs"]
+mod tasks;
+#[path = "../programs/wait.rs"]
+mod wait;
 
 use std::process::ExitCode;
 
@@ -26,7 +33,7 @@ fn main() -> ExitCode {
     }
     let asked = std::env::var("TEST_BACKENDS").is_ok_and(|names| names.split(',').any(|name| name.trim() == "docker"));
     if asked {
-        engine::must_answer();
+        docker::must_answer();
     } else {
         eprintln!("SKIPPED: what containers promise; TEST_BACKENDS=docker asks for it, and needs a Docker engine");
     }

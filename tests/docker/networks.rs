@@ -1,6 +1,7 @@
 //! Where containers are, and how they get to their program.
 
-use crate::engine::{Network, containers, docker, inspect, leaves_nothing, program, try_docker};
+use crate::docker::{docker, try_docker};
+use crate::engine::{Network, containers, inspect, leaves_nothing, program};
 
 crate::tests![two_networks_at_a_time, the_network_of_the_host, a_program_in_a_container];
 

@@ -11,6 +11,8 @@ use fiber::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::tasks;
+
 pub(crate) fn run(name: &str) {
     if name == "talkative" {
         tell_key();
@@ -25,7 +27,7 @@ pub(crate) fn run(name: &str) {
         });
     }
     match name {
-        "pi" => pi(),
+        "pi" => tasks::pi(3),
         "work" => work(),
         "steady" => steady(),
         "hopeless" => hopeless(),
@@ -45,16 +47,6 @@ pub(crate) fn run(name: &str) {
         "doomed" => doomed(),
         other => panic!("there is no scenario `{other}`"),
     }
-}
-
-fn pi() {
-    let inside = |n: u64| {
-        let (x, y) = (((n % 1000) as f64 + 0.5) / 1000.0, ((n / 1000) as f64 + 0.5) / 1000.0);
-        x * x + y * y < 1.0
-    };
-    let pool = Pool::builder().processes(3).start().wait().unwrap();
-    let hits = pool.map(inside, 0..1_000_000).wait().unwrap();
-    println!("pi: {:.2}", 4.0 * hits.iter().filter(|hit| **hit).count() as f64 / 1e6);
 }
 
 /// Says when its workers are there and when it is half done, and does not go on before it is told to.
@@ -211,10 +203,7 @@ fn family() {
 
 #[fiber::meta(memory = "48MiB")]
 fn eat(_: u32) -> usize {
-    let mut eaten: Vec<Vec<u8>> = Vec::new();
-    loop {
-        eaten.push(vec![1; 1 << 20]);
-    }
+    tasks::eat()
 }
 
 /// Ends while a thread of it goes on starting processes.
@@ -241,13 +230,7 @@ fn hungry() {
 
 #[fiber::meta(cpu = 0.5, memory = "96MiB")]
 fn limits() -> String {
-    let read = |paths: &[&str]| {
-        let text = paths.iter().find_map(|path| std::fs::read_to_string(path).ok());
-        text.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join("/")
-    };
-    let memory = read(&["/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory.max"]);
-    let quota = read(&["/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu.max"]);
-    format!("{memory} {quota}")
+    tasks::limits()
 }
 
 fn modest() {

@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use crate::cluster::{Away, get, kubectl, leaves_nothing, made, name, names, pods, program, try_kubectl, wait_until};
+use crate::cluster::{Away, leaves_nothing, made, name, names, pods, program};
+use crate::docker::kill_pod;
+use crate::kubectl::{get, kubectl, try_kubectl};
 use crate::program::Program;
+use crate::wait::wait_until;
 
 crate::tests![
     deleted_pods_are_replaced,
@@ -25,7 +28,7 @@ fn completes(program: Program) {
 
 fn delete(pod: &str) {
     // It may be gone.
-    let _ = try_kubectl(&["delete", "pod", pod, "--force", "--grace-period=0"], "");
+    let _ = try_kubectl(&["delete", "pod", pod, "--force", "--grace-period=0"]);
 }
 
 fn deleted_pods_are_replaced() {
@@ -72,22 +75,11 @@ impl Drop for Cordoned {
     }
 }
 
-/// The process of a pod, on this host.
-fn kill_process_of(pod: &str) {
-    let filter = format!("label=io.kubernetes.pod.name={pod}");
-    let mut docker = std::process::Command::new("docker");
-    docker.args(["ps", "--quiet", "--filter", &filter, "--filter", "label=io.kubernetes.container.name=fiber"]);
-    let container = String::from_utf8(docker.output().expect("docker is there").stdout).expect("an id");
-    let killed =
-        std::process::Command::new("docker").args(["kill", container.trim()]).output().expect("docker is there");
-    assert!(killed.status.success(), "{killed:?}");
-}
-
 fn an_api_server_that_is_away_is_not_missed() {
     let program = begun();
     let victim = names(&pods(program.pid())).remove(0);
     let away = Away::begin();
-    kill_process_of(&victim);
+    kill_pod(&victim);
     program.line("right: true");
     // Now it is needed: for a pod in the place of the one that died.
     drop(away);

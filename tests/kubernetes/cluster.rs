@@ -1,52 +1,19 @@
-//! The cluster as its own command line shows it: what pods there are, and what is done to them.
+//! Programs whose processes are pods, what there is of them in the cluster, and what is done to it.
 
-use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
+use crate::kubectl::{get, try_kubectl};
 use crate::program::{Ending, Program, Setup, pid};
-
-/// How long anything may take that is to happen at all.
-const LONG: Duration = Duration::from_secs(120);
-const LOOK: Duration = Duration::from_millis(50);
-
-/// What `kubectl` prints, or what it complains about.
-pub(crate) fn try_kubectl(arguments: &[&str], input: &str) -> Result<String, String> {
-    let mut command = Command::new("kubectl");
-    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().expect("the command `kubectl` is installed");
-    // It may not want any.
-    let _ = child.stdin.take().expect("it is piped").write_all(input.as_bytes());
-    let output = child.wait_with_output().expect("it ends");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_string();
-    if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
-}
-
-#[track_caller]
-pub(crate) fn kubectl(arguments: &[&str]) -> String {
-    try_kubectl(arguments, "").unwrap_or_else(|problem| panic!("kubectl {}: {problem}", arguments.join(" ")))
-}
-
-/// Has the cluster have what the text says.
-#[track_caller]
-pub(crate) fn apply(object: &Value) {
-    try_kubectl(&["apply", "-f", "-"], &object.to_string()).unwrap_or_else(|problem| panic!("{problem}: {object}"));
-}
-
-#[track_caller]
-pub(crate) fn get(arguments: &[&str]) -> Value {
-    let mut all = vec!["get", "-o", "json"];
-    all.extend(arguments);
-    serde_json::from_str(&kubectl(&all)).expect("it is JSON")
-}
+use crate::wait::wait_until;
 
 pub(crate) fn must_answer() {
-    if let Err(problem) = try_kubectl(&["get", "pods"], "") {
+    if let Err(problem) = try_kubectl(&["get", "pods"]) {
         eprintln!(
             "error: TEST_BACKENDS names kubernetes, but no cluster answers (`make cluster-up` starts one): {problem}"
         );
@@ -85,15 +52,6 @@ pub(crate) fn text(value: &Value) -> &str {
 
 pub(crate) fn names(objects: &[Value]) -> Vec<String> {
     objects.iter().map(name).collect()
-}
-
-#[track_caller]
-pub(crate) fn wait_until(what: &str, mut reached: impl FnMut() -> bool) {
-    let deadline = Instant::now() + LONG;
-    while !reached() {
-        assert!(Instant::now() < deadline, "{what}: it did not come to that");
-        std::thread::sleep(LOOK);
-    }
 }
 
 /// Ends the program in order, after which none of its pods and Secrets is there.
@@ -145,7 +103,7 @@ impl Drop for Object {
     fn drop(&mut self) {
         let mut arguments = vec!["delete", "--ignore-not-found", "--grace-period=0", "--force", "--wait=false"];
         arguments.extend(self.0.iter().map(String::as_str));
-        if let Err(problem) = try_kubectl(&arguments, "") {
+        if let Err(problem) = try_kubectl(&arguments) {
             eprintln!("{} stays behind: {problem}", self.0.join(" "));
         }
     }
@@ -158,7 +116,7 @@ impl Away {
     pub(crate) fn begin() -> Away {
         let number = std::fs::read_to_string(run("kube-apiserver.pid")).expect("the cluster is that of k8s-up.sh");
         kill_process(pid(number.trim().parse().expect("a pid")), Signal::KILL).expect("it runs");
-        wait_until("it is away", || try_kubectl(&["get", "--raw", "/readyz"], "").is_err());
+        wait_until("it is away", || try_kubectl(&["get", "--raw", "/readyz"]).is_err());
         Away
     }
 }
@@ -167,7 +125,7 @@ impl Drop for Away {
     fn drop(&mut self) {
         let started = Command::new(run("kube-apiserver")).status().expect("it can be started again");
         assert!(started.success());
-        wait_until("it is back", || try_kubectl(&["get", "--raw", "/readyz"], "").is_ok());
+        wait_until("it is back", || try_kubectl(&["get", "--raw", "/readyz"]).is_ok());
     }
 }
 

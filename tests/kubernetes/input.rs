@@ -5,8 +5,9 @@ use std::net::TcpListener;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::cluster::{Object, apply, leaves_nothing, new_name, program};
+use crate::cluster::{Object, leaves_nothing, new_name, program};
 use crate::kubeconfig;
+use crate::kubectl::apply;
 use crate::program::Setup;
 
 crate::tests![
@@ -79,7 +80,7 @@ fn a_claim_that_does_not_exist() {
 fn a_claim_that_stays_pending() {
     let claim = new_name();
     let _claim = Object::new(&["pvc", &claim]);
-    apply(&json!({
+    apply(json!({
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": {"name": claim},

@@ -4,7 +4,9 @@ use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 
-use crate::cluster::{Made, Object, apply, get, kubectl, new_name, own_image, text, try_kubectl, wait_until};
+use crate::cluster::{Made, Object, new_name, own_image, text};
+use crate::kubectl::{apply, get, kubectl, try_kubectl};
+use crate::wait::wait_until;
 
 crate::tests![
     a_program_in_a_pod_has_pods_of_its_own,
@@ -27,11 +29,11 @@ impl Inside {
         static MADE: OnceLock<Made> = OnceLock::new();
         let made = MADE.get_or_init(|| {
             let made = own_image();
-            apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}));
+            apply(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}));
             kubectl(&["apply", "-f", concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/kubernetes/rbac.yaml")]);
             // It is made a moment after the namespace.
             wait_until("there are service accounts", || {
-                try_kubectl(&["-n", NAMESPACE, "get", "serviceaccount", "default"], "").is_ok()
+                try_kubectl(&["-n", NAMESPACE, "get", "serviceaccount", "default"]).is_ok()
             });
             made
         });
@@ -65,7 +67,7 @@ impl Inside {
 
     /// What it has printed by the time that it says this.
     fn says(&self, words: &str) -> String {
-        let logs = || try_kubectl(&["-n", NAMESPACE, "logs", &self.name], "").unwrap_or_default();
+        let logs = || try_kubectl(&["-n", NAMESPACE, "logs", &self.name]).unwrap_or_default();
         wait_until(words, || logs().contains(words));
         logs()
     }
@@ -88,7 +90,7 @@ impl Inside {
 
 /// Nothing of these tests stays.
 pub(crate) fn clean() {
-    if try_kubectl(&["get", "namespace", NAMESPACE], "").is_ok() {
+    if try_kubectl(&["get", "namespace", NAMESPACE]).is_ok() {
         kubectl(&["delete", "namespace", NAMESPACE]);
     }
 }

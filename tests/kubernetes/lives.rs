@@ -2,7 +2,9 @@
 
 use rustix::process::Signal;
 
-use crate::cluster::{kubectl, leaves_nothing, made, name, names, pods, program, text, wait_until};
+use crate::cluster::{leaves_nothing, made, name, names, pods, program, text};
+use crate::kubectl::kubectl;
+use crate::wait::wait_until;
 
 crate::tests![
     pi_is_estimated_in_pods_and_nothing_is_left,

@@ -5,10 +5,17 @@
 
 mod chaos;
 mod cluster;
+#[path = "../programs/docker.rs"]
+#[allow(dead_code)]
+mod docker;
+#[path = "../programs/gpus.rs"]
+mod gpus;
 mod input;
 mod inside;
 #[path = "../programs/kubeconfig.rs"]
 mod kubeconfig;
+#[path = "../programs/kubectl.rs"]
+mod kubectl;
 mod lives;
 mod node;
 #[path = "../programs/program.rs"]
@@ -17,6 +24,10 @@ mod program;
 mod resources;
 #[path = "../docker/scenarios.rs"]
 mod scenarios;
+#[path = "../programs/tasks.rs"]
+mod tasks;
+#[path = "../programs/wait.rs"]
+mod wait;
 
 use std::process::ExitCode;
 use std::sync::{PoisonError, RwLock};

@@ -2,48 +2,15 @@
 
 use serde_json::{Value, json};
 
-use crate::cluster::{
-    Object, apply, get, kubectl, leaves_nothing, name, new_name, pods, program, text, try_kubectl, wait_until,
-};
+use crate::cluster::{Object, leaves_nothing, name, new_name, pods, program, text};
+use crate::gpus::{GPU, Gpus};
+use crate::kubectl::{apply, get, kubectl};
+use crate::wait::wait_until;
 
 crate::tests![a_pool_works_with_the_workers_that_have_room_and_grows, preemption_is_told, eviction_is_told,];
 
-const GPU: &str = "nvidia.com/gpu";
-
-/// Graphics processors that the node says it has for as long as this lives.
-struct Gpus;
-
-impl Gpus {
-    fn new(count: u32) -> Gpus {
-        set_gpus(Some(count));
-        Gpus
-    }
-}
-
-impl Drop for Gpus {
-    fn drop(&mut self) {
-        set_gpus(None);
-    }
-}
-
-fn set_gpus(count: Option<u32>) {
-    wait_until("the node has them", || {
-        let mut node = get(&["nodes"])["items"][0].take();
-        for amounts in ["capacity", "allocatable"] {
-            let amounts = node["status"][amounts].as_object_mut().expect("it has some");
-            match count {
-                Some(count) => drop(amounts.insert(GPU.into(), count.to_string().into())),
-                None => drop(amounts.remove(GPU)),
-            }
-        }
-        // The node itself may have changed it meanwhile.
-        let path = format!("/api/v1/nodes/{}/status", name(&node));
-        try_kubectl(&["replace", "--raw", &path, "-f", "-"], &node.to_string()).is_ok()
-    });
-}
-
 fn a_pool_works_with_the_workers_that_have_room_and_grows() {
-    let _gpus = Gpus::new(4);
+    let gpus = Gpus::new(4);
     let program = program("crowd").start();
     assert_eq!(program.line("ready:"), "4");
     assert_eq!(program.line("sum:"), "55");
@@ -55,7 +22,7 @@ fn a_pool_works_with_the_workers_that_have_room_and_grows() {
     });
     let warning = program.line_with("pool `pool-1` works with 4 of 6 workers");
     assert!(warning.contains("1 Insufficient nvidia.com/gpu"), "{warning}");
-    set_gpus(Some(6));
+    gpus.set(6);
     assert_eq!(program.line("grown:"), "6");
     let ending = leaves_nothing(program).code(0);
     assert!(!ending.out.contains("works with"), "it says so once: {}", ending.out);
@@ -72,7 +39,7 @@ fn preemption_is_told() {
     let program = at_work();
     let important = new_name();
     let _class = Object::new(&["priorityclass", &important]);
-    apply(&json!({
+    apply(json!({
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
         "metadata": {"name": important},
@@ -80,7 +47,7 @@ fn preemption_is_told() {
     }));
     let image = pods(program.pid()).remove(0)["spec"]["containers"][0]["image"].take();
     let _pod = Object::new(&["pod", &important]);
-    apply(&pod(&important, &image));
+    apply(pod(&important, &image));
     leaves_nothing(program).code(0).says(&["error: ", "had to make room for something more important: Preempted by"]);
 }
 

@@ -5,11 +5,12 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
+use crate::kubectl::kubectl;
+
 /// The kubeconfig of the tests, changed, as a file in this directory.
 pub(crate) fn changed(directory: &Path, change: impl FnOnce(&mut Value)) -> PathBuf {
-    let output =
-        Command::new("kubectl").args(["config", "view", "--raw", "-o", "json"]).output().expect("kubectl runs");
-    let mut config: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    let mut config: Value =
+        serde_json::from_str(&kubectl(&["config", "view", "--raw", "-o", "json"])).expect("it is JSON");
     change(&mut config);
     let path = directory.join("kubeconfig");
     std::fs::write(&path, config.to_string()).expect("there is room");

@@ -4,17 +4,13 @@ pub(crate) mod docker;
 pub(crate) mod kubernetes;
 
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::program::{SCENARIO, Setup};
+use crate::wait::wait_until;
 
 pub(crate) const ALL: [&dyn Engine; 2] = [&docker::Docker, &kubernetes::Kubernetes];
-
-/// How long anything may take that is to happen at all, and how often to look.
-const LONG: Duration = Duration::from_secs(120);
-const LOOK: Duration = Duration::from_millis(50);
 
 /// What the tests need of an engine, apart from the command that they test.
 pub(crate) trait Engine: Sync {
@@ -151,14 +147,5 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         self.engine.remove_volume(&self.name);
-    }
-}
-
-#[track_caller]
-pub(crate) fn wait_until(what: &str, mut reached: impl FnMut() -> bool) {
-    let deadline = Instant::now() + LONG;
-    while !reached() {
-        assert!(Instant::now() < deadline, "{what}: it did not come to that");
-        std::thread::sleep(LOOK);
     }
 }

@@ -1,6 +1,6 @@
 //! Where the image comes from.
 
-use crate::engine::docker::docker;
+use crate::docker::docker;
 use crate::engine::{Engine, fiber, own_name, run};
 
 crate::tests![an_image_is_given, a_dockerfile_is_there, a_dockerfile_that_can_not_be_built];

@@ -2,11 +2,18 @@
 //!
 //! This binary is also the program that `fiber run` is given: with a scenario in its environment it plays that.
 
+#[path = "../../../tests/programs/docker.rs"]
+mod docker;
 mod engine;
+#[path = "../../../tests/programs/gpus.rs"]
+#[allow(dead_code)]
+mod gpus;
 mod images;
 mod input;
 #[path = "../../../tests/programs/kubeconfig.rs"]
 mod kubeconfig;
+#[path = "../../../tests/programs/kubectl.rs"]
+mod kubectl;
 #[path = "../../../examples/persistent.rs"]
 mod persistent;
 mod pods;
@@ -17,7 +24,12 @@ mod registry;
 mod runs;
 mod scenarios;
 mod sessions;
+#[path = "../../../tests/programs/tasks.rs"]
+mod tasks;
 mod volumes;
+#[path = "../../../tests/programs/wait.rs"]
+#[allow(dead_code)]
+mod wait;
 
 use std::process::ExitCode;
 

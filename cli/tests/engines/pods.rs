@@ -2,13 +2,15 @@
 
 use std::path::PathBuf;
 
-use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::engine::kubernetes::{kubectl, namespace, try_kubectl};
-use crate::engine::{Claim, Engine, Started, fiber, own_name, run, wait_until};
+use crate::engine::kubernetes::namespace;
+use crate::engine::{Claim, Engine, Started, fiber, own_name, run};
+use crate::gpus::Gpus;
 use crate::kubeconfig;
+use crate::kubectl::{kubectl, try_kubectl};
 use crate::program::Setup;
+use crate::wait::wait_until;
 
 crate::tests![
     credentials_that_have_expired,
@@ -54,7 +56,7 @@ fn the_rights_of_the_manifest_are_enough(engine: &'static dyn Engine) {
     for role in ["fiber", "fiber-command"] {
         let (binding, role) = (format!("{user}-{role}"), format!("--role={role}"));
         let user = format!("--user={user}");
-        kubectl(&["create", "rolebinding", &binding, &role, &user, "--namespace", namespace()], "");
+        kubectl(&["create", "rolebinding", &binding, &role, &user, "--namespace", namespace()]);
     }
     let claim = Claim::new(engine);
     let allowed = |setup: Setup| setup.env("KUBECONFIG", &file).run().code(0);
@@ -70,42 +72,6 @@ fn the_rights_of_the_manifest_are_enough(engine: &'static dyn Engine) {
     allowed(fiber(engine, &["kill", &name]));
 }
 
-const GPU: &str = "nvidia.com/gpu";
-
-/// Graphics processors that the node says it has for as long as this lives.
-struct Gpus;
-
-impl Gpus {
-    fn new(count: u32) -> Gpus {
-        set_gpus(Some(count));
-        Gpus
-    }
-}
-
-impl Drop for Gpus {
-    fn drop(&mut self) {
-        set_gpus(None);
-    }
-}
-
-fn set_gpus(count: Option<u32>) {
-    wait_until("the node has them", || {
-        let nodes: Value = serde_json::from_str(&kubectl(&["get", "nodes", "-o", "json"], "")).expect("it is JSON");
-        let mut node = nodes["items"][0].clone();
-        for amounts in ["capacity", "allocatable"] {
-            let amounts = node["status"][amounts].as_object_mut().expect("it has some");
-            match count {
-                Some(count) => drop(amounts.insert(GPU.into(), count.to_string().into())),
-                None => drop(amounts.remove(GPU)),
-            }
-        }
-        // The node itself may have changed it meanwhile.
-        let name = node["metadata"]["name"].as_str().expect("a name");
-        let path = format!("/api/v1/nodes/{name}/status");
-        try_kubectl(&["replace", "--raw", &path, "-f", "-"], &node.to_string()).is_ok()
-    });
-}
-
 fn a_graphics_processor_is_waited_for(engine: &'static dyn Engine) {
     let _gpus = Gpus::new(1);
     let holder = Started::new(engine, &["--gpu", "1"], "ready");
@@ -116,7 +82,7 @@ fn a_graphics_processor_is_waited_for(engine: &'static dyn Engine) {
     let waiting = run(engine, &["-a", "--gpu", "1", "--name", &name], "exit 3").in_a_terminal().start();
     let scheduled = "jsonpath={.status.conditions[?(@.type==\"PodScheduled\")].reason}";
     let get = ["get", "pod", &name, "--namespace", namespace(), "-o", scheduled];
-    wait_until("there is none left", || try_kubectl(&get, "").is_ok_and(|reason| reason == "Unschedulable"));
+    wait_until("there is none left", || try_kubectl(&get).is_ok_and(|reason| reason == "Unschedulable"));
     fiber(engine, &["kill", "--now", &holder.name]).run().code(0);
     // A terminal has shown for what it waited.
     let step = format!("starting the pod {name}");

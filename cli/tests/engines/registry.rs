@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::engine::docker::docker;
+use crate::docker::docker;
 use crate::engine::{Engine, fiber, run};
 
 crate::tests![an_image_is_pushed_and_fetched_again];

@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::engine::docker::docker;
+use crate::docker::docker;
 use crate::engine::{Engine, Started, fiber, output, own_name, run};
 
 crate::tests![

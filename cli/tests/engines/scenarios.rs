@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use fiber::{Pool, Process};
 
+use crate::tasks;
+
 pub(crate) fn run(name: &str) -> ExitCode {
     // Deaths are to be seen soon, so that tests are short.
     fiber::init_with(|config| {
@@ -12,7 +14,7 @@ pub(crate) fn run(name: &str) -> ExitCode {
         config.heartbeat_timeout = Duration::from_secs(2);
     });
     match name {
-        "pi" => pi(),
+        "pi" => tasks::pi(2),
         "ready" => ready(),
         "exit 3" => {
             println!("said");
@@ -20,23 +22,13 @@ pub(crate) fn run(name: &str) -> ExitCode {
             return ExitCode::from(3);
         }
         "abort" => std::process::abort(),
-        "hungry" => hungry(),
-        "limits" => println!("limits: {}", limits()),
+        "hungry" => tasks::eat(),
+        "limits" => println!("limits: {}", tasks::limits()),
         "environment" => environment(),
         "persistent" => crate::persistent::run().expect("the example works"),
         other => panic!("there is no scenario `{other}`"),
     }
     ExitCode::SUCCESS
-}
-
-fn pi() {
-    let inside = |n: u64| {
-        let (x, y) = (((n % 1000) as f64 + 0.5) / 1000.0, ((n / 1000) as f64 + 0.5) / 1000.0);
-        x * x + y * y < 1.0
-    };
-    let pool = Pool::builder().processes(2).start().wait().unwrap();
-    let hits = pool.map(inside, 0..1_000_000).wait().unwrap();
-    println!("pi: {:.2}", 4.0 * hits.iter().filter(|hit| **hit).count() as f64 / 1e6);
 }
 
 /// Two workers, for ever.
@@ -48,23 +40,6 @@ fn ready() {
     loop {
         std::thread::park();
     }
-}
-
-fn hungry() {
-    let mut eaten: Vec<Vec<u8>> = Vec::new();
-    loop {
-        eaten.push(vec![1; 1 << 20]);
-    }
-}
-
-fn limits() -> String {
-    let read = |paths: &[&str]| {
-        let text = paths.iter().find_map(|path| std::fs::read_to_string(path).ok());
-        text.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join("/")
-    };
-    let memory = read(&["/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory.max"]);
-    let quota = read(&["/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu.max"]);
-    format!("{memory} {quota}")
 }
 
 /// What it was told, and what its workers know of it.

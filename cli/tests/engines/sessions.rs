@@ -2,7 +2,8 @@
 
 use std::sync::RwLock;
 
-use crate::engine::{Engine, Started, fiber, output, wait_until};
+use crate::engine::{Engine, Started, fiber, output};
+use crate::wait::wait_until;
 
 crate::tests![
     a_session_is_shown_with_its_workers_and_their_restarts,

@@ -6,7 +6,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 
 use rustix::process::Signal;
 
-use crate::engine::{Claim, Engine, fiber, run, wait_until};
+use crate::engine::{Claim, Engine, fiber, run};
+use crate::wait::wait_until;
 
 crate::tests![
     what_one_run_writes_the_next_one_reads,

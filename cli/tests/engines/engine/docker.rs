@@ -1,22 +1,9 @@
 //! Docker.
 
-use std::process::Command;
-
 use super::Engine;
+use crate::docker::{docker, must_answer, try_docker};
 
 pub(crate) struct Docker;
-
-/// What `docker` prints, or what it complains about.
-pub(crate) fn try_docker(arguments: &[&str]) -> Result<String, String> {
-    let output = Command::new("docker").args(arguments).output().expect("the command `docker` is installed");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_string();
-    if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
-}
-
-#[track_caller]
-pub(crate) fn docker(arguments: &[&str]) -> String {
-    try_docker(arguments).unwrap_or_else(|problem| panic!("docker {}: {problem}", arguments.join(" ")))
-}
 
 fn names(filter: &str) -> Vec<String> {
     let list = docker(&["ps", "--all", "--filter", filter, "--format", "{{.Names}}"]);
@@ -43,12 +30,7 @@ impl Engine for Docker {
     }
 
     fn set_up(&self) {
-        if let Err(problem) = try_docker(&["version", "--format", "{{.Server.Version}}"]) {
-            eprintln!(
-                "error: TEST_BACKENDS names docker, but no engine answers (`make cluster-up` starts one): {problem}"
-            );
-            std::process::exit(1);
-        }
+        must_answer();
     }
 
     fn units_of(&self, head: &str) -> Vec<String> {

@@ -1,13 +1,12 @@
 //! Kubernetes: a namespace of these tests' own, with the rights as they are shipped.
 
-use std::io::Write;
-use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 
 use super::Engine;
-use super::docker::docker;
+use crate::docker::kill_pod;
+use crate::kubectl::{apply, get, kubectl, try_kubectl};
 
 pub(crate) struct Kubernetes;
 
@@ -16,26 +15,9 @@ pub(crate) fn namespace() -> &'static str {
     NAMESPACE.get_or_init(|| format!("fiber-test-cli-{}", std::process::id()))
 }
 
-/// What `kubectl` prints, or what it complains about.
-pub(crate) fn try_kubectl(arguments: &[&str], input: &str) -> Result<String, String> {
-    let mut command = Command::new("kubectl");
-    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| format!("kubectl can't be run: {error}"))?;
-    child.stdin.take().expect("it is piped").write_all(input.as_bytes()).map_err(|error| error.to_string())?;
-    let output = child.wait_with_output().map_err(|error| error.to_string())?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_string();
-    if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
-}
-
-#[track_caller]
-pub(crate) fn kubectl(arguments: &[&str], input: &str) -> String {
-    try_kubectl(arguments, input).unwrap_or_else(|problem| panic!("kubectl {}: {problem}", arguments.join(" ")))
-}
-
 /// The pods of which this is true, by name.
 fn pods(wanted: impl Fn(&Value) -> bool) -> Vec<String> {
-    let list = kubectl(&["get", "pods", "--namespace", namespace(), "--output", "json"], "");
-    let list: Value = serde_json::from_str(&list).expect("it is JSON");
+    let list = get(&["pods", "--namespace", namespace()]);
     let pods = list["items"].as_array().expect("it is a list").iter().filter(|pod| wanted(pod));
     pods.filter_map(|pod| pod["metadata"]["name"].as_str().map(String::from)).collect()
 }
@@ -59,7 +41,7 @@ impl Engine for Kubernetes {
     }
 
     fn set_up(&self) {
-        if let Err(problem) = try_kubectl(&["create", "namespace", namespace()], "") {
+        if let Err(problem) = try_kubectl(&["create", "namespace", namespace()]) {
             eprintln!(
                 "error: TEST_BACKENDS names kubernetes, and no cluster is of use (`make cluster-up` starts one): {problem}"
             );
@@ -68,11 +50,11 @@ impl Engine for Kubernetes {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/kubernetes/rbac.yaml");
         let shipped = std::fs::read_to_string(path).expect("it is shipped");
         let rights = shipped.replace("namespace: fiber", &format!("namespace: {}", namespace()));
-        kubectl(&["apply", "--filename", "-"], &rights);
+        apply(rights);
     }
 
     fn tear_down(&self) {
-        kubectl(&["delete", "namespace", namespace()], "");
+        kubectl(&["delete", "namespace", namespace()]);
     }
 
     fn variables(&self) -> Vec<(&'static str, String)> {
@@ -95,10 +77,7 @@ impl Engine for Kubernetes {
     }
 
     fn kill(&self, name: &str) {
-        // The node's own means: pods are containers of this host's engine.
-        let pod = format!("label=io.kubernetes.pod.name={name}");
-        let container = ["ps", "--quiet", "--filter", &pod, "--filter", "label=io.kubernetes.container.name=fiber"];
-        docker(&["kill", docker(&container).lines().next().expect("it runs")]);
+        kill_pod(name);
     }
 
     fn create_volume(&self, claim: &str) {
@@ -116,13 +95,13 @@ impl Engine for Kubernetes {
                 "resources": { "requests": size },
             } },
         ] });
-        kubectl(&["apply", "--filename", "-"], &objects.to_string());
+        apply(objects);
     }
 
     fn remove_volume(&self, claim: &str) {
         let volume = format!("{}-{claim}", namespace());
-        let removed = try_kubectl(&["delete", "pvc", claim, "--namespace", namespace()], "")
-            .and_then(|_| try_kubectl(&["delete", "pv", &volume], ""))
+        let removed = try_kubectl(&["delete", "pvc", claim, "--namespace", namespace()])
+            .and_then(|_| try_kubectl(&["delete", "pv", &volume]))
             .and_then(|_| match std::fs::remove_dir_all(directory(claim)) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.to_string()),
                 _ => Ok(()),
@@ -140,7 +119,7 @@ impl Engine for Kubernetes {
                 "resources": { "requests": { "storage": "1Gi" } },
             },
         });
-        kubectl(&["apply", "--filename", "-"], &object.to_string());
+        apply(object);
         Some(claim.to_string())
     }
 

@@ -1,0 +1,44 @@
+//! Graphics processors that the cluster's node says it has: nobody will compute on them, but they are counted.
+
+use crate::kubectl::{get, try_replace};
+use crate::wait::wait_until;
+
+/// What Kubernetes calls them.
+pub(crate) const GPU: &str = "nvidia.com/gpu";
+
+/// The node has them for as long as this lives.
+pub(crate) struct Gpus;
+
+impl Gpus {
+    pub(crate) fn new(count: u32) -> Gpus {
+        set(Some(count));
+        Gpus
+    }
+
+    /// It has so many from now on.
+    pub(crate) fn set(&self, count: u32) {
+        set(Some(count));
+    }
+}
+
+impl Drop for Gpus {
+    fn drop(&mut self) {
+        set(None);
+    }
+}
+
+fn set(count: Option<u32>) {
+    wait_until("the node has them", || {
+        let mut node = get(&["nodes"])["items"][0].take();
+        for amounts in ["capacity", "allocatable"] {
+            let amounts = node["status"][amounts].as_object_mut().expect("it has some");
+            match count {
+                Some(count) => drop(amounts.insert(GPU.into(), count.to_string().into())),
+                None => drop(amounts.remove(GPU)),
+            }
+        }
+        // The node itself may have changed it meanwhile.
+        let name = node["metadata"]["name"].as_str().expect("a name");
+        try_replace(&format!("/api/v1/nodes/{name}/status"), &node).is_ok()
+    });
+}

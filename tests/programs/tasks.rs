@@ -1,0 +1,33 @@
+//! What programs in containers and pods do, whoever starts them.
+
+use fiber::Pool;
+
+/// Estimates pi with so many workers.
+pub(crate) fn pi(processes: usize) {
+    let inside = |n: u64| {
+        let (x, y) = (((n % 1000) as f64 + 0.5) / 1000.0, ((n / 1000) as f64 + 0.5) / 1000.0);
+        x * x + y * y < 1.0
+    };
+    let pool = Pool::builder().processes(processes).start().wait().unwrap();
+    let hits = pool.map(inside, 0..1_000_000).wait().unwrap();
+    println!("pi: {:.2}", 4.0 * hits.iter().filter(|hit| **hit).count() as f64 / 1e6);
+}
+
+/// The limits on memory and time of whatever this process runs in, as the kernel knows them.
+pub(crate) fn limits() -> String {
+    let read = |paths: &[&str]| {
+        let text = paths.iter().find_map(|path| std::fs::read_to_string(path).ok());
+        text.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join("/")
+    };
+    let memory = read(&["/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory.max"]);
+    let quota = read(&["/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu.max"]);
+    format!("{memory} {quota}")
+}
+
+/// Takes memory until there is none.
+pub(crate) fn eat() -> ! {
+    let mut eaten: Vec<Vec<u8>> = Vec::new();
+    loop {
+        eaten.push(vec![1; 1 << 20]);
+    }
+}
