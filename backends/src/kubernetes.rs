@@ -22,13 +22,11 @@ mod template;
 mod volume;
 mod watch;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fiber_core::{Config, Error, Result};
 use futures_util::future::LocalBoxFuture;
-use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, SecretKeySelector};
 use tokio::sync::OnceCell;
 
 pub use self::api_server::ApiServer;
@@ -81,15 +79,6 @@ impl Kubernetes {
     async fn start(&self, spec: JobSpec) -> Result<Arc<dyn Job>, String> {
         let site = self.site().await?;
         let log = Log::of(&spec).map_err(|error| error.to_string())?;
-        let secrets: BTreeMap<String, String> =
-            spec.secrets.iter().map(|(name, value)| (name.to_string(), value.clone())).collect();
-        let lease = match secrets.is_empty() {
-            true => None,
-            false => Some(site.secrets.lease(secrets).await?),
-        };
-        let told = spec.environment.iter().map(|(name, value)| variable(*name, value));
-        let confided =
-            lease.iter().flat_map(|lease| spec.secrets.iter().map(|(name, _)| from_secret(name, &lease.name)));
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let name = names::pod_name(&self.session, number, &spec.name);
         let pod = site.template.pod(Plan {
@@ -97,18 +86,12 @@ impl Kubernetes {
             labels: labels(&self.session, &names::program(), "process"),
             annotations: names::annotations(&site.owner, &spec.name, spec.restarts),
             arguments: spec.arguments.iter().map(|argument| argument.to_string_lossy().into_owned()).collect(),
-            environment: told.chain(confided).collect(),
+            environment: spec.environment.iter().map(|(name, value)| variable(*name, value)).collect(),
             meta: spec.meta,
             grace: self.config.shutdown_timeout,
         });
-        Ok(job::start(site, name, pod, &spec, log, lease))
+        Ok(job::start(site, name, pod, &spec, log))
     }
-}
-
-fn from_secret(name: &str, secret: &str) -> EnvVar {
-    let source = SecretKeySelector { name: secret.into(), key: name.into(), optional: None };
-    let value_from = EnvVarSource { secret_key_ref: Some(source), ..Default::default() };
-    EnvVar { name: name.into(), value: None, value_from: Some(value_from) }
 }
 
 impl Backend for Kubernetes {

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::api_server::{ApiServer, is_missing};
-use super::secret::{Lease, Secrets};
+use super::secret::{Content, Lease, Secrets};
 use super::site::Site;
 use super::status::{DELETED, Phase, phase, pull_problem};
 use super::watch::{Sight, Watch};
@@ -32,21 +32,14 @@ pub(super) const DOUBT: Duration = Duration::from_secs(5);
 pub(super) const LOOK: Duration = Duration::from_secs(1);
 
 /// Makes a pod, and sees to it until its end.
-pub(super) fn start(
-    site: &Site,
-    name: String,
-    pod: Pod,
-    spec: &JobSpec,
-    log: Option<Log>,
-    lease: Option<Arc<Lease>>,
-) -> Arc<dyn Job> {
+pub(super) fn start(site: &Site, name: String, mut pod: Pod, spec: &JobSpec, log: Option<Log>) -> Arc<dyn Job> {
     let (job, states, orders) = attended::job(format!("pod {name}"));
     let output = match (spec.output, log) {
         (OutputMode::Null, _) => None,
         (_, Some(log)) => Some(Target::File(Arc::new(log.file))),
         (mode, None) => Some(Target::new(mode, Stream::Out, &spec.name)),
     };
-    let attendant = Attendant {
+    let mut attendant = Attendant {
         server: site.server.clone(),
         watch: Arc::clone(&site.watch),
         name,
@@ -62,17 +55,35 @@ pub(super) fn start(
         taken: false,
     };
     let secrets = Arc::clone(&site.secrets);
+    let confided: Content = spec.secrets.iter().map(|(name, value)| (name.to_string(), value.clone())).collect();
+    // All that is made for the job is made while it is there to be waited for: a program that ends leaves none behind.
     tokio::task::spawn_local(async move {
-        let exit = attendant.attend(&pod, &states).await;
-        give_back(&secrets, lease).await;
+        let exit = if attendant.orders.came_early() {
+            Exit::new(ExitReason::Signal(9), Vec::new())
+        } else if confided.is_empty() {
+            attendant.attend(&pod, &states).await
+        } else {
+            match secrets.lease(confided).await {
+                Ok(lease) => {
+                    tell(&mut pod, &lease);
+                    let exit = attendant.attend(&pod, &states).await;
+                    give_back(secrets, lease).await;
+                    exit
+                }
+                Err(problem) => Exit::new(ExitReason::NotStarted(problem), Vec::new()),
+            }
+        };
         states.send_replace(JobState::Ended(exit));
     });
     job
 }
 
-async fn give_back(secrets: &Arc<Secrets>, lease: Option<Arc<Lease>>) {
-    let Some(lease) = lease else { return };
-    let secrets = Arc::clone(secrets);
+fn tell(pod: &mut Pod, lease: &Lease) {
+    let containers = pod.spec.iter_mut().flat_map(|spec| &mut spec.containers);
+    containers.for_each(|container| container.env.get_or_insert_default().extend(lease.variables()));
+}
+
+async fn give_back(secrets: Arc<Secrets>, lease: Arc<Lease>) {
     let giving_back = tokio::task::spawn_local(async move { secrets.give_back(lease).await });
     let _ = timeout(REMOVAL, giving_back).await;
 }
@@ -107,7 +118,6 @@ impl Attendant {
     async fn attend(mut self, pod: &Pod, states: &watch::Sender<JobState>) -> Exit {
         let mut watched = self.watch.pod(&self.name);
         if self.orders.came_early() {
-            // Perhaps because this process is about to end, and could not remove what is made now.
             return Exit::new(ExitReason::Signal(9), Vec::new());
         }
         if let Err(error) = self.create(pod).await {

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, Secret, SecretKeySelector};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tokio::sync::Mutex;
 
 use super::api_server::ApiServer;
 
-type Content = BTreeMap<String, String>;
+/// What is told, by the names of the variables that tell it.
+pub(super) type Content = BTreeMap<String, String>;
 
 /// Makes Secrets, one for all jobs that are told the same.
 #[derive(Debug)]
@@ -25,8 +26,19 @@ pub(super) struct Secrets {
 /// A Secret that is there for as long as anybody holds this and until it is given [back](Secrets::give_back).
 #[derive(Debug)]
 pub(super) struct Lease {
-    pub(super) name: String,
+    name: String,
     content: Content,
+}
+
+impl Lease {
+    /// The variables by which a pod is told what is in the Secret.
+    pub(super) fn variables(&self) -> impl Iterator<Item = EnvVar> {
+        self.content.keys().map(|key| {
+            let source = SecretKeySelector { name: self.name.clone(), key: key.clone(), optional: None };
+            let value_from = EnvVarSource { secret_key_ref: Some(source), ..Default::default() };
+            EnvVar { name: key.clone(), value: None, value_from: Some(value_from) }
+        })
+    }
 }
 
 impl Secrets {
