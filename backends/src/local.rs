@@ -66,6 +66,8 @@ impl Backend for Local {
 #[derive(Debug)]
 struct LocalJob {
     pid: Pid,
+    /// Whether this process has killed it.
+    killed: AtomicBool,
     reaped: AtomicBool,
     states: watch::Sender<JobState>,
 }
@@ -87,6 +89,7 @@ impl Job for LocalJob {
 
     fn kill(&self) {
         if !self.reaped.load(Ordering::Acquire) {
+            self.killed.store(true, Ordering::Release);
             let _ = rustix::process::kill_process_group(self.pid, Signal::KILL);
         }
     }
@@ -119,7 +122,12 @@ fn spawn(spec: &JobSpec, gpus: &Gpus) -> Result<Arc<LocalJob>> {
 
     let pid = child.id().and_then(|pid| Pid::from_raw(pid as i32)).ok_or_else(|| failed("it has no pid".into()))?;
     resources::limit(pid, &grant).map_err(failed)?;
-    let job = Arc::new(LocalJob { pid, reaped: AtomicBool::new(false), states: watch::Sender::new(JobState::Running) });
+    let job = Arc::new(LocalJob {
+        pid,
+        killed: AtomicBool::new(false),
+        reaped: AtomicBool::new(false),
+        states: watch::Sender::new(JobState::Running),
+    });
     let tail = Tail::default();
     let target = |stream| Target::new(spec.output, stream, &spec.name);
     let out = child.stdout.take().map(|pipe| pump(pipe, target(Stream::Out), tail.clone()));
@@ -168,7 +176,10 @@ async fn attend(
         Ok(status) if grant.memory.is_some() && aborted(status) && ran_out_of_memory(&tail.lines()) => {
             ExitReason::OutOfMemory
         }
-        Ok(status) => reason(status, oom_kills),
+        Ok(status) => {
+            let out_of_memory = !job.killed.load(Ordering::Acquire) && oom_kills.have_risen();
+            reason(status, out_of_memory)
+        }
         Err(error) => ExitReason::LinkLost(format!("its end could not be observed: {error}")),
     };
     // Its graphics processors are free before anybody hears of its end, and starts another in its place.
@@ -180,11 +191,11 @@ fn aborted(status: ExitStatus) -> bool {
     status.signal() == Some(Signal::ABORT.as_raw())
 }
 
-fn reason(status: ExitStatus, oom_kills: OomKills) -> ExitReason {
+fn reason(status: ExitStatus, out_of_memory: bool) -> ExitReason {
     match (status.code(), status.signal()) {
         (Some(0), _) => ExitReason::Normal,
         (Some(code), _) => ExitReason::Code(code),
-        (None, Some(9)) if oom_kills.have_risen() => ExitReason::OutOfMemory,
+        (None, Some(9)) if out_of_memory => ExitReason::OutOfMemory,
         (None, Some(signal)) => ExitReason::Signal(signal),
         (None, None) => ExitReason::LinkLost(format!("its status is {status}")),
     }
