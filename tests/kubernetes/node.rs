@@ -10,7 +10,10 @@ use crate::wait::wait_until;
 crate::tests![a_pool_works_with_the_workers_that_have_room_and_grows, preemption_is_told, eviction_is_told,];
 
 fn a_pool_works_with_the_workers_that_have_room_and_grows() {
-    let gpus = Gpus::new(4);
+    let _gpus = Gpus::new(6);
+    let other = new_name();
+    let _other = Object::new(&["pod", &other]);
+    occupy(&other, 2);
     let program = program("crowd").start();
     assert_eq!(program.line("ready:"), "4");
     assert_eq!(program.line("sum:"), "55");
@@ -22,10 +25,35 @@ fn a_pool_works_with_the_workers_that_have_room_and_grows() {
     });
     let warning = program.line_with("pool `pool-1` works with 4 of 6 workers");
     assert!(warning.contains("1 Insufficient nvidia.com/gpu"), "{warning}");
-    gpus.set(6);
+    kubectl(&["delete", "pod", &other]);
     assert_eq!(program.line("grown:"), "6");
     let ending = leaves_nothing(program).code(0);
     assert!(!ending.out.contains("works with"), "it says so once: {}", ending.out);
+}
+
+/// Starts a pod that has so many graphics processors.
+fn occupy(name: &str, gpus: u32) {
+    let pod = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {
+            "terminationGracePeriodSeconds": 1,
+            "containers": [
+                {"name": "main", "image": "fiber-test/pause:1", "resources": {"limits": {GPU: gpus.to_string()}}},
+            ],
+        },
+    });
+    apply(pod.clone());
+    wait_until("it has them", || {
+        let phase = text(&get(&["pod", name])["status"]["phase"]).to_string();
+        // The kubelet hears later than the scheduler what its node is said to have.
+        if phase == "Failed" {
+            kubectl(&["delete", "pod", name]);
+            apply(pod.clone());
+        }
+        phase == "Running"
+    });
 }
 
 fn at_work() -> crate::program::Program {

@@ -14,11 +14,6 @@ impl Gpus {
         set(Some(count));
         Gpus
     }
-
-    /// It has so many from now on.
-    pub(crate) fn set(&self, count: u32) {
-        set(Some(count));
-    }
 }
 
 impl Drop for Gpus {
