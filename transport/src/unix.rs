@@ -6,6 +6,8 @@
 //! A link waits for room in its socket only while there is none. If it always did, each message that the peer takes out
 //! would wake this process's thread to say that there is room, as there was before.
 
+mod sys;
+
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::os::linux::net::SocketAddrExt;
@@ -14,15 +16,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, Bytes};
 use parking_lot::Mutex;
 use rustix::io::{Errno, retry_on_intr};
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, sendmsg, shutdown};
+use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown, sendmsg, shutdown};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::UnixListener;
 use tokio::sync::Notify;
 
+use self::sys::{Read, read, watch};
 use crate::frame::{Decoder, Gather};
 use crate::{Closed, Connection, Incoming, Link, Listener, Message, UNPROVEN_LIMIT};
 
@@ -87,13 +90,6 @@ fn connection(stream: StdStream) -> io::Result<Connection> {
     tokio::task::spawn_local(Arc::clone(&link).unblock());
     let incoming = UnixIncoming { link: Arc::clone(&link), decoder: Decoder::new(UNPROVEN_LIMIT) };
     Ok(Connection::new(link, incoming))
-}
-
-/// Has the runtime tell when a socket is ready.
-#[allow(unsafe_code)]
-fn watch(stream: StdStream, interest: Interest) -> io::Result<AsyncFd<StdStream>> {
-    // SAFETY: the stream is moved there, and keeps its one descriptor open until it is dropped.
-    Ok(unsafe { AsyncFd::register_with_interest(stream, interest) }?)
 }
 
 #[derive(Debug)]
@@ -257,32 +253,4 @@ impl Drop for UnixIncoming {
     fn drop(&mut self) {
         self.link.close();
     }
-}
-
-enum Read {
-    Some,
-    /// There is no more for now.
-    All,
-    Ended,
-}
-
-/// Appends what is there to the buffer, as far as it has room.
-#[allow(unsafe_code)]
-fn read(stream: &StdStream, buffer: &mut BytesMut) -> rustix::io::Result<Read> {
-    let length = buffer.len();
-    let room = buffer.spare_capacity_mut();
-    let size = room.len();
-    let count = match retry_on_intr(|| recv(stream, &mut *room, RecvFlags::empty()).map(|(_, count)| count)) {
-        Ok(count) => count,
-        Err(Errno::WOULDBLOCK) => return Ok(Read::All),
-        Err(error) => return Err(error),
-    };
-    // SAFETY: the kernel has written so many bytes to the beginning of the buffer's spare room.
-    unsafe { buffer.set_len(length + count) };
-    Ok(match count {
-        0 => Read::Ended,
-        // A stream gives as much as it has.
-        _ if count < size => Read::All,
-        _ => Read::Some,
-    })
 }
