@@ -207,8 +207,7 @@ impl Node {
                         None => tracing::warn!("turned node {} away: it comes for what is not here", peer.info.node),
                     },
                     Ok(Err((error, Some(info)))) if info.role == Role::Child => self.hand_over(info.node, Err(error)),
-                    Ok(Err((error, Some(_)))) => tracing::warn!("turned a peer away: {error}"),
-                    Ok(Err((error, None))) => tracing::warn!("turned a peer away: {error}"),
+                    Ok(Err((error, _))) => tracing::warn!("turned a peer away: {error}"),
                     Err(_) => tracing::warn!("turned a peer away: it did not say who it is within {HANDSHAKE:?}"),
                 }
             });
