@@ -4,10 +4,15 @@ use serde_json::{Value, json};
 
 use crate::cluster::{Object, leaves_nothing, name, new_name, pods, program, text};
 use crate::gpus::{GPU, Gpus};
-use crate::kubectl::{apply, get, kubectl};
+use crate::kubectl::{apply, get, kubectl, try_send};
 use crate::wait::wait_until;
 
-crate::tests![a_pool_works_with_the_workers_that_have_room_and_grows, preemption_is_told, eviction_is_told,];
+crate::tests![
+    a_pool_works_with_the_workers_that_have_room_and_grows,
+    a_pod_that_its_node_refuses_is_made_again,
+    preemption_is_told,
+    eviction_is_told,
+];
 
 fn a_pool_works_with_the_workers_that_have_room_and_grows() {
     let _gpus = Gpus::new(6);
@@ -20,15 +25,51 @@ fn a_pool_works_with_the_workers_that_have_room_and_grows() {
     for pod in pods(program.pid()) {
         assert_eq!(pod["spec"]["containers"][0]["resources"]["limits"][GPU], "1");
     }
-    wait_until("two have no room", || {
-        pods(program.pid()).iter().filter(|pod| text(&pod["status"]["phase"]) == "Pending").count() == 2
-    });
+    wait_until("two have no room", || pending(program.pid()).len() == 2);
     let warning = program.line_with("pool `pool-1` works with 4 of 6 workers");
     assert!(warning.contains("1 Insufficient nvidia.com/gpu"), "{warning}");
     kubectl(&["delete", "pod", &other]);
     assert_eq!(program.line("grown:"), "6");
     let ending = leaves_nothing(program).code(0);
     assert!(!ending.out.contains("works with"), "it says so once: {}", ending.out);
+}
+
+fn a_pod_that_its_node_refuses_is_made_again() {
+    let _gpus = Gpus::new(6);
+    let other = new_name();
+    let _other = Object::new(&["pod", &other]);
+    occupy(&other, 2);
+    let program = program("crowd").start();
+    program.line("sum:");
+    wait_until("two have no room", || pending(program.pid()).len() == 2);
+    for refused in pending(program.pid()) {
+        place(&refused);
+        let is_other =
+            |pod: &Value| name(pod) == name(&refused) && pod["metadata"]["uid"] != refused["metadata"]["uid"];
+        wait_until("another is in its place", || pending(program.pid()).iter().any(is_other));
+    }
+    kubectl(&["delete", "pod", &other]);
+    assert_eq!(program.line("grown:"), "6");
+    leaves_nothing(program).code(0);
+}
+
+fn pending(program: u32) -> Vec<Value> {
+    let mut pods = pods(program);
+    pods.retain(|pod| text(&pod["status"]["phase"]) == "Pending");
+    pods
+}
+
+/// Has the node have this pod, as a scheduler does that knows less than the node of what there is.
+fn place(pod: &Value) {
+    let namespace = text(&pod["metadata"]["namespace"]);
+    let binding = json!({
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": name(pod)},
+        "target": {"kind": "Node", "name": name(&get(&["nodes"])["items"][0])},
+    });
+    let path = format!("/api/v1/namespaces/{namespace}/pods/{}/binding", name(pod));
+    try_send("create", &path, &binding).expect("it is bound");
 }
 
 /// Starts a pod that has so many graphics processors.

@@ -1,6 +1,6 @@
 //! Graphics processors that the cluster's node says it has: nobody will compute on them, but they are counted.
 
-use crate::kubectl::{get, try_replace};
+use crate::kubectl::{get, try_send};
 use crate::wait::wait_until;
 
 /// What Kubernetes calls them.
@@ -34,6 +34,6 @@ fn set(count: Option<u32>) {
         }
         // The node itself may have changed it meanwhile.
         let name = node["metadata"]["name"].as_str().expect("a name");
-        try_replace(&format!("/api/v1/nodes/{name}/status"), &node).is_ok()
+        try_send("replace", &format!("/api/v1/nodes/{name}/status"), &node).is_ok()
     });
 }

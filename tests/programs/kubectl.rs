@@ -22,9 +22,9 @@ pub(crate) fn apply(objects: impl Display) {
     told(&["apply", "-f", "-"], &objects.to_string()).unwrap_or_else(|problem| panic!("{problem}: {objects}"));
 }
 
-/// Puts an object in the place of another.
-pub(crate) fn try_replace(path: &str, object: &Value) -> Result<String, String> {
-    told(&["replace", "--raw", path, "-f", "-"], &object.to_string())
+/// Sends the API server an object: `verb` is `create` or `replace`.
+pub(crate) fn try_send(verb: &str, path: &str, object: &Value) -> Result<String, String> {
+    told(&[verb, "--raw", path, "-f", "-"], &object.to_string())
 }
 
 #[track_caller]

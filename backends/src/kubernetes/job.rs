@@ -15,7 +15,7 @@ use super::api_server::{ApiServer, is_missing};
 use super::secret::{Content, Lease, Secrets};
 use super::site::Site;
 use super::status::{DELETED, Phase, phase, pull_problem};
-use super::watch::{Sight, Watch};
+use super::watch::{Sight, Watch, Watched};
 use super::{events, logs};
 use crate::attended::{self, Order, Orders};
 use crate::output::{Log, Stream, Tail, Target};
@@ -28,6 +28,8 @@ const DRAIN_KILLED: Duration = Duration::from_millis(300);
 const REMOVAL: Duration = Duration::from_secs(1);
 /// How long something may be missing that was perhaps made a moment ago, which the cluster's parts hear of one after another.
 pub(super) const DOUBT: Duration = Duration::from_secs(5);
+/// Pauses before a pod is made in the place of one that its node refused, at first and at most.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 /// How often to ask what a pod's node is at while it makes the container: its status does not say.
 pub(super) const LOOK: Duration = Duration::from_secs(1);
 
@@ -53,6 +55,7 @@ pub(super) fn start(site: &Site, name: String, mut pod: Pod, spec: &JobSpec, log
         to_terminate: false,
         terminated: false,
         taken: false,
+        printing: None,
     };
     let secrets = Arc::clone(&site.secrets);
     let confided: Content = spec.secrets.iter().map(|(name, value)| (name.to_string(), value.clone())).collect();
@@ -106,6 +109,7 @@ struct Attendant {
     terminated: bool,
     /// Whether somebody else is having it removed.
     taken: bool,
+    printing: Option<Printing>,
 }
 
 /// A task that passes on what a pod prints.
@@ -114,23 +118,49 @@ struct Printing {
     ended: watch::Sender<bool>,
 }
 
+/// What became of a pod.
+enum Outcome {
+    Ended(ExitReason),
+    /// It never ran: its node had no room for it after all, in Kubernetes' words.
+    Refused(String),
+}
+
 impl Attendant {
+    /// Sees to the job until its end, through as many pods as nodes refuse.
     async fn attend(mut self, pod: &Pod, states: &watch::Sender<JobState>) -> Exit {
-        let mut watched = self.watch.pod(&self.name);
-        if self.orders.came_early() {
-            return Exit::new(ExitReason::Signal(9), Vec::new());
+        let mut pause = PAUSES.0;
+        loop {
+            let mut watched = self.watch.pod(&self.name);
+            if self.orders.came_early() {
+                return Exit::new(ExitReason::Signal(9), Vec::new());
+            }
+            if let Err(error) = self.create(pod).await {
+                let problem = self.server.explain(&error);
+                return Exit::new(ExitReason::NotStarted(problem), Vec::new());
+            }
+            watched.created();
+            let words = match self.follow(&mut watched, states).await {
+                Outcome::Ended(reason) => return self.end(reason).await,
+                Outcome::Refused(words) => words,
+            };
+            tracing::debug!("{} is made again in {pause:?}: {words}", self.name);
+            change(states, JobState::Waiting(Wait::Room(format!("{words}{}", self.asked))));
+            if let Err(reason) = self.withdraw(&mut watched, pause).await {
+                return self.end(reason).await;
+            }
+            pause = (2 * pause).min(PAUSES.1);
         }
-        if let Err(error) = self.create(pod).await {
-            let problem = self.server.explain(&error);
-            return Exit::new(ExitReason::NotStarted(problem), Vec::new());
-        }
-        watched.created();
-        let mut printing = None;
+    }
+
+    /// Sees to a pod that has been created.
+    async fn follow(&mut self, watched: &mut Watched, states: &watch::Sender<JobState>) -> Outcome {
+        // What is made in the place of a pod that was refused waits for room until more is known.
+        let first = !matches!(*states.borrow(), JobState::Waiting(_));
         let mut pull = None;
         let mut seen = Phase::Starting;
         let mut doubt = None;
         if self.killed.get() {
-            return self.end(ExitReason::Signal(9), printing).await;
+            return Outcome::Ended(ExitReason::Signal(9));
         }
         loop {
             if self.to_terminate && !self.terminated && terminable(&seen) {
@@ -143,11 +173,11 @@ impl Attendant {
                     Order::Kill => {
                         self.killed.set(true);
                         let reason = if self.taken { events::removal(&self.server, &self.name).await } else { None };
-                        return self.end(reason.unwrap_or(ExitReason::Signal(9)), printing).await;
+                        return Outcome::Ended(reason.unwrap_or(ExitReason::Signal(9)));
                     }
                     Order::Terminate => self.to_terminate = true,
                 },
-                problem = lapse(doubt.as_ref()) => return self.end(ExitReason::NotStarted(problem), printing).await,
+                problem = lapse(doubt.as_ref()) => return Outcome::Ended(ExitReason::NotStarted(problem)),
                 () = sleep(LOOK), if matches!(seen, Phase::Waiting(Wait::Image(_))) => {
                     if let Some(words) = events::last(&self.server, &self.name).await {
                         change(states, JobState::Waiting(Wait::Image(words)));
@@ -162,8 +192,8 @@ impl Attendant {
                     pull = pull_problem(&pod).or(pull);
                     seen = phase(&pod);
                     self.taken = pod.metadata.deletion_timestamp.is_some() && !self.terminated;
-                    if matches!(seen, Phase::Running | Phase::Ended(_)) && printing.is_none() {
-                        printing = self.print();
+                    if matches!(seen, Phase::Running | Phase::Ended(_)) && self.printing.is_none() {
+                        self.printing = self.print();
                     }
                     match &seen {
                         Phase::Doubtful(words) => {
@@ -172,19 +202,17 @@ impl Attendant {
                         _ => doubt = None,
                     }
                     match seen.clone() {
-                        Phase::Ended(reason) => {
-                            let reason = self.reason(reason, &pod).await;
-                            return self.end(reason, printing).await;
-                        }
+                        Phase::Ended(reason) => return Outcome::Ended(self.reason(reason, &pod).await),
                         _ if gone => {
-                            let reason = self.reason(ExitReason::LinkLost(DELETED.into()), &pod).await;
-                            return self.end(reason, printing).await;
+                            let reason = ExitReason::LinkLost(DELETED.into());
+                            return Outcome::Ended(self.reason(reason, &pod).await);
                         }
+                        Phase::Refused(words) => return Outcome::Refused(words),
                         Phase::Stuck(words) => {
-                            let problem = self.stuck(&words, pull.as_deref());
-                            return self.end(ExitReason::NotStarted(problem), printing).await;
+                            return Outcome::Ended(ExitReason::NotStarted(self.stuck(&words, pull.as_deref())));
                         }
-                        Phase::Starting => change(states, JobState::Starting),
+                        Phase::Starting if first => change(states, JobState::Starting),
+                        Phase::Starting => {}
                         Phase::Doubtful(words) => change(states, JobState::Waiting(Wait::Room(words))),
                         Phase::Waiting(Wait::Room(words)) => {
                             change(states, JobState::Waiting(Wait::Room(format!("{words}{}", self.asked))));
@@ -194,6 +222,26 @@ impl Attendant {
                     }
                 }
             }
+        }
+    }
+
+    /// Removes a pod that was refused. Returns when it is gone and a pause is over.
+    ///
+    /// # Errors
+    /// How the job ends, by an order or because the pod can't be removed.
+    async fn withdraw(&mut self, watched: &mut Watched, pause: Duration) -> Result<(), ExitReason> {
+        let withdrawal = async {
+            self.server.remove::<Pod>(&self.name).await?;
+            while !matches!(watched.next().await, Sight::Gone(_)) {}
+            sleep(pause).await;
+            Ok(())
+        };
+        tokio::select! {
+            removed = withdrawal => removed.map_err(|error| ExitReason::NotStarted(self.server.explain(&error))),
+            order = self.orders.next() => Err(ExitReason::Signal(match order {
+                Order::Terminate => 15,
+                Order::Kill => 9,
+            })),
         }
     }
 
@@ -231,9 +279,9 @@ impl Attendant {
     }
 
     /// The last lines, and the end of the pod.
-    async fn end(&self, reason: ExitReason, printing: Option<Printing>) -> Exit {
+    async fn end(self, reason: ExitReason) -> Exit {
         let limit = if self.killed.get() { DRAIN_KILLED } else { DRAIN };
-        match printing {
+        match self.printing {
             Some(Printing { mut task, ended }) => {
                 ended.send_replace(true);
                 // What was killed prints on until it is dead, which it is not yet.
@@ -246,7 +294,7 @@ impl Attendant {
                 let _ = timeout(limit, logs::take_last(&api, &self.name, &self.tail)).await;
             }
         }
-        let (server, name) = (self.server.clone(), self.name.clone());
+        let (server, name) = (self.server, self.name.clone());
         let removing = tokio::task::spawn_local(async move {
             if let Err(error) = server.remove::<Pod>(&name).await {
                 tracing::warn!("the pod {name} stays behind: {}", server.explain(&error));

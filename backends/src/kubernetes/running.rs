@@ -86,6 +86,7 @@ pub(super) async fn wait(
                 return Err(stuck(&pod, &words, pull.as_deref()));
             }
             Phase::Ended(_) => break,
+            Phase::Refused(words) => return Err(format!("{words}: there may be room for it when it is started again")),
             Phase::Starting => {}
             Phase::Doubtful(words) => {
                 doubt.get_or_insert_with(|| (Instant::now() + DOUBT, stuck(&pod, &words, None)));

@@ -89,9 +89,10 @@ async fn head_elsewhere(server: &ApiServer, owner: &Owner) -> Result<Process, ku
 fn state(pod: &Pod) -> State {
     match phase(pod) {
         Phase::Starting => State::Starting(None),
-        Phase::Waiting(Wait::Room(words) | Wait::Image(words)) | Phase::Doubtful(words) | Phase::Stuck(words) => {
-            State::Starting(Some(words))
-        }
+        Phase::Waiting(Wait::Room(words) | Wait::Image(words))
+        | Phase::Doubtful(words)
+        | Phase::Stuck(words)
+        | Phase::Refused(words) => State::Starting(Some(words)),
         Phase::Running => State::Running,
         Phase::Ended(reason) => State::Ended(ended(&reason)),
     }

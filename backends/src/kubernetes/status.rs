@@ -21,6 +21,8 @@ pub(super) enum Phase {
     Doubtful(String),
     /// It will not start any more, in Kubernetes' words.
     Stuck(String),
+    /// Its node had no room for it after all, in Kubernetes' words: another pod may find some.
+    Refused(String),
     Running,
     Ended(ExitReason),
 }
@@ -59,8 +61,13 @@ pub(super) fn phase(pod: &Pod) -> Phase {
         }
         // It never had a container: its node refused it.
         Some("Failed") => {
-            let reason = status.reason.clone().unwrap_or_default();
-            return Phase::Ended(ExitReason::NotStarted(format!("its node refused it: {reason}: {message}")));
+            let reason = status.reason.as_deref().unwrap_or_default();
+            let words = format!("its node refused it: {reason}: {message}");
+            return if is_for_now(reason) {
+                Phase::Refused(words)
+            } else {
+                Phase::Ended(ExitReason::NotStarted(words))
+            };
         }
         Some("Succeeded") => return Phase::Ended(ExitReason::Normal),
         _ => {}
@@ -89,6 +96,13 @@ pub(super) fn phase(pod: &Pod) -> Phase {
         | "CrashLoopBackOff" => Phase::Stuck(words),
         _ => Phase::Waiting(Wait::Image(words)),
     }
+}
+
+/// Whether a node may take a pod later that it refuses for this reason: the scheduler can know less of what a node has left,
+/// and of how it is marked, than the node itself.
+fn is_for_now(reason: &str) -> bool {
+    let passing = ["UnexpectedAdmissionError", "TopologyAffinityError", "NodeAffinity"];
+    reason.starts_with("OutOf") || passing.contains(&reason)
 }
 
 /// Whether a node will succeed with what it could not do in time: it tries again.
@@ -172,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn evicted_and_preempted_pods_are_told_from_others() {
+    fn evicted_preempted_and_refused_pods_are_told_from_others() {
         let failed = |reason: &str| {
             let text = |text: &str| Some(text.to_string());
             phase(&pod(PodStatus {
@@ -184,8 +198,9 @@ mod tests {
         };
         assert_eq!(failed("Evicted"), Phase::Ended(ExitReason::Evicted("words".into())));
         assert_eq!(failed("Preempting"), Phase::Ended(ExitReason::Preempted("words".into())));
-        let refused = "its node refused it: OutOfcpu: words".to_string();
-        assert_eq!(failed("OutOfcpu"), Phase::Ended(ExitReason::NotStarted(refused)));
+        assert_eq!(failed("OutOfcpu"), Phase::Refused("its node refused it: OutOfcpu: words".into()));
+        let refused = "its node refused it: SysctlForbidden: words".to_string();
+        assert_eq!(failed("SysctlForbidden"), Phase::Ended(ExitReason::NotStarted(refused)));
         let condition = PodCondition {
             type_: "DisruptionTarget".into(),
             status: "True".into(),

@@ -2,7 +2,9 @@
 
 use std::sync::RwLock;
 
-use crate::engine::{Engine, Started, fiber, output};
+use rustix::process::Signal;
+
+use crate::engine::{Engine, Started, fiber, output, own_name, run};
 use crate::wait::wait_until;
 
 crate::tests![
@@ -11,6 +13,7 @@ crate::tests![
     a_kill_takes_the_workers_along,
     names_may_be_cut_short_and_slips_are_recognised,
     what_dead_sessions_left_is_cleaned,
+    what_is_cleaned_takes_no_exit_code_along,
 ];
 
 /// Held to read by tests that need what has ended, and to write by those that clean.
@@ -116,4 +119,19 @@ fn what_dead_sessions_left_is_cleaned(engine: &'static dyn Engine) {
     assert!(!removed.iter().any(|name| engine.units_of(&lives.name).contains(name)), "{removed:?}");
     wait_until("they are gone", || ended.listed().is_null() && killed.listed().is_null());
     assert_eq!(running(&lives.listed()).len(), 2);
+}
+
+fn what_is_cleaned_takes_no_exit_code_along(engine: &'static dyn Engine) {
+    let _nobody_else = NOBODY_CLEANS.write();
+    let started = Started::under(engine, &own_name("test"));
+    let attached = run(engine, &["-a", "--name", &started.name], "ready").start();
+    attached.line("ready: 2");
+    // It hears of the end when nothing is left that could be asked.
+    attached.signal(Signal::STOP);
+    engine.kill(&started.name);
+    started.wait_until("it has ended", |session| session["state"] == "ended");
+    output(fiber(engine, &["clean"]));
+    wait_until("it is gone", || started.listed().is_null());
+    attached.signal(Signal::CONT);
+    attached.end().code(128 + Signal::KILL.as_raw());
 }
