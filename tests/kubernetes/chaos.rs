@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
-use crate::cluster::{Away, leaves_nothing, made, name, names, pods, program};
+use serde_json::{Value, json};
+
+use crate::cluster::{Away, leaves_nothing, made, name, names, pods, program, text};
 use crate::docker::kill_pod;
-use crate::kubectl::{get, kubectl, try_kubectl};
+use crate::kubectl::{get, kubectl, try_kubectl, try_send};
 use crate::program::Program;
 use crate::wait::wait_until;
 
 crate::tests![
     deleted_pods_are_replaced,
+    pods_that_are_drained_are_replaced,
     a_node_that_takes_no_more_is_waited_for,
     an_api_server_that_is_away_is_not_missed,
     ten_seconds_without_the_api_server_cost_nothing,
@@ -39,6 +42,23 @@ fn deleted_pods_are_replaced() {
         wait_until("it is gone", || !names(&pods(program.pid())).contains(&victim));
     }
     completes(program);
+}
+
+fn pods_that_are_drained_are_replaced() {
+    let program = begun();
+    for victim in pods(program.pid()).into_iter().take(2) {
+        evict(&victim);
+        wait_until("it is gone", || !names(&pods(program.pid())).contains(&name(&victim)));
+    }
+    completes(program);
+}
+
+/// Asks for what `kubectl drain` asks for.
+fn evict(pod: &Value) {
+    let namespace = text(&pod["metadata"]["namespace"]);
+    let eviction = json!({"apiVersion": "policy/v1beta1", "kind": "Eviction", "metadata": {"name": name(pod)}});
+    let path = format!("/api/v1/namespaces/{namespace}/pods/{}/eviction", name(pod));
+    try_send("create", &path, &eviction).expect("it is to go");
 }
 
 fn a_node_that_takes_no_more_is_waited_for() {
