@@ -56,6 +56,31 @@ fn two_children_talk_past_their_parent_and_each_learns_of_the_end() {
     assert_eq!(receives.wait().unwrap(), 4999 * 2500);
 }
 
+/// How often this process had to get a page of memory from the system.
+fn page_faults() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("it is Linux");
+    let after_name = stat.rsplit_once(") ").expect("a name").1;
+    after_name.split(' ').nth(7).expect("it is there").parse().expect("a number")
+}
+
+#[test]
+fn the_memory_of_large_messages_is_used_again() {
+    const MESSAGES: u64 = 1000;
+    /// More than are under way at a time.
+    const PAGES_OF_SOME: u64 = 16 * (1 << 20) / 4096;
+    let (sender, receiver) = Pipe::one_way().unwrap();
+    let send = |sender: PipeSender<String>| {
+        let message = "x".repeat(1 << 20);
+        let before = page_faults();
+        (0..MESSAGES).for_each(|_| sender.send(message.clone()).wait().unwrap());
+        page_faults() - before
+    };
+    let process = Process::spawn(send, sender).unwrap();
+    assert_eq!(receiver.stream().wait().map(|message| message.unwrap().len() as u64).sum::<u64>(), MESSAGES << 20);
+    let faults = process.wait().unwrap();
+    assert!(faults < PAGES_OF_SOME, "{faults} pages");
+}
+
 #[test]
 fn an_end_whose_other_end_was_dropped_says_so_when_all_is_received() {
     let (sender, receiver) = Pipe::<u32>::one_way().unwrap();

@@ -41,6 +41,17 @@ pub fn secret(value: OsString) -> Option<String> {
     String::from_utf8(line).ok()
 }
 
+/// Has the allocator keep large blocks of memory for the next message of that size, in place of giving each back to the
+/// system and getting it again page by page.
+///
+/// glibc takes the size of a mapped block that is freed for one that is needed often: blocks up to that size come from its
+/// heaps from then on, which keep twice as much at their ends (`M_MMAP_THRESHOLD` in mallopt(3)). To other allocators it is
+/// a block like any other. No page of it is touched.
+pub fn keep_large_blocks() {
+    const LARGE: usize = 16 << 20;
+    drop(std::hint::black_box(Vec::<u8>::with_capacity(LARGE)));
+}
+
 /// Has `hook` called when this process exits by itself: by the end of `main` or by `std::process::exit`.
 ///
 /// It runs on a thread of its own, because the exiting thread has lost its thread-locals by then, and is told whether

@@ -49,6 +49,7 @@ pub fn init() {
         None => None,
     };
     INITIALISED.store(true, Ordering::Release);
+    fiber_core::process::keep_large_blocks();
     let Some((node, key)) = child else { return };
     let calling = node.to_str().and_then(|text| text.parse::<Calling>().ok());
     let key = fiber_core::process::secret(key).and_then(|text| text.parse::<SessionKey>().ok());

@@ -1,8 +1,8 @@
 //! Elements from one process to another: many small ones through a queue, large ones through a pipe.
 
 use anyhow::ensure;
+use bytes::Bytes;
 use fiber::{Pipe, PipeSender, Process, Queue};
-use serde_bytes::ByteBuf;
 
 use crate::bare;
 use crate::measure::{beside_peers, median_time, rate};
@@ -71,8 +71,9 @@ pub(super) fn queue(table: &mut Table) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn flood(begin: Queue<usize>, pipe: PipeSender<ByteBuf>) {
-    let message = ByteBuf::from(vec![7; MIB]);
+/// Sends the same bytes again and again, as the bare link's other end does.
+fn flood(begin: Queue<usize>, pipe: PipeSender<Bytes>) {
+    let message = Bytes::from(vec![7; MIB]);
     for count in begin.stream().wait().flatten() {
         for _ in 0..count {
             if pipe.send(message.clone()).wait().is_err() {
