@@ -41,4 +41,4 @@ pub use semaphore::Semaphore;
 pub use value::Value;
 pub use waiting::Waiting;
 
-pub(crate) use shared::{Key, Ticket, made_at};
+pub(crate) use shared::{Ticket, made_at};

@@ -45,6 +45,9 @@ pub(crate) struct PeerId(u64);
 impl PeerId {
     /// This very process.
     pub(crate) const HERE: PeerId = PeerId(0);
+    /// Some other process.
+    #[cfg(test)]
+    pub(crate) const ANOTHER: PeerId = PeerId(1);
 }
 
 /// A port of a node.

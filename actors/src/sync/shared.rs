@@ -40,7 +40,7 @@ impl Ticket {
 }
 
 /// A ticket among those of all peers.
-pub(crate) type Key = (PeerId, Ticket);
+pub(super) type Key = (PeerId, Ticket);
 
 /// The object itself.
 struct Owner<M> {

@@ -1,0 +1,40 @@
+//! The work on what was ever put into a queue.
+
+use crate::remote::{Asker, PeerId};
+use crate::sync::Ticket;
+
+/// How many elements were put in that nobody has said to be done with, and who waits until there are none.
+#[derive(Default)]
+pub(super) struct Unfinished {
+    count: u64,
+    joiners: Vec<(Ticket, Asker)>,
+}
+
+impl Unfinished {
+    pub(super) fn add(&mut self, count: usize) {
+        self.count += count as u64;
+    }
+
+    pub(super) fn done(&mut self, count: u64) {
+        self.count = self.count.saturating_sub(count);
+        if self.count == 0 {
+            self.joiners.drain(..).for_each(|(_, asker)| asker.answer(&()));
+        }
+    }
+
+    /// Answers when all is done.
+    pub(super) fn join(&mut self, ticket: Ticket, asker: Asker) {
+        if self.count == 0 {
+            return asker.answer(&());
+        }
+        self.joiners.push((ticket, asker));
+    }
+
+    pub(super) fn unjoin(&mut self, peer: PeerId, ticket: Ticket) {
+        self.joiners.retain(|(other, joiner)| (joiner.peer, *other) != (peer, ticket));
+    }
+
+    pub(super) fn lost(&mut self, peer: PeerId) {
+        self.joiners.retain(|(_, joiner)| joiner.peer != peer);
+    }
+}
