@@ -1,0 +1,105 @@
+//! Addresses that travel, of managed and of exported actors.
+
+use std::collections::HashSet;
+
+use actix::prelude::*;
+use fiber::supervisor::Down;
+use fiber::{AsyncManager, Error, ExitReason, Pool, Process, RemoteAddr};
+use tokio::sync::mpsc;
+
+use crate::counter::{Add, AskOther, Counter, Stop, counter};
+use crate::{kill, stopped};
+
+#[test]
+fn addresses_work_wherever_they_travel() {
+    let manager = counter(0);
+    let add = |addr: RemoteAddr<Counter>| {
+        let grandchild = |addr: RemoteAddr<Counter>| addr.send(Add(1)).wait().unwrap();
+        let there = Process::spawn(grandchild, addr.clone()).unwrap().wait().unwrap();
+        (there, addr.send(Add(1)).wait().unwrap(), addr)
+    };
+    let (first, second, back) = Process::spawn(add, manager.addr()).unwrap().wait().unwrap();
+    assert_eq!((first, second), (1, 2));
+    assert_eq!(back, manager.addr());
+    let pool = Pool::new(2).unwrap();
+    let one_more = |addr: RemoteAddr<Counter>| addr.send(Add(1)).wait().unwrap();
+    let counts = pool.map(one_more, vec![manager.addr(); 50]).wait().unwrap();
+    assert_eq!(HashSet::<u64>::from_iter(counts), HashSet::from_iter(3..53));
+    let other = counter(100);
+    assert_eq!(other.send(AskOther(manager.addr(), 0)).wait().unwrap(), Ok(52));
+}
+
+#[test]
+fn a_local_actor_can_be_exported_and_a_full_mailbox_keeps_the_order() {
+    System::new().block_on(async {
+        let local = Counter::new(0).start();
+        let addr = RemoteAddr::export(local.clone()).unwrap();
+        let add = |addr: RemoteAddr<Counter>| {
+            let answers: Vec<_> = (0..100).map(|_| addr.send(Add(1))).collect();
+            answers.into_iter().map(|answer| answer.wait().unwrap()).collect::<Vec<_>>()
+        };
+        let counts = Process::spawn(add, addr.clone()).unwrap().await.unwrap();
+        assert_eq!(counts, Vec::from_iter(1..=100));
+        assert_eq!(local.send(Add(0)).await.unwrap(), 100);
+        assert_eq!(addr.send(Add(1)).await.unwrap(), 101);
+        addr.send(Stop).await.unwrap();
+        assert_eq!(stopped(addr.send(Add(1)).await.unwrap_err()), ExitReason::Normal);
+        assert_eq!(addr.ended().await.unwrap(), ExitReason::Normal);
+    });
+}
+
+#[test]
+fn an_address_of_another_session_is_refused() {
+    let manager = counter(0);
+    let mut other = serde_json::to_value(manager.addr()).unwrap();
+    other["target"]["session"] = 7.into();
+    let other: RemoteAddr<Counter> = serde_json::from_value(other).unwrap();
+    let error = other.send(Add(1)).wait().unwrap_err();
+    assert!(matches!(error, Error::OtherSession { .. }), "{error}");
+    assert!(!other.connected());
+}
+
+#[test]
+fn an_address_whose_process_has_ended_says_so() {
+    let export = || {
+        let system = System::new();
+        let addr = system.block_on(async { RemoteAddr::export(Counter::new(0).start()).unwrap() });
+        drop(system);
+        addr
+    };
+    let addr = Process::spawn(export, ()).unwrap().wait().unwrap();
+    let error = addr.send(Add(1)).wait().unwrap_err();
+    assert!(matches!(stopped(error), ExitReason::LinkLost(_)));
+}
+
+struct Watcher(mpsc::UnboundedSender<ExitReason>);
+
+impl Actor for Watcher {
+    type Context = Context<Self>;
+}
+
+impl Handler<Down> for Watcher {
+    type Result = ();
+
+    fn handle(&mut self, down: Down, _: &mut Context<Self>) {
+        self.0.send(down.reason).unwrap();
+    }
+}
+
+#[test]
+fn who_watches_an_address_is_told_of_each_end() {
+    System::new().block_on(async {
+        let manager = AsyncManager::start(Counter::new, 0).await.unwrap();
+        let (sender, mut told) = mpsc::unbounded_channel();
+        let watcher = Watcher(sender).start();
+        manager.watch(watcher.recipient()).await.unwrap();
+        kill(manager.pid().unwrap());
+        assert_eq!(told.recv().await, Some(ExitReason::Signal(9)));
+        manager.send(Add(1)).await.unwrap();
+        kill(manager.pid().unwrap());
+        assert_eq!(told.recv().await, Some(ExitReason::Signal(9)));
+        manager.send(Add(1)).await.unwrap();
+        manager.stop().await.unwrap();
+        assert_eq!(told.recv().await, Some(ExitReason::Shutdown));
+    });
+}

@@ -1,0 +1,179 @@
+//! The actor of these tests.
+
+use actix::prelude::*;
+use fiber::{AsyncManager, RemoteAddr, Snapshot};
+use serde::{Deserialize, Serialize};
+
+/// An actor that counts, and can be made to fail in all ways.
+pub(crate) struct Counter {
+    count: u64,
+}
+
+impl Counter {
+    pub(crate) fn new(count: u64) -> Counter {
+        Counter { count }
+    }
+}
+
+/// One in a process of its own.
+pub(crate) fn counter(count: u64) -> AsyncManager<Counter> {
+    AsyncManager::start(Counter::new, count).wait().unwrap()
+}
+
+impl Actor for Counter {
+    type Context = Context<Self>;
+}
+
+impl Snapshot for Counter {
+    type State = u64;
+
+    fn snapshot(&self) -> u64 {
+        self.count
+    }
+
+    fn restore(&mut self, state: u64) {
+        self.count = state;
+    }
+}
+
+#[derive(Clone, Message, Serialize, Deserialize)]
+#[rtype(result = "u64")]
+pub(crate) struct Add(pub(crate) u64);
+
+impl Handler<Add> for Counter {
+    type Result = u64;
+
+    fn handle(&mut self, add: Add, _: &mut Context<Self>) -> u64 {
+        self.count += add.0;
+        self.count
+    }
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[rtype(result = "u32")]
+pub(crate) struct WhichProcess;
+
+impl Handler<WhichProcess> for Counter {
+    type Result = u32;
+
+    fn handle(&mut self, _: WhichProcess, _: &mut Context<Self>) -> u32 {
+        std::process::id()
+    }
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[rtype(result = "()")]
+pub(crate) enum Fail {
+    Panic,
+    PanicLater,
+    Abort,
+    /// Aborts the first time only, which this file is there to remember.
+    AbortOnce(std::path::PathBuf),
+}
+
+impl Handler<Fail> for Counter {
+    type Result = ResponseActFuture<Self, ()>;
+
+    fn handle(&mut self, fail: Fail, _: &mut Context<Self>) -> Self::Result {
+        match fail {
+            Fail::Panic => panic!("that is too much"),
+            Fail::PanicLater => {
+                return Box::pin(async {}.into_actor(self).map(|(), _, _| panic!("later it was too much")));
+            }
+            Fail::Abort => std::process::abort(),
+            Fail::AbortOnce(memory) => {
+                if std::fs::File::create_new(memory).is_ok() {
+                    std::process::abort();
+                }
+            }
+        }
+        Box::pin(async {}.into_actor(self))
+    }
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[rtype(result = "()")]
+pub(crate) struct Stop;
+
+impl Handler<Stop> for Counter {
+    type Result = ();
+
+    fn handle(&mut self, _: Stop, context: &mut Context<Self>) {
+        context.stop();
+    }
+}
+
+/// Waits until another message releases it: only possible if both are handled side by side.
+#[derive(Message, Serialize, Deserialize)]
+#[rtype(result = "Result<u64, String>")]
+pub(crate) enum Gate {
+    Wait,
+    Release,
+}
+
+impl Handler<Gate> for Counter {
+    type Result = ResponseFuture<Result<u64, String>>;
+
+    fn handle(&mut self, gate: Gate, _: &mut Context<Self>) -> Self::Result {
+        thread_local! {
+            static RELEASED: &'static tokio::sync::Notify = Box::leak(Box::default());
+        }
+        let released = RELEASED.with(|released| *released);
+        match gate {
+            Gate::Wait => Box::pin(async {
+                released.notified().await;
+                Ok(1)
+            }),
+            Gate::Release => {
+                released.notify_one();
+                Box::pin(async { Err("released".to_string()) })
+            }
+        }
+    }
+}
+
+/// Blocks its actor until so many files are there, of which it makes one.
+#[derive(Message, Serialize, Deserialize)]
+#[rtype(result = "()")]
+pub(crate) struct Meet {
+    pub(crate) place: std::path::PathBuf,
+    pub(crate) name: u32,
+    pub(crate) others: usize,
+}
+
+impl Handler<Meet> for Counter {
+    type Result = ();
+
+    fn handle(&mut self, meet: Meet, _: &mut Context<Self>) {
+        std::fs::write(meet.place.join(meet.name.to_string()), "").unwrap();
+        while std::fs::read_dir(&meet.place).unwrap().count() < meet.others {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Has this actor ask another one, and wait for the answer as an actor should not.
+#[derive(Message, Serialize, Deserialize)]
+#[rtype(result = "Result<u64, String>")]
+pub(crate) struct AskOther(pub(crate) RemoteAddr<Counter>, pub(crate) u64);
+
+impl Handler<AskOther> for Counter {
+    type Result = Result<u64, String>;
+
+    fn handle(&mut self, ask: AskOther, _: &mut Context<Self>) -> Self::Result {
+        ask.0.send(Add(ask.1)).wait().map_err(|error| error.to_string())
+    }
+}
+
+/// Asks another one to ask this one, which is busy meanwhile.
+#[derive(Message, Serialize, Deserialize)]
+#[rtype(result = "Result<u64, String>")]
+pub(crate) struct AskInACircle(pub(crate) RemoteAddr<Counter>, pub(crate) RemoteAddr<Counter>);
+
+impl Handler<AskInACircle> for Counter {
+    type Result = Result<u64, String>;
+
+    fn handle(&mut self, ask: AskInACircle, _: &mut Context<Self>) -> Self::Result {
+        ask.0.send(AskOther(ask.1, 1)).wait().map_err(|error| error.to_string())?
+    }
+}

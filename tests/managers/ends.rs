@@ -1,0 +1,44 @@
+//! Managed actors that end for good, and what is left of them: nothing.
+
+use std::time::{Duration, Instant};
+
+use fiber::{AsyncManager, ExitReason, Process};
+
+use crate::counter::{Add, Counter, Stop, counter};
+use crate::{exists, stopped};
+
+#[test]
+fn an_actor_that_stops_by_itself_has_ended_for_good() {
+    let manager = counter(0);
+    manager.send(Stop).wait().unwrap();
+    assert_eq!(manager.ended().wait().unwrap(), ExitReason::Normal);
+    assert_eq!(stopped(manager.send(Add(1)).wait().unwrap_err()), ExitReason::Normal);
+}
+
+#[test]
+fn a_stopped_manager_leaves_no_process_and_a_dropped_one_neither() {
+    let manager = counter(0);
+    let (pid, addr) = (manager.pid().unwrap(), manager.addr());
+    manager.stop().wait().unwrap();
+    assert!(!exists(pid));
+    assert_eq!(stopped(addr.send(Add(1)).wait().unwrap_err()), ExitReason::Shutdown);
+    let dropped = counter(0);
+    let addr = dropped.addr();
+    drop(dropped);
+    assert_eq!(addr.ended().wait().unwrap(), ExitReason::Shutdown);
+}
+
+#[test]
+fn a_worker_can_have_managers_of_its_own_which_end_with_it() {
+    let nested = |count: u64| {
+        let manager = AsyncManager::start(Counter::new, count).wait().unwrap();
+        (manager.send(Add(1)).wait().unwrap(), manager.pid().unwrap())
+    };
+    let (count, pid) = Process::spawn(nested, 4).unwrap().wait().unwrap();
+    assert_eq!(count, 5);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while exists(pid) {
+        assert!(Instant::now() < deadline, "it outlives its parent");
+        std::thread::yield_now();
+    }
+}

@@ -1,0 +1,31 @@
+//! Actors in processes of their own, and addresses that travel.
+
+mod addresses;
+mod calls;
+mod counter;
+mod ends;
+mod pools;
+mod restarts;
+
+use fiber::{Error, ExitReason};
+use rustix::process::{Pid, Signal, kill_process};
+
+fiber::test_harness!();
+
+fn kill(pid: u32) {
+    kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::KILL).unwrap();
+}
+
+/// Whether a process runs: one that has ended and that nobody has waited for does not.
+fn exists(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = status.rsplit(')').next().and_then(|rest| rest.split_whitespace().next());
+    state.is_some_and(|state| state != "Z")
+}
+
+fn stopped(error: Error) -> ExitReason {
+    match error {
+        Error::ActorStopped { reason, .. } => reason,
+        other => panic!("{other:?}"),
+    }
+}

@@ -1,0 +1,51 @@
+//! Pools of actors.
+
+use std::collections::HashSet;
+
+use fiber::{ActorPool, AsyncManager, Routing};
+
+use crate::counter::{Add, Counter, Gate, WhichProcess};
+use crate::exists;
+
+fn which(pool: &ActorPool<Counter>) -> u32 {
+    pool.send(WhichProcess).wait().unwrap()
+}
+
+#[test]
+fn a_pool_of_actors_shares_messages_as_its_routing_says() {
+    let pool = ActorPool::builder().start(Counter::new, [0, 0, 0]).wait().unwrap();
+    let pids: Vec<_> = (0..6).map(|_| which(&pool)).collect();
+    assert_eq!(pids[..3], pids[3..], "one after the other");
+    assert_eq!(HashSet::<u32>::from_iter(pids).len(), 3);
+    let to_key = |key: &str| pool.send_to(key, WhichProcess).wait().unwrap();
+    assert!((0..5).all(|_| to_key("left") == to_key("left")));
+    let everywhere: Vec<_> = pool.broadcast(Add(7)).into_iter().map(|call| call.wait().unwrap()).collect();
+    assert_eq!(everywhere, [7, 7, 7]);
+    assert_eq!((pool.len(), pool.addrs().len()), (3, 3));
+    let error = ActorPool::builder().start(Counter::new, []).wait().unwrap_err();
+    assert!(error.to_string().contains("one actor at least"), "{error}");
+}
+
+#[test]
+fn the_least_loaded_actor_gets_the_message() {
+    let pool = ActorPool::builder().routing(Routing::LeastLoaded).start(Counter::new, [0, 0]).wait().unwrap();
+    let busy = pool.addrs().into_iter().map(|addr| (addr.send(WhichProcess).wait().unwrap(), addr));
+    let busy: std::collections::HashMap<_, _> = busy.collect();
+    let waits = pool.send(Gate::Wait);
+    let others: HashSet<_> = (0..4).map(|_| which(&pool)).collect();
+    assert_eq!(others.len(), 1, "the other one has nothing to do");
+    let waiting = busy.iter().find(|(pid, _)| !others.contains(pid)).unwrap().1;
+    waiting.send(Gate::Release).wait().unwrap().unwrap_err();
+    waits.wait().unwrap().unwrap();
+}
+
+#[test]
+fn a_pool_of_actors_loses_no_call_that_may_be_sent_again() {
+    let pool = ActorPool::builder().resend().start(Counter::new, [0, 0]).wait().unwrap();
+    let calls: Vec<_> = (0..1000).map(|_| pool.send(Add(0))).collect();
+    pool.managers().for_each(AsyncManager::kill);
+    calls.into_iter().for_each(|call| assert_eq!(call.wait().unwrap(), 0));
+    let pids: Vec<_> = pool.managers().filter_map(AsyncManager::pid).collect();
+    pool.stop().wait().unwrap();
+    assert!(pids.into_iter().all(|pid| !exists(pid)));
+}

@@ -1,0 +1,33 @@
+//! Calls that nobody wants any more.
+
+use fiber::Error;
+
+use crate::{pool, sleep_ms, square};
+
+#[test]
+fn cancelling_ends_what_runs() {
+    let pool = pool(2);
+    let mut hanging = pool.map(|_: u32| sleep_ms(3_600_000), 0..10);
+    // Both workers hang, so whatever runs next has been waited for.
+    let other = pool.apply(square, 7);
+    hanging.cancel();
+    assert!(matches!(hanging.wait(), Err(Error::Cancelled { .. })));
+    assert_eq!(other.wait().unwrap(), 49);
+}
+
+#[test]
+fn dropping_a_handle_cancels_what_has_not_begun() {
+    let directory = tempfile::tempdir().unwrap();
+    let touch = |path: String| {
+        sleep_ms(20);
+        std::fs::write(path, "").unwrap();
+    };
+    let path = |n: u32| directory.path().join(n.to_string()).to_string_lossy().into_owned();
+    let paths: Vec<_> = (0..1000).map(path).collect();
+    let pool = pool(2);
+    pool.wait_until_ready().wait().unwrap();
+    drop(pool.map(touch, paths));
+    assert_eq!(pool.apply(square, 7).wait().unwrap(), 49);
+    pool.join().wait().unwrap();
+    assert!(std::fs::read_dir(directory.path()).unwrap().count() < 500);
+}

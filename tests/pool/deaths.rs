@@ -1,0 +1,79 @@
+//! Workers that die of a task.
+
+use std::time::Duration;
+
+use fiber::{Error, ExitReason};
+
+use crate::{pid_after, pool};
+
+#[test]
+fn a_worker_that_dies_is_replaced_and_its_tasks_run_again() {
+    for how in ["kill", "abort", "exit", "overflow"] {
+        let directory = tempfile::tempdir().unwrap();
+        let first = directory.path().join("died").to_string_lossy().into_owned();
+        let task = |x: u64, how: String, path: String| {
+            if x == 150 && std::fs::File::create_new(path).is_ok() {
+                die(&how);
+            }
+            x
+        };
+        let items = (0..300).map(move |x| (x, how.to_string(), first.clone()));
+        assert_eq!(pool(2).map(task, items).wait().unwrap(), (0..300).collect::<Vec<_>>(), "{how}");
+    }
+}
+
+fn die(how: &str) {
+    match how {
+        "kill" => {
+            let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+            std::thread::park();
+        }
+        "abort" => std::process::abort(),
+        "exit" => std::process::exit(3),
+        "overflow" => drop(std::hint::black_box(overflow(0))),
+        other => unreachable!("{other}"),
+    }
+}
+
+#[allow(unconditional_recursion)]
+fn overflow(depth: u64) -> u64 {
+    let frame = std::hint::black_box([depth; 1024]);
+    overflow(depth + 1) + frame[0]
+}
+
+#[test]
+fn a_poisonous_task_fails_alone_with_reason_and_last_words() {
+    let task = |x: u64| {
+        if x == 500 {
+            eprintln!("about to die of {x}");
+            std::process::abort();
+        }
+        x
+    };
+    let results: Vec<_> = pool(2).imap(task, 0..1000).wait().collect();
+    for (x, result) in (0..).zip(&results) {
+        match result {
+            Ok(y) => assert_eq!(x, *y),
+            Err(Error::WorkerDied { index: 500, deaths: 3, exit, .. }) if x == 500 => {
+                assert_eq!(exit.reason, ExitReason::Signal(6));
+                assert!(exit.tail.iter().any(|line| line.contains("about to die of 500")), "{:?}", exit.tail);
+            }
+            other => panic!("{x}: {other:?}"),
+        }
+    }
+    assert_eq!(results.len(), 1000);
+}
+
+#[test]
+fn a_task_that_hangs_past_its_timeout_is_given_up() {
+    let task = |x: u64| if x == 5 { pid_after(3_600_000) } else { 0 };
+    let pool = pool(2).timeout(Duration::from_millis(100)).max_deaths(2);
+    let results: Vec<_> = pool.imap(task, 0..10).wait().collect();
+    assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 9);
+    match &results[5] {
+        Err(Error::WorkerDied { deaths: 2, exit, .. }) => {
+            assert_eq!(exit.reason, ExitReason::TaskTimedOut(Duration::from_millis(100)));
+        }
+        other => panic!("{other:?}"),
+    }
+}

@@ -1,0 +1,64 @@
+//! What workers do before their first task, and what becomes of a pool whose workers can not.
+
+use fiber::Pool;
+
+use crate::{sleep_ms, square};
+
+#[test]
+fn each_worker_is_initialised_once() {
+    fn set(value: u32) {
+        // A task function captures nothing, so what an initialiser leaves is global.
+        VALUE.store(value, std::sync::atomic::Ordering::SeqCst);
+        CALLS.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+    }
+    static VALUE: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    static CALLS: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let read =
+        |_: u32| (VALUE.load(std::sync::atomic::Ordering::SeqCst), CALLS.load(std::sync::atomic::Ordering::SeqCst));
+    let pool = Pool::builder().processes(2).initializer(set, 42).build().unwrap();
+    assert_eq!(pool.map(read, 0..20).wait().unwrap(), vec![(42, 1); 20]);
+}
+
+#[test]
+fn an_initialiser_that_fails_fails_the_pool_with_its_words() {
+    fn panics() {
+        panic!("no licence")
+    }
+    let fails = || Err::<(), _>("no licence");
+    for pool in [Pool::builder().initializer(panics, ()), Pool::builder().try_initializer(fails, ())] {
+        let error = pool.processes(2).build().unwrap().map(square, 0..10).wait().unwrap_err().to_string();
+        assert!(error.contains("no licence") && error.contains("initialiser"), "{error}");
+    }
+}
+
+#[test]
+fn a_pool_whose_workers_can_not_be_started_says_why_once() {
+    let fails = || Err::<(), _>("no licence");
+    let pool = Pool::builder().processes(1).try_initializer(fails, ()).build().unwrap();
+    let error = pool.apply(square, 3).wait().unwrap_err().to_string();
+    assert_eq!(error.matches("could not be started").count(), 1, "{error}");
+    assert!(error.contains("no licence"), "{error}");
+}
+
+#[test]
+fn a_pool_whose_workers_do_not_stay_alive_fails_with_their_last_words() {
+    fn doom() {
+        std::thread::spawn(|| {
+            sleep_ms(10);
+            eprintln!("no licence");
+            std::process::exit(3);
+        });
+    }
+    let pool = Pool::builder().name("doomed").processes(2).initializer(doom, ()).build().unwrap();
+    let error = loop {
+        // Whether it is ready at times is a matter of luck.
+        if let Err(error) = pool.wait_until_ready().wait() {
+            break error.to_string();
+        }
+        std::thread::yield_now();
+    };
+    assert!(error.contains("pool `doomed` failed") && error.contains("in a row"), "{error}");
+    assert!(error.contains("exited with code 3") && error.contains("no licence"), "{error}");
+    assert_eq!(pool.apply(square, 3).wait().unwrap_err().to_string(), error);
+    pool.join().wait().unwrap();
+}

@@ -1,0 +1,34 @@
+//! What pools promise, with real processes.
+
+mod calls;
+mod cancelling;
+mod deaths;
+mod ends;
+mod errors;
+mod initialisers;
+mod iterators;
+mod values;
+mod workers;
+
+use std::time::Duration;
+
+use fiber::Pool;
+
+fiber::test_harness!();
+
+fn square(x: u64) -> u64 {
+    x * x
+}
+
+fn pool(processes: usize) -> Pool {
+    Pool::new(processes).expect("a pool can be made")
+}
+
+fn sleep_ms(ms: u64) {
+    std::thread::sleep(Duration::from_millis(ms));
+}
+
+fn pid_after(ms: u64) -> u32 {
+    sleep_ms(ms);
+    std::process::id()
+}

@@ -1,0 +1,54 @@
+//! What travels to tasks and back.
+
+use fiber::Broadcast;
+use serde::{Deserialize, Serialize};
+
+use crate::pool;
+
+#[test]
+fn a_result_can_be_a_value() {
+    let check = |x: i32| if x > 0 { Ok(x) } else { Err("not positive".to_string()) };
+    let results = pool(1).map(check, [1, -1]).wait().unwrap();
+    assert_eq!(results, [Ok(1), Err("not positive".to_string())]);
+}
+
+#[test]
+fn large_arguments_and_results_travel() {
+    let reverse = |mut bytes: serde_bytes::ByteBuf| {
+        bytes.reverse();
+        bytes
+    };
+    let items: Vec<_> = (0..16u8).map(|n| serde_bytes::ByteBuf::from(vec![n; (1 << 20) + usize::from(n)])).collect();
+    assert_eq!(pool(2).map(reverse, items.clone()).wait().unwrap(), items);
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Reading {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+    values: Vec<f32>,
+}
+
+#[test]
+fn structures_with_skipped_fields_travel() {
+    let echo = |reading: Reading| reading;
+    let reading = || Reading { note: None, values: vec![1.5, -2.5] };
+    assert_eq!(pool(1).apply(echo, reading()).wait().unwrap(), reading());
+}
+
+#[test]
+fn a_broadcast_value_reaches_all_workers_also_later_ones() {
+    let pool = pool(2);
+    let table = pool.broadcast((0..1000u64).collect::<Vec<_>>()).unwrap();
+    let read = |index: usize, table: Broadcast<Vec<u64>>| table.get().map(|table| table[index] + 1);
+    let items = || {
+        (0..100).map({
+            let table = table.clone();
+            move |index| (index, table.clone())
+        })
+    };
+    let expected: Vec<_> = (1..=100).collect();
+    assert_eq!(pool.try_map(read, items().collect::<Vec<_>>()).wait().unwrap(), expected);
+    pool.scale(4).wait().unwrap();
+    assert_eq!(pool.try_map(read, items().collect::<Vec<_>>()).wait().unwrap(), expected);
+}
