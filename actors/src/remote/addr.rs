@@ -7,16 +7,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::dev::ToEnvelope;
-use actix::{Actor, Addr, Handler, Message, Recipient};
+use actix::{Actor, Addr, Handler, Recipient};
 use fiber_core::entry::EntryRef;
 use fiber_core::{Error, ExitReason, Result};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use super::call::Call;
 use super::channel::{Answer, Load, Pending, Unanswered};
 use super::deadlines::{Deadlines, Waiter};
+use super::export::export;
+use super::message::RemoteMessage;
 use super::method::method;
 use super::question::{End, Question};
 use super::route::ask;
@@ -24,24 +25,6 @@ use super::wire::{ActorId, NodeRef, Parcel};
 use crate::node::Node;
 use crate::reply::Reply;
 use crate::supervisor::Down;
-
-/// A message that can go to an actor in another process: serde carries it, and its result.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` can't be sent to an actor in another process",
-    note = "such a message is an `actix::Message` that implements serde's `Serialize` and `DeserializeOwned`, and so does its \
-            result (for a `Result`, both its value and its error)"
-)]
-pub trait RemoteMessage:
-    Message<Result: Serialize + DeserializeOwned + Send + 'static> + Serialize + DeserializeOwned + Send + 'static
-{
-}
-
-impl<M> RemoteMessage for M
-where
-    M: Message + Serialize + DeserializeOwned + Send + 'static,
-    M::Result: Serialize + DeserializeOwned + Send + 'static,
-{
-}
 
 /// The address of an actor, wherever it is: what [`actix::Addr`] is in one process.
 ///
@@ -131,11 +114,9 @@ impl<A: Actor> RemoteAddr<A> {
     /// # Errors
     /// If fiber can't work at all; [`Error::WouldDeadlock`] on fiber's own thread before this process has an address.
     pub fn export(addr: Addr<A>) -> Result<RemoteAddr<A>> {
-        super::export::export(addr, std::any::type_name::<A>())
-    }
-
-    pub(super) fn direct(node: &Node, name: &str, home: NodeRef, actor: ActorId) -> RemoteAddr<A> {
-        RemoteAddr::new(node, name, home, actor, false)
+        let node = Node::get()?;
+        let home = NodeRef { id: node.id(), address: node.address_now()?.into() };
+        Ok(RemoteAddr::new(node, std::any::type_name::<A>(), home, export(node, addr), false))
     }
 
     /// The address of an actor that this node owns.

@@ -5,18 +5,15 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use actix::{Actor, Addr};
-use fiber_core::{ExitReason, Result};
 
-use super::addr::RemoteAddr;
 use super::inbox::Inbox;
+use super::method::ended;
 use super::porter::Dispatch;
-use super::wire::NodeRef;
+use super::wire::{ActorId, CallFailure};
 use crate::node::{Node, message_limit};
 
-/// Exports an actor under a name that errors will show.
-pub(super) fn export<A: Actor>(addr: Addr<A>, name: &str) -> Result<RemoteAddr<A>> {
-    let node = Node::get()?;
-    let home = NodeRef { id: node.id(), address: node.address_now()?.into() };
+/// Gives an actor an inbox, whose messages are handed to it for as long as it lives.
+pub(super) fn export<A: Actor>(node: &'static Node, addr: Addr<A>) -> ActorId {
     let inbox = Arc::new(Inbox::new(usize::MAX));
     let actor = node.mesh().export(Arc::clone(&inbox));
     let limit = message_limit(node.config());
@@ -27,7 +24,7 @@ pub(super) fn export<A: Actor>(addr: Addr<A>, name: &str) -> Result<RemoteAddr<A
             while let Poll::Ready(next) = inbox.poll_next(task) {
                 let Some(delivery) = next else { return Poll::Ready(()) };
                 if !addr.connected() {
-                    delivery.responder.fail(&super::wire::CallFailure::Stopped(ended()));
+                    delivery.responder.fail(&CallFailure::Stopped(ended()));
                     inbox.close(&ended());
                     return Poll::Ready(());
                 }
@@ -44,10 +41,5 @@ pub(super) fn export<A: Actor>(addr: Addr<A>, name: &str) -> Result<RemoteAddr<A
         Some(arbiter) => drop(arbiter.spawn_fn(move || drop(actix::spawn(carry())))),
         None => node.spawn(carry),
     }
-    Ok(RemoteAddr::direct(node, name, home, actor))
-}
-
-/// Why an exported actor does not answer any more: actix does not tell.
-pub(super) fn ended() -> ExitReason {
-    ExitReason::Normal
+    actor
 }

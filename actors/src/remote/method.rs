@@ -7,13 +7,13 @@ use actix::dev::{MessageResponse, ToEnvelope};
 use actix::{Actor, Addr, Handler};
 use bytes::Bytes;
 use fiber_core::entry::{Entry, MethodFn};
-use fiber_core::{Error, Failure, FailureKind, codec};
+use fiber_core::{Error, ExitReason, Failure, FailureKind, codec};
 use futures_util::future::LocalBoxFuture;
 use serde::Serialize;
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 
-use super::addr::RemoteMessage;
+use super::message::RemoteMessage;
 use super::wire::{self, CallFailure};
 
 /// The entry through which other nodes have an `A` handle an `M`.
@@ -72,10 +72,7 @@ where
             // A new clone of an address has a place of its own in the mailbox, however full: messages keep their order.
             let request = addr.clone().send(message);
             handling.outcome = Outcome::Later(Box::pin(async move {
-                request
-                    .await
-                    .map_err(|_| CallFailure::Stopped(super::export::ended()))
-                    .and_then(|value| encode(limit, &value))
+                request.await.map_err(|_| CallFailure::Stopped(ended())).and_then(|value| encode(limit, &value))
             }));
             return;
         }
@@ -102,6 +99,11 @@ impl Handling {
     fn fail(&mut self, kind: FailureKind, problem: &dyn std::fmt::Display) {
         self.outcome = Outcome::Now(Err(CallFailure::Failed(Failure::new(kind, problem))));
     }
+}
+
+/// Why an actor that is known by its [`Addr`] alone does not answer any more: actix does not tell.
+pub(super) fn ended() -> ExitReason {
+    ExitReason::Normal
 }
 
 fn no_answer() -> CallFailure {
