@@ -322,27 +322,36 @@ where
 
     fn run(tasks: &mut dyn Tasks) {
         let mut value = Vec::new();
-        while let Some((args, executor)) = tasks.next() {
-            value.clear();
-            let outcome = Self::run_one(args, executor, &mut value);
-            tasks.finish(outcome, &mut value);
+        // Panics are caught for all tasks at once, until there is one: it would cost as much as a short task.
+        while let Err(message) = panics::catch(|| catch_unwind(AssertUnwindSafe(|| Self::run_all(tasks, &mut value)))) {
+            fail(&mut value, FailureKind::Panicked, message);
+            tasks.finish(Outcome::Failure, &mut value);
         }
     }
 
-    fn run_one(args: &[u8], executor: &dyn BlockOn, value: &mut Vec<u8>) -> Outcome {
-        let task = AssertUnwindSafe(|| {
-            let args: A = codec::decode(args).map_err(|error| (FailureKind::Arguments, error.to_string()))?;
-            let output = invoke::<F, A, M>(args);
-            let output = K::settle(output, executor).map_err(|message| (FailureKind::Returned, message))?;
-            codec::append(value, &output).map_err(|error| (FailureKind::Result, error.to_string()))
-        });
-        let failure = match panics::catch(|| catch_unwind(task)) {
-            Ok(Ok(())) => return Outcome::Value,
-            Ok(Err((kind, message))) => Failure { kind, message },
-            Err(message) => Failure { kind: FailureKind::Panicked, message },
-        };
-        value.clear();
-        codec::append(value, &failure).expect("a failure is made of text, which serialises");
-        Outcome::Failure
+    fn run_all(tasks: &mut dyn Tasks, value: &mut Vec<u8>) {
+        while let Some((args, executor)) = tasks.next() {
+            value.clear();
+            let outcome = match Self::run_one(args, executor, value) {
+                Ok(()) => Outcome::Value,
+                Err((kind, message)) => {
+                    fail(value, kind, message);
+                    Outcome::Failure
+                }
+            };
+            tasks.finish(outcome, value);
+        }
     }
+
+    fn run_one(args: &[u8], executor: &dyn BlockOn, value: &mut Vec<u8>) -> Result<(), (FailureKind, String)> {
+        let args: A = codec::decode(args).map_err(|error| (FailureKind::Arguments, error.to_string()))?;
+        let output = invoke::<F, A, M>(args);
+        let output = K::settle(output, executor).map_err(|message| (FailureKind::Returned, message))?;
+        codec::append(value, &output).map_err(|error| (FailureKind::Result, error.to_string()))
+    }
+}
+
+fn fail(value: &mut Vec<u8>, kind: FailureKind, message: String) {
+    value.clear();
+    codec::append(value, &Failure { kind, message }).expect("a failure is made of text, which serialises");
 }

@@ -28,6 +28,9 @@ const BLOCK_BYTES: usize = 64 << 10;
 const AHEAD_TASKS: u64 = 64 << 10;
 const AHEAD_BYTES: u64 = 64 << 20;
 
+/// After how many tasks the feeder looks again whether too much is under way: the next may weigh more.
+const LOOK: u64 = 16;
+
 /// When a task no longer counts as under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Release {
@@ -253,7 +256,7 @@ pub(super) fn feed_one(pool: &Shared, exchange: &Exchange, encoded: Vec<u8>) {
 
 /// Feeds the tasks of an iterator, on a thread of its own.
 pub(super) fn feed<A: Serialize>(pool: &Shared, exchange: &Exchange, items: impl Iterator<Item = A>) {
-    let mut feeder = Feeder { pool, exchange, fed: 0, fed_bytes: 0, scratch: Vec::new() };
+    let mut feeder = Feeder { pool, exchange, fed: 0, fed_bytes: 0, look_at: 0, scratch: Vec::new() };
     let all = std::panic::AssertUnwindSafe(|| {
         items.take_while(|_| !exchange.stopped.load(Ordering::Acquire)).for_each(|item| feeder.add(&item))
     });
@@ -276,6 +279,8 @@ struct Feeder<'a> {
     exchange: &'a Exchange,
     fed: u64,
     fed_bytes: u64,
+    /// At how many tasks to look whether too much is under way.
+    look_at: u64,
     scratch: Vec<u8>,
 }
 
@@ -304,7 +309,7 @@ impl Feeder<'_> {
                 self.hand_over();
             }
         }
-        if self.fed - self.exchange.released.load(Ordering::Acquire) >= self.pool.ahead_at_least() {
+        if self.fed >= self.look_at {
             self.wait_for_room();
         }
     }
@@ -322,19 +327,19 @@ impl Feeder<'_> {
     }
 
     /// Waits while too much is under way. What is enough depends on what tasks and outcomes weigh.
-    fn wait_for_room(&self) {
+    fn wait_for_room(&mut self) {
         let weight = (self.fed_bytes + self.exchange.outcome_bytes.load(Ordering::Relaxed)) / self.fed;
         let ahead = (AHEAD_BYTES / weight.max(1)).clamp(self.pool.ahead_at_least(), AHEAD_TASKS);
         let under_way = || self.fed - self.exchange.released.load(Ordering::Acquire);
-        if under_way() < ahead {
-            return;
+        if under_way() >= ahead {
+            self.hand_over();
+            let mut inbox = self.exchange.inbox.lock();
+            while under_way() > ahead / 2 && !self.exchange.stopped.load(Ordering::Acquire) {
+                inbox.feeder_waits = true;
+                self.exchange.room.wait(&mut inbox);
+            }
+            inbox.feeder_waits = false;
         }
-        self.hand_over();
-        let mut inbox = self.exchange.inbox.lock();
-        while under_way() > ahead / 2 && !self.exchange.stopped.load(Ordering::Acquire) {
-            inbox.feeder_waits = true;
-            self.exchange.room.wait(&mut inbox);
-        }
-        inbox.feeder_waits = false;
+        self.look_at = self.fed + ahead.saturating_sub(under_way()).clamp(1, LOOK);
     }
 }

@@ -10,6 +10,7 @@ mod ticker;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use fiber_core::entry::{Entry, EntryRef};
@@ -38,6 +39,8 @@ pub(crate) struct WorkerRoot {
 struct Bench {
     link: Arc<dyn Link>,
     work: Mutex<Work>,
+    /// How many tasks no executor has taken: to be known without the lock.
+    untaken: AtomicU64,
     /// Wakes executors when there is work, or when none will come.
     changed: Condvar,
     slots: Vec<Slot>,
@@ -93,6 +96,7 @@ impl Root for WorkerRoot {
         let bench = Arc::new(Bench {
             link,
             work: Mutex::default(),
+            untaken: AtomicU64::new(0),
             changed: Condvar::new(),
             slots: (0..self.threads).map(|_| Slot::default()).collect(),
             entries: Mutex::default(),
@@ -155,12 +159,19 @@ impl Bench {
             arguments: assignment.arguments,
         };
         let many = run.len() > 1;
-        self.work.lock().runs.push_back(run);
+        let mut work = self.work.lock();
+        work.runs.push_back(run);
+        self.count_untaken(&work);
+        drop(work);
         if many {
             self.changed.notify_all();
         } else {
             self.changed.notify_one();
         }
+    }
+
+    fn count_untaken(&self, work: &Work) {
+        self.untaken.store(work.runs.iter().map(Assigned::len).sum(), Ordering::Relaxed);
     }
 
     /// Fails tasks whose function this program does not have.
@@ -178,6 +189,7 @@ impl Bench {
         let mut work = self.work.lock();
         let (mut given_up, others): (VecDeque<_>, _) = work.runs.drain(..).partition(|run| run.call == call);
         work.runs = others;
+        self.count_untaken(&work);
         drop(work);
         let mut runs = false;
         for slot in &self.slots {

@@ -1,6 +1,7 @@
 //! The threads that run tasks.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -146,11 +147,11 @@ impl SlotState {
         Some(Results { call: outcomes.call, busy: busy.max(1), pieces, outcomes: bytes.into() })
     }
 
-    /// Whether the outcomes that are there should leave, although more work is at hand: so that the pool can send more
-    /// before this worker has nothing left.
+    /// Whether the outcomes that are there should leave, although more work is at hand, of which so much is in no slot: so
+    /// that the pool can send more before this worker has nothing left.
     #[inline]
-    fn is_worth_sending(&mut self) -> bool {
-        let left = self.run.as_ref().map_or(0, Assigned::len);
+    fn is_worth_sending(&mut self, untaken: u64) -> bool {
+        let left = untaken + self.run.as_ref().map_or(0, Assigned::len);
         let outcomes = &mut self.outcomes;
         outcomes.bytes.len() >= FULL
             || (left > 0 && outcomes.count >= left.max(outcomes.look_at) && outcomes.took_long())
@@ -210,6 +211,7 @@ impl Executor<'_> {
                 continue;
             }
             if let Some(run) = next_run(&mut work, self.bench.slots.len() as u64) {
+                self.bench.count_untaken(&work);
                 break run;
             }
             if work.closed {
@@ -304,7 +306,8 @@ impl Tasks for Executor<'_> {
         } else {
             slot.outcomes.add(index, outcome, value);
         }
-        let results = if slot.is_worth_sending() { slot.take_outcomes() } else { None };
+        let untaken = self.bench.untaken.load(Ordering::Relaxed) / self.bench.slots.len() as u64;
+        let results = if slot.is_worth_sending(untaken) { slot.take_outcomes() } else { None };
         self.claimed = claim(&mut slot, &self.arguments);
         drop(slot);
         if let Some(results) = results {

@@ -46,7 +46,10 @@ fn look(bench: &Bench, seen: &mut [Seen]) -> Option<Duration> {
     let all_held_up = seen.iter().all(|seen| seen.since.is_some_and(|since| now - since >= HELD_UP));
     if all_held_up {
         // Nobody here will begin these soon.
-        let runs = std::mem::take(&mut bench.work.lock().runs);
+        let mut work = bench.work.lock();
+        let runs = std::mem::take(&mut work.runs);
+        bench.count_untaken(&work);
+        drop(work);
         runs.iter().for_each(|run| bench.give_back(run));
     }
     let work = bench.work.lock();
