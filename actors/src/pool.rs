@@ -25,8 +25,7 @@ use serde::de::DeserializeOwned;
 use crate::reply::Reply;
 use exchange::{Exchange, Release, encode, feed, feed_one, look_after};
 use ledger::Terms;
-use manager::Request;
-use shared::{Ending, Shared, State};
+use shared::{Done, Ending, Request, Shared, State};
 
 pub use broadcast::Broadcast;
 pub use builder::PoolBuilder;
@@ -325,7 +324,7 @@ impl Pool {
         self.ended(|done| Request::Terminate(shared, Some(done)))
     }
 
-    fn ended(&self, request: impl FnOnce(manager::Done) -> Request) -> Reply<()> {
+    fn ended(&self, request: impl FnOnce(Done) -> Request) -> Reply<()> {
         let (done, ended) = tokio::sync::oneshot::channel();
         self.shared().manager.do_send(request(done));
         Reply::new(async move {

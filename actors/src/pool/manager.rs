@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use actix::{Actor, ActorFutureExt, Addr, AsyncContext, Context, Handler, Message, WrapFuture};
+use actix::{Actor, ActorFutureExt, AsyncContext, Context, Handler, Recipient, WrapFuture};
 use fiber_core::{ExitReason, Meta, OutputMode, Result};
 use futures_util::future::LocalBoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
-use super::shared::{Shared, Worker};
+use super::shared::{Done, Request, Shared, Worker};
 use super::worker::WorkerRoot;
 use crate::node::{Command, Errand, Launch, Node, Patience, attend, launch};
 use crate::process::ProcessControl;
@@ -29,11 +29,6 @@ const SETTLED: Duration = Duration::from_millis(100);
 /// Starts in a row that may fail, besides one for each worker, before a pool gives up. The same goes for workers that die
 /// young without having had a task: if they had one, it is the tasks that fail.
 const FAILED_STARTS: u32 = 5;
-/// A worker that was ready for less than this died young.
-pub(super) const SHORT_LIFE: Duration = Duration::from_secs(1);
-
-/// Answers when it is done.
-pub(super) type Done = oneshot::Sender<()>;
 
 /// What a pool's workers are to be.
 #[derive(Clone)]
@@ -44,36 +39,6 @@ pub(super) struct Plan {
     /// Tasks after which a worker is replaced.
     pub(super) quota: Option<u64>,
     pub(super) bounds: RangeInclusive<usize>,
-}
-
-/// What is asked of a manager.
-pub(super) enum Request {
-    /// To start the workers, for a first task with these wishes.
-    Start(Meta),
-    /// To have this many workers, and to say when that is noted.
-    Scale(usize, Done),
-    /// To note that a worker could not be started.
-    FailedStart(String),
-    /// To note that one could.
-    Joined,
-    /// To note that a worker waits for room, in the cluster's words, or does so no more.
-    Waits(String, Option<String>),
-    /// To note that a worker died young, without having had a task.
-    DiedUnused(String),
-    /// To note that one lived longer, or had tasks, or that others do.
-    Lived,
-    /// To end a worker that has been drained.
-    Retire(String),
-    /// To end the workers when no call is under way.
-    Close,
-    /// The same, and to say when it is done.
-    Join(Done),
-    /// To end the workers at once.
-    Terminate(Arc<Shared>, Option<Done>),
-}
-
-impl Message for Request {
-    type Result = ();
 }
 
 /// See the module's documentation.
@@ -108,8 +73,8 @@ enum Phase {
 }
 
 /// Starts a manager on the node's thread.
-pub(super) fn start(node: &'static Node, manager: Manager) -> Addr<Manager> {
-    Manager::start_in_arbiter(node.arbiter(), |_| manager)
+pub(super) fn start(node: &'static Node, manager: Manager) -> Recipient<Request> {
+    Manager::start_in_arbiter(node.arbiter(), |_| manager).recipient()
 }
 
 impl Actor for Manager {

@@ -3,24 +3,25 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use actix::Addr;
+use actix::{Message, Recipient};
 use bytes::Bytes;
 use fiber_core::{Error, Exit, ExitReason, Meta, Result};
 use fiber_transport::Link;
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::exchange::Exchange;
 use super::ledger::{Effects, Ledger, Tasks, WorkerId};
-use super::manager::{Manager, Request, SHORT_LIFE};
 use super::run::{CallId, Run};
 use super::wire::{FromWorker, PoolNote, ToWorker, WorkerNote};
 use crate::node::{Command, Node};
 
 /// Tasks that a call may have under way, however heavy they are.
 const AHEAD_AT_LEAST: u64 = 64;
+/// A worker that was ready for less than this died young.
+const SHORT_LIFE: Duration = Duration::from_secs(1);
 
 /// What becomes of a cancelled call's tasks that run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +43,7 @@ pub(crate) struct Shared {
     pub(super) started: AtomicBool,
     pub(super) ready: watch::Sender<Readiness>,
     pub(super) broadcasts: Mutex<HashMap<u64, Bytes>>,
-    pub(super) manager: Addr<Manager>,
+    pub(super) manager: Recipient<Request>,
 }
 
 pub(super) enum State {
@@ -70,8 +71,41 @@ pub(crate) struct Worker {
     pub(super) ready_since: Instant,
 }
 
+/// Answers when it is done.
+pub(super) type Done = oneshot::Sender<()>;
+
+/// What is asked of a pool's manager.
+pub(super) enum Request {
+    /// To start the workers, for a first task with these wishes.
+    Start(Meta),
+    /// To have this many workers, and to say when that is noted.
+    Scale(usize, Done),
+    /// To note that a worker could not be started.
+    FailedStart(String),
+    /// To note that one could.
+    Joined,
+    /// To note that a worker waits for room, in the cluster's words, or does so no more.
+    Waits(String, Option<String>),
+    /// To note that a worker died young, without having had a task.
+    DiedUnused(String),
+    /// To note that one lived longer, or had tasks, or that others do.
+    Lived,
+    /// To end a worker that has been drained.
+    Retire(String),
+    /// To end the workers when no call is under way.
+    Close,
+    /// The same, and to say when it is done.
+    Join(Done),
+    /// To end the workers at once.
+    Terminate(Arc<Shared>, Option<Done>),
+}
+
+impl Message for Request {
+    type Result = ();
+}
+
 impl Shared {
-    pub(super) fn new(node: &'static Node, name: String, max_message: usize, manager: Addr<Manager>) -> Shared {
+    pub(super) fn new(node: &'static Node, name: String, max_message: usize, manager: Recipient<Request>) -> Shared {
         Shared {
             node,
             name,
