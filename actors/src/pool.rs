@@ -4,6 +4,7 @@ mod broadcast;
 mod builder;
 mod calls;
 mod exchange;
+mod feeder;
 mod ledger;
 mod manager;
 mod progress;
@@ -23,7 +24,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::reply::Reply;
-use exchange::{Exchange, Release, encode, feed, feed_one, look_after};
+use exchange::{Exchange, Release};
+use feeder::{encode, feed, feed_one, look_after};
 use ledger::Terms;
 use shared::{Done, Ending, Request, Shared, State};
 

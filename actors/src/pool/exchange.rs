@@ -1,35 +1,18 @@
 //! One call between its caller and its pool: tasks go in, outcomes come out.
 //!
-//! Tasks are encoded where the call is made (one task) or on a thread of the call's own (an iterator, which may block,
-//! or never end). They gather in the open block. The feeder hands it over when it is full, or when a worker is idle and
-//! the block is worth a message; the pool takes it when a worker has room again, and looks every millisecond, for the
-//! iterator may hold the feeder up. The feeder stops while too much is under way, so an endless iterator runs in
-//! bounded memory.
+//! Tasks gather in the open block. The [feeder](super::feeder) puts them there and hands the block over; the pool takes
+//! it when a worker has room again. Outcomes wait here until the caller takes them.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
-use bytes::Bytes;
-use fiber_core::{Error, Result, codec};
+use fiber_core::{Error, Result};
 use parking_lot::{Condvar, Mutex};
-use serde::Serialize;
 
 use super::ledger::{Caller, Settled};
-use super::run::{CallId, PREFIX, Run, prefix};
-use super::shared::{Ending, Shared};
-
-/// A block is handed over when it holds this many tasks or bytes.
-const BLOCK_TASKS: u64 = 4096;
-const BLOCK_BYTES: usize = 64 << 10;
-/// Tasks and bytes that may be under way before the feeder stops.
-const AHEAD_TASKS: u64 = 64 << 10;
-const AHEAD_BYTES: u64 = 64 << 20;
-
-/// After how many tasks the feeder looks again whether too much is under way: the next may weigh more.
-const LOOK: u64 = 16;
+use super::run::{CallId, Run};
 
 /// When a task no longer counts as under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +94,8 @@ impl Exchange {
         self.deliver(arrived);
     }
 
-    fn deliver(&self, arrived: Arrived) {
+    /// Passes on what the caller is to receive.
+    pub(super) fn deliver(&self, arrived: Arrived) {
         let count = match &arrived {
             Arrived::Outcomes(run) => {
                 self.outcome_bytes.fetch_add(run.size() as u64, Ordering::Relaxed);
@@ -159,6 +143,12 @@ impl Exchange {
         self.room.notify_all();
     }
 
+    /// Whether no more tasks are wanted.
+    #[inline]
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
     /// The next that has arrived; `None` after the last.
     pub(super) fn poll_arrived(&self, context: &mut Context<'_>) -> Poll<Option<Result<Arrived>>> {
         let mut inbox = self.inbox.lock();
@@ -190,7 +180,8 @@ impl Exchange {
         self.inbox.lock().total
     }
 
-    fn set_total(&self, total: u64) {
+    /// So many tasks are all.
+    pub(super) fn set_total(&self, total: u64) {
         let mut inbox = self.inbox.lock();
         inbox.total = Some(total);
         let waker = inbox.waker.take();
@@ -200,7 +191,32 @@ impl Exchange {
         }
     }
 
-    fn take_open(&self) -> Option<Run> {
+    /// Adds a task to the open block, and says how many tasks and bytes are in it then.
+    #[inline]
+    pub(super) fn add(&self, encoded: &[u8]) -> (u64, usize) {
+        let mut open = self.open.lock();
+        open.bytes.extend_from_slice(encoded);
+        open.count += 1;
+        (open.count, open.bytes.len())
+    }
+
+    /// Whether so many tasks are worth a message, if a worker is idle.
+    #[inline]
+    pub(super) fn are_worth_it(&self, tasks: u64) -> bool {
+        tasks >= self.morsel.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn has_open(&self) -> bool {
+        self.open.lock().count > 0
+    }
+
+    /// The task that is added next has this index; the open block is empty.
+    pub(super) fn open_at(&self, index: u64) {
+        self.open.lock().first = index;
+    }
+
+    /// Takes the tasks of the open block, if there are any.
+    pub(super) fn take_open(&self) -> Option<Run> {
         let mut open = self.open.lock();
         if open.count == 0 {
             return None;
@@ -209,6 +225,26 @@ impl Exchange {
         (open.first, open.count) = (end, 0);
         let bytes = std::mem::take(&mut open.bytes);
         Some(Run::new(self.id, first, end, bytes.into()))
+    }
+
+    /// How many tasks are not under way any more.
+    pub(super) fn released(&self) -> u64 {
+        self.released.load(Ordering::Acquire)
+    }
+
+    /// Bytes of all outcomes so far.
+    pub(super) fn outcome_bytes(&self) -> u64 {
+        self.outcome_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Waits until so many tasks are not under way any more, or no more are wanted.
+    pub(super) fn wait_until_released(&self, count: u64) {
+        let mut inbox = self.inbox.lock();
+        while self.released() < count && !self.is_stopped() {
+            inbox.feeder_waits = true;
+            self.room.wait(&mut inbox);
+        }
+        inbox.feeder_waits = false;
     }
 }
 
@@ -219,127 +255,5 @@ impl Caller for Arc<Exchange> {
 
     fn paced(&self, morsel: u64) {
         self.morsel.store(morsel, Ordering::Relaxed);
-    }
-}
-
-/// Hands over what the feeder has prepared and can't hand over, while its iterator holds it up.
-pub(super) async fn look_after(pool: Weak<Shared>, exchange: Arc<Exchange>) {
-    while !exchange.stopped.load(Ordering::Acquire) && exchange.total().is_none() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-        let Some(pool) = pool.upgrade() else { return };
-        if pool.has_idle() && exchange.open.lock().count > 0 {
-            pool.with_ledger(|ledger, effects| ledger.dispatch(effects));
-        }
-    }
-}
-
-/// Encodes the arguments of a task after their length.
-pub(super) fn encode<A: Serialize>(arguments: &A, scratch: &mut Vec<u8>, limit: usize) -> Result<()> {
-    scratch.clear();
-    scratch.extend_from_slice(&[0; PREFIX]);
-    codec::append(scratch, arguments)?;
-    let length = scratch.len() - PREFIX;
-    if length > limit {
-        let what = format!("an argument of type `{}`", std::any::type_name::<A>());
-        return Err(Error::TooLarge { what, size: length as u64, limit: limit as u64 });
-    }
-    scratch[..PREFIX].copy_from_slice(&prefix(length, false));
-    Ok(())
-}
-
-/// Feeds one task.
-pub(super) fn feed_one(pool: &Shared, exchange: &Exchange, encoded: Vec<u8>) {
-    exchange.set_total(1);
-    pool.submit(Run::new(exchange.id, 0, 1, encoded.into()));
-    pool.finish_feeding(exchange.id);
-}
-
-/// Feeds the tasks of an iterator, on a thread of its own.
-pub(super) fn feed<A: Serialize>(pool: &Shared, exchange: &Exchange, items: impl Iterator<Item = A>) {
-    let mut feeder = Feeder { pool, exchange, fed: 0, fed_bytes: 0, look_at: 0, scratch: Vec::new() };
-    let all = std::panic::AssertUnwindSafe(|| {
-        items.take_while(|_| !exchange.stopped.load(Ordering::Acquire)).for_each(|item| feeder.add(&item))
-    });
-    if let Err(message) = fiber_core::panics::catch(|| std::panic::catch_unwind(all)) {
-        let problem = format!("the iterator panicked: {message}");
-        pool.cancel(exchange.id, Ending::LetFinish);
-        return exchange.end(Error::Invalid { what: "the tasks of a call", problem });
-    }
-    if exchange.stopped.load(Ordering::Acquire) {
-        // Tasks are left out, so there is no total.
-        return pool.finish_feeding(exchange.id);
-    }
-    feeder.hand_over();
-    exchange.set_total(feeder.fed);
-    pool.finish_feeding(exchange.id);
-}
-
-struct Feeder<'a> {
-    pool: &'a Shared,
-    exchange: &'a Exchange,
-    fed: u64,
-    fed_bytes: u64,
-    /// At how many tasks to look whether too much is under way.
-    look_at: u64,
-    scratch: Vec<u8>,
-}
-
-impl Feeder<'_> {
-    #[inline]
-    fn add<A: Serialize>(&mut self, item: &A) {
-        let index = self.fed;
-        self.fed += 1;
-        if let Err(error) = encode(item, &mut self.scratch, self.pool.max_message) {
-            self.skip(index);
-            self.exchange.deliver(Arrived::Failed(index, error));
-        } else if self.scratch.len() >= BLOCK_BYTES {
-            self.skip(index);
-            self.fed_bytes += self.scratch.len() as u64;
-            let bytes: Bytes = std::mem::take(&mut self.scratch).into();
-            self.pool.submit(Run::new(self.exchange.id, index, index + 1, bytes));
-        } else {
-            self.fed_bytes += self.scratch.len() as u64;
-            let mut open = self.exchange.open.lock();
-            open.bytes.extend_from_slice(&self.scratch);
-            open.count += 1;
-            let full = open.count >= BLOCK_TASKS || open.bytes.len() >= BLOCK_BYTES;
-            let worth_it = open.count >= self.exchange.morsel.load(Ordering::Relaxed);
-            drop(open);
-            if full || (worth_it && self.pool.has_idle()) {
-                self.hand_over();
-            }
-        }
-        if self.fed >= self.look_at {
-            self.wait_for_room();
-        }
-    }
-
-    /// Leaves a task out of the open block, which holds tasks that follow each other.
-    fn skip(&self, index: u64) {
-        self.hand_over();
-        self.exchange.open.lock().first = index + 1;
-    }
-
-    fn hand_over(&self) {
-        if let Some(run) = self.exchange.take_open() {
-            self.pool.submit(run);
-        }
-    }
-
-    /// Waits while too much is under way. What is enough depends on what tasks and outcomes weigh.
-    fn wait_for_room(&mut self) {
-        let weight = (self.fed_bytes + self.exchange.outcome_bytes.load(Ordering::Relaxed)) / self.fed;
-        let ahead = (AHEAD_BYTES / weight.max(1)).clamp(self.pool.ahead_at_least(), AHEAD_TASKS);
-        let under_way = || self.fed - self.exchange.released.load(Ordering::Acquire);
-        if under_way() >= ahead {
-            self.hand_over();
-            let mut inbox = self.exchange.inbox.lock();
-            while under_way() > ahead / 2 && !self.exchange.stopped.load(Ordering::Acquire) {
-                inbox.feeder_waits = true;
-                self.exchange.room.wait(&mut inbox);
-            }
-            inbox.feeder_waits = false;
-        }
-        self.look_at = self.fed + ahead.saturating_sub(under_way()).clamp(1, LOOK);
     }
 }
