@@ -145,6 +145,37 @@ fn who_sends_more_than_is_received_waits() {
     drop(receiver);
 }
 
+/// Sends more than a pipe holds before its reader takes anything.
+fn send_much(sender: &PipeSender<String>) {
+    ["a", "b", "c"].iter().for_each(|letter| sender.send(letter.repeat(5 << 20)).wait().unwrap());
+}
+
+fn letters(receiver: &PipeReceiver<String>) -> String {
+    receiver.stream().wait().map(|element| element.unwrap().remove(0)).collect()
+}
+
+#[test]
+fn what_waits_for_room_in_a_pipe_outlasts_the_process_that_sent_it() {
+    let (sender, receiver) = Pipe::one_way().unwrap();
+    let child = Process::spawn(|sender: PipeSender<String>| send_much(&sender), sender).unwrap();
+    child.wait().unwrap();
+    assert_eq!(letters(&receiver), "abc");
+}
+
+#[test]
+fn what_waits_for_room_in_a_pipe_outlasts_the_death_of_the_process_that_sent_it() {
+    let (sender, receiver) = Pipe::one_way().unwrap();
+    let sent = Event::new().unwrap();
+    let child = |sender: PipeSender<String>, sent: Event| -> () {
+        send_much(&sender);
+        sent.set().wait().unwrap();
+        std::process::abort()
+    };
+    let child = Process::spawn(child, (sender, sent)).unwrap();
+    assert!(child.wait().is_err());
+    assert_eq!(letters(&receiver), "abc");
+}
+
 #[test]
 fn an_end_can_travel_through_a_pipe() {
     let (outer, outer_there) = Pipe::<PipeReceiver<u32>>::one_way().unwrap();

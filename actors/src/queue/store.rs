@@ -65,6 +65,7 @@ pub(super) struct State {
 
 /// Elements that somebody waits to put in.
 struct Blocked {
+    /// `None` for what was sent through a pipe: who sent it does not wait until it is in.
     ticket: Option<Ticket>,
     block: Block,
     asker: Asker,
@@ -208,15 +209,20 @@ impl State {
         }
     }
 
+    fn admit(&mut self, Blocked { block, asker, .. }: Blocked) {
+        self.unfinished.add(block.count);
+        self.ready.push_block(block);
+        asker.answer_bytes(&[ADMITTED]);
+    }
+
     /// Gives those who wait what is there, and lets in what waits for room.
     fn distribute(&mut self) {
         let mut served: Vec<(PeerId, usize, Vec<Block>)> = Vec::new();
         loop {
-            while self.blocked.front().is_some() && self.has_room() {
-                let Blocked { block, asker, .. } = self.blocked.pop_front().expect("there is one");
-                self.unfinished.add(block.count);
-                self.ready.push_block(block);
-                asker.answer_bytes(&[ADMITTED]);
+            while self.has_room()
+                && let Some(blocked) = self.blocked.pop_front()
+            {
+                self.admit(blocked);
             }
             if self.demands.is_empty() {
                 break;
@@ -378,14 +384,17 @@ impl State {
         if !self.claims.are_gone(role) {
             return;
         }
-        if role == Role::Reader {
-            self.ready.clear();
+        match role {
+            Role::Reader => self.ready.clear(),
+            // What was sent is still to be received, and no more will come than waits for room now.
+            Role::Writer => std::mem::take(&mut self.blocked).into_iter().for_each(|blocked| self.admit(blocked)),
         }
         self.close(Closing::OtherEnd);
     }
 
     fn lost(&mut self, peer: PeerId) {
-        self.blocked.retain(|blocked| blocked.asker.peer != peer);
+        // Who waited was not told that it is in the queue. What nobody waited for has been sent.
+        self.blocked.retain(|blocked| blocked.ticket.is_none() || blocked.asker.peer != peer);
         self.demands.lost(peer);
         self.unfinished.lost(peer);
         self.clients.lost(peer, &mut self.ready);
