@@ -25,7 +25,7 @@ pub(crate) use child::{give_signs_of_life, host_name};
 pub(crate) use launch::{Command, Control, Launch, MESH, Patience, Pulse, ROOT, attend, launch, message_limit};
 pub(crate) use root::{Errand, Inbound, Root, Running};
 
-use crate::remote::Mesh;
+use crate::remote::{Mesh, settle};
 
 /// How long a peer may take to show who it is.
 pub(crate) const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -81,7 +81,7 @@ impl Node {
         raise_file_limit();
         let node = Node::new(NodeId::random(), config, SessionKey::random(), backend, None, start_thread()?);
         *current = Some(node);
-        fiber_core::process::at_exit(end_children);
+        fiber_core::process::at_exit(part);
         if node.config.signals {
             node.spawn(end_by_signal);
         }
@@ -270,9 +270,12 @@ fn raise_file_limit() {
     }
 }
 
-/// At the end of this process: its children end first, and what they printed comes out.
-fn end_children(waiting_allowed: bool) {
+/// At the end of this process: what it has sent arrives, its children end, and what they printed comes out.
+fn part(waiting_allowed: bool) {
     let Some(node) = CURRENT.try_lock().and_then(|current| *current) else { return };
+    if waiting_allowed {
+        settle(node);
+    }
     let jobs = node.kill_children();
     // The node's thread passes the last words on; if this is that thread, nobody does.
     if waiting_allowed {

@@ -22,6 +22,7 @@ mod port;
 mod porter;
 mod question;
 mod route;
+mod settle;
 mod wire;
 
 pub use addr::{RemoteAddr, RemoteRecipient};
@@ -33,4 +34,5 @@ pub use message::RemoteMessage;
 pub(crate) use owned::Owned;
 pub(crate) use port::{Alarm, Asked, Asker, Letter, PeerId, Port, PortId, PortRef, push, push_head};
 pub(crate) use porter::Host;
+pub(crate) use settle::settle;
 pub(crate) use wire::NodeRef;

@@ -7,7 +7,7 @@ use fiber::supervisor::Down;
 use fiber::{AsyncManager, Error, ExitReason, Pool, Process, RemoteAddr};
 use tokio::sync::mpsc;
 
-use crate::counter::{Add, AskOther, Counter, Stop, counter};
+use crate::counter::{Add, AskOther, Counter, Remark, Stop, counter};
 use crate::{kill, stopped};
 
 #[test]
@@ -102,4 +102,17 @@ fn who_watches_an_address_is_told_of_each_end() {
         manager.stop().await.unwrap();
         assert_eq!(told.recv().await, Some(ExitReason::Shutdown));
     });
+}
+
+#[test]
+fn what_was_sent_before_a_process_ended_is_handled() {
+    let manager = counter(0);
+    let tell = |addr: RemoteAddr<Counter>| {
+        (0..64).for_each(|_| addr.do_send(Remark("x".repeat(1 << 20))));
+        addr.do_send(Add(1));
+    };
+    for round in 1..=3 {
+        Process::spawn(tell, manager.addr()).unwrap().wait().unwrap();
+        assert_eq!(manager.send(Add(0)).wait().unwrap(), round * ((64 << 20) + 1));
+    }
 }

@@ -177,3 +177,16 @@ impl Handler<AskInACircle> for Counter {
         ask.0.send(AskOther(ask.1, 1)).wait().map_err(|error| error.to_string())?
     }
 }
+
+/// Counts by its length.
+#[derive(Message, Serialize, Deserialize)]
+#[rtype(result = "()")]
+pub(crate) struct Remark(pub(crate) String);
+
+impl Handler<Remark> for Counter {
+    type Result = ();
+
+    fn handle(&mut self, remark: Remark, _: &mut Context<Self>) {
+        self.count += remark.0.len() as u64;
+    }
+}

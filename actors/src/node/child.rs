@@ -116,7 +116,7 @@ fn run(calling: Calling, key: SessionKey) -> ! {
             let reach = calling.parent_pid.is_none().then(|| reach_elsewhere(&calling.address));
             let node = Node::new(calling.id, *config, key, backend, reach, node_arbiter);
             *CURRENT.lock() = Some(node);
-            fiber_core::process::at_exit(super::end_children);
+            fiber_core::process::at_exit(super::part);
             // Before the root starts: from now on the parent takes silence for death.
             tokio::task::spawn_local(give_signs_of_life(Arc::clone(&connection.link), beat, || {
                 Control::Heartbeat.message()

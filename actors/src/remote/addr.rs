@@ -171,7 +171,8 @@ impl<A: Actor> RemoteAddr<A> {
         self.core.call(method::<A, M>().reference(), &message, Some(load))
     }
 
-    /// Sends a message and forgets it, whatever becomes of it.
+    /// Sends a message and forgets it, whatever becomes of it. It arrives before this process ends in order, unless that takes
+    /// longer than two seconds.
     pub fn do_send<M>(&self, message: M)
     where
         M: RemoteMessage,

@@ -28,6 +28,8 @@ struct State {
     way: Way,
     last: CallId,
     pending: HashMap<CallId, Pending>,
+    /// Whether anything was sent of which nobody hears.
+    unheard: bool,
 }
 
 enum Way {
@@ -106,7 +108,8 @@ impl Channel {
     }
 
     fn new(node: &'static Node, to: NodeId, way: Way) -> Channel {
-        Channel { node, to, state: Mutex::new(State { way, last: NO_ANSWER, pending: HashMap::new() }) }
+        let state = State { way, last: NO_ANSWER, pending: HashMap::new(), unheard: false };
+        Channel { node, to, state: Mutex::new(state) }
     }
 
     pub(super) fn to(&self) -> NodeId {
@@ -136,6 +139,8 @@ impl Channel {
             state.last += 1;
             call = state.last;
             state.pending.insert(call, pending);
+        } else {
+            state.unheard = true;
         }
         match &mut state.way {
             Way::Opening(waiting) => waiting.push(parcel.into_message(call)),
@@ -165,6 +170,11 @@ impl Channel {
             }
             state.way = Way::Link(Arc::clone(link));
         }
+    }
+
+    /// Whether anything was sent of which it is not known that it has arrived.
+    pub(super) fn has_unheard(&self) -> bool {
+        self.state.lock().unheard
     }
 
     pub(super) fn is_closed(&self) -> bool {

@@ -102,6 +102,16 @@ impl Mesh {
         Arc::clone(&route)
     }
 
+    /// All ways to owned actors.
+    pub(super) fn routes(&self) -> Vec<Arc<Route>> {
+        self.routes.iter().map(|route| Arc::clone(&route)).collect()
+    }
+
+    /// All ways to other nodes.
+    pub(super) fn channels(&self) -> Vec<Arc<Channel>> {
+        self.channels.iter().map(|channel| Arc::clone(&channel)).collect()
+    }
+
     /// The way to a node, which is being opened if there is none.
     pub(super) fn channel(&self, node: &'static Node, to: &NodeRef) -> Arc<Channel> {
         if to.id == self.id {

@@ -23,6 +23,8 @@ pub(super) enum Question {
     Fate { actor: ActorId, incarnation: u64 },
     /// How did an actor end for good? Answered by an [`ExitReason`].
     Ended { actor: ActorId },
+    /// Has all arrived that was sent before this? Answered when it has.
+    Arrived,
 }
 
 /// Where an owned actor is.
@@ -52,6 +54,7 @@ pub(super) async fn answer(node: &'static Node, question: Question) -> Result<Ve
         Question::Incarnation { actor } => codec::encode(&node.mesh().owned(actor).map_or(1, |owned| owned.current())),
         Question::Fate { actor, incarnation } => codec::encode(&fate(node, actor, incarnation).await),
         Question::Ended { actor } => codec::encode(&ended(node, actor).await),
+        Question::Arrived => codec::encode(&()),
     }
 }
 

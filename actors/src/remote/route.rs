@@ -71,6 +71,11 @@ impl Route {
         !matches!(&*self.state.lock(), State::Gone(_))
     }
 
+    /// Whether what is sent waits until it is known where to.
+    pub(super) fn is_looked_for(&self) -> bool {
+        matches!(&*self.state.lock(), State::Asking { .. })
+    }
+
     fn ask(self: &Arc<Self>, node: &'static Node, after: u64) {
         let route = Arc::clone(self);
         node.spawn(move || async move {
