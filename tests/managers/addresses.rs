@@ -111,8 +111,13 @@ fn what_was_sent_before_a_process_ended_is_handled() {
         (0..64).for_each(|_| addr.do_send(Remark("x".repeat(1 << 20))));
         addr.do_send(Add(1));
     };
-    for round in 1..=3 {
-        Process::spawn(tell, manager.addr()).unwrap().wait().unwrap();
-        assert_eq!(manager.send(Add(0)).wait().unwrap(), round * ((64 << 20) + 1));
-    }
+    let all = (64 << 20) + 1;
+    Process::spawn(tell, manager.addr()).unwrap().wait().unwrap();
+    assert_eq!(manager.send(Add(0)).wait().unwrap(), all);
+
+    let pool = Pool::new(1).unwrap();
+    pool.apply(tell, manager.addr()).wait().unwrap();
+    pool.close();
+    pool.join().wait().unwrap();
+    assert_eq!(manager.send(Add(0)).wait().unwrap(), 2 * all);
 }
