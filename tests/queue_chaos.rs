@@ -74,23 +74,25 @@ fn nothing_is_delivered_twice_to_the_living_and_nothing_is_left_behind() {
 
 #[test]
 fn a_lock_survives_all_its_holders() {
-    let (lock, rounds) = (Lock::new().unwrap(), List::<u32>::new().unwrap());
-    let work = |lock: Lock, rounds: List<u32>| {
+    // Whether the holder before had died, round by round.
+    let (lock, rounds) = (Lock::new().unwrap(), List::<bool>::new().unwrap());
+    let work = |lock: Lock, rounds: List<bool>| {
         while let Ok(held) = lock.lock().wait() {
-            rounds.push(&std::process::id()).wait().unwrap();
+            rounds.push(&held.was_abandoned()).wait().unwrap();
             drop(held);
         }
     };
     let start = || Process::spawn(work, (lock.clone(), rounds.clone())).unwrap();
     let mut deaths = 0;
-    let mut abandoned = 0;
     let children = torment!(3, start(), {
         deaths += 1;
-        abandoned += u32::from(lock.lock().wait().unwrap().was_abandoned());
+        let held = lock.lock().wait().unwrap();
+        rounds.push(&held.was_abandoned()).wait().unwrap();
         deaths > 60
     });
     children.into_iter().for_each(|child| child.kill());
-    assert!(rounds.len().wait().unwrap() > 100 && abandoned > 0, "{abandoned}");
+    let rounds = rounds.to_vec().wait().unwrap();
+    assert!(rounds.len() > 100 && rounds.contains(&true));
     assert!(lock.lock().timeout(Duration::from_secs(10)).wait().is_ok());
 }
 
