@@ -7,8 +7,9 @@ use tempfile::TempDir;
 
 use crate::cluster::{Object, leaves_nothing, new_name, program};
 use crate::kubeconfig;
-use crate::kubectl::apply;
+use crate::kubectl::{apply, get};
 use crate::program::Setup;
+use crate::wait::wait_until;
 
 crate::tests![
     no_kubeconfig,
@@ -90,6 +91,10 @@ fn a_claim_that_stays_pending() {
             "resources": {"requests": {"storage": "1Mi"}},
         },
     }));
+    let told = format!("involvedObject.name={claim}");
+    wait_until("the cluster knows of the claim", || {
+        get(&["events", "--field-selector", &told])["items"].as_array().is_some_and(|events| !events.is_empty())
+    });
     // Long enough for the scheduler to have heard of the claim too.
     let setup = program("one task").env("FIBER_MOUNTS", format!("{claim}:/data")).env("FIBER_SCHEDULE_TIMEOUT", "15s");
     fails(setup, &["unbound immediate PersistentVolumeClaims", "`schedule_timeout` sets the limit"]);

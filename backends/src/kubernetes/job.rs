@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fiber_core::{Exit, ExitReason, Meta, OutputMode};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::api::DeleteParams;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -177,7 +177,11 @@ impl Attendant {
                     }
                     Order::Terminate => self.to_terminate = true,
                 },
-                problem = lapse(doubt.as_ref()) => return Outcome::Ended(ExitReason::NotStarted(problem)),
+                problem = lapse(doubt.as_ref()) => match self.has_claim(&problem).await {
+                    // The scheduler looked too early, and will look again.
+                    true => doubt = None,
+                    false => return Outcome::Ended(ExitReason::NotStarted(problem)),
+                },
                 () = sleep(LOOK), if matches!(seen, Phase::Waiting(Wait::Image(_))) => {
                     if let Some(words) = events::last(&self.server, &self.name).await {
                         change(states, JobState::Waiting(Wait::Image(words)));
@@ -223,6 +227,12 @@ impl Attendant {
                 }
             }
         }
+    }
+
+    /// Whether the claim is there that is missing in Kubernetes' words.
+    async fn has_claim(&self, words: &str) -> bool {
+        let Some(name) = words.split('"').nth(1) else { return false };
+        matches!(self.server.api::<PersistentVolumeClaim>().get_opt(name).await, Ok(Some(_)))
     }
 
     /// Removes a pod that was refused. Returns when it is gone and a pause is over.
