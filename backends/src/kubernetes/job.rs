@@ -177,11 +177,7 @@ impl Attendant {
                     }
                     Order::Terminate => self.to_terminate = true,
                 },
-                problem = lapse(doubt.as_ref()) => match self.has_claim(&problem).await {
-                    // The scheduler looked too early, and will look again.
-                    true => doubt = None,
-                    false => return Outcome::Ended(ExitReason::NotStarted(problem)),
-                },
+                problem = lapse(&self.server, doubt.as_ref()) => return Outcome::Ended(ExitReason::NotStarted(problem)),
                 () = sleep(LOOK), if matches!(seen, Phase::Waiting(Wait::Image(_))) => {
                     if let Some(words) = events::last(&self.server, &self.name).await {
                         change(states, JobState::Waiting(Wait::Image(words)));
@@ -227,12 +223,6 @@ impl Attendant {
                 }
             }
         }
-    }
-
-    /// Whether the claim is there that is missing in Kubernetes' words.
-    async fn has_claim(&self, words: &str) -> bool {
-        let Some(name) = words.split('"').nth(1) else { return false };
-        matches!(self.server.api::<PersistentVolumeClaim>().get_opt(name).await, Ok(Some(_)))
     }
 
     /// Removes a pod that was refused. Returns when it is gone and a pause is over.
@@ -364,14 +354,21 @@ fn terminable(phase: &Phase) -> bool {
 }
 
 /// What is wrong, when the time is over in which it might have changed.
-pub(super) async fn lapse(doubt: Option<&(Instant, String)>) -> String {
-    match doubt {
-        Some((end, problem)) => {
-            sleep_until(*end).await;
-            problem.clone()
+pub(super) async fn lapse(server: &ApiServer, doubt: Option<&(Instant, String)>) -> String {
+    if let Some((end, problem)) = doubt {
+        sleep_until(*end).await;
+        // The scheduler may have looked too early, and then looks again only after a while.
+        if !has_claim(server, problem).await {
+            return problem.clone();
         }
-        None => std::future::pending().await,
     }
+    std::future::pending().await
+}
+
+/// Whether the claim is there that is missing in Kubernetes' words.
+async fn has_claim(server: &ApiServer, words: &str) -> bool {
+    let Some(name) = words.split('"').nth(1) else { return false };
+    matches!(server.api::<PersistentVolumeClaim>().get_opt(name).await, Ok(Some(_)))
 }
 
 pub(super) fn asked(meta: &Meta) -> String {

@@ -56,7 +56,7 @@ pub(super) async fn wait(
         };
         let sight = tokio::select! {
             biased;
-            problem = lapse(doubt.as_ref()) => return Err(problem),
+            problem = lapse(server, doubt.as_ref()) => return Err(problem),
             () = sleep_until(since + limit) => return Err(late(waiting, limit, meta)),
             sight = sights.next() => sight,
             () = sleep(LOOK), if matches!(waiting, Some(Wait::Image(_))) => {
