@@ -25,8 +25,6 @@ use crate::remote::{Asked, Letter, PeerId, Port, PortId, PortRef};
 const FRAMES: usize = 2;
 /// Who puts waits while more than this has gathered.
 const GATHERED: usize = 256 << 10;
-/// How long the end of this process may be held up by what other processes are still to be told.
-const LAST_WORDS: Duration = Duration::from_secs(2);
 /// The most elements that are borrowed at a time.
 const MOST_BORROWED: usize = 1 << 14;
 /// What was borrowed should be used up within this time: longer, and others who come later wait too long.
@@ -452,27 +450,17 @@ fn all() -> Vec<Arc<Client>> {
     CLIENTS.iter().filter_map(|client| client.upgrade()).collect()
 }
 
-/// Before this process ends: waits until all that was put has arrived, and all owners know what was used.
+/// Before this process ends: sends what was held back, and tells all owners what was used. Its node sees to it that this
+/// arrives.
 fn settle(waiting_allowed: bool) {
     if !waiting_allowed {
         return;
     }
-    let deadline = Instant::now() + LAST_WORDS;
-    let mut done = Vec::new();
     for client in all() {
-        let (sender, settled) = std::sync::mpsc::channel::<()>();
         let mut state = client.state.lock();
         client.send_frame(&mut state);
-        if state.failed.is_some() {
-            continue;
+        if state.failed.is_none() {
+            client.settle(&mut state);
         }
-        let ask = state.settle();
-        drop(state);
-        client.queue.ask_then(client.asking(&ask), move |_| drop(sender));
-        done.push(settled);
-    }
-    for settled in done {
-        // It is dropped when the answer is there, which comes after those to all frames before.
-        let _ = settled.recv_timeout(deadline.saturating_duration_since(Instant::now()));
     }
 }

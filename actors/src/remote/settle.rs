@@ -26,9 +26,9 @@ pub(crate) fn settle(node: &'static Node) {
 fn ask_for_arrival(node: &'static Node, mesh: &Mesh) -> Vec<Receiver<()>> {
     let mut arrivals = Vec::new();
     let mut pending = || {
-        let (sender, arrived) = channel();
+        let (sender, arrived) = channel::<()>();
         arrivals.push(arrived);
-        let waiter = Waiter::Callback(Box::new(move |_| drop::<std::sync::mpsc::Sender<()>>(sender)));
+        let waiter = Waiter::Callback(Box::new(move |_| drop(sender)));
         Some(Pending { waiter, route: None, again: None, load: None })
     };
     let question = Parcel::ask(&Question::Arrived);
