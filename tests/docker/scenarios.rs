@@ -273,7 +273,13 @@ fn talk() {
 /// More workers than there may be room for.
 fn crowd() {
     tracing_subscriber::fmt().with_writer(std::io::stdout).with_ansi(false).init();
-    let pool = Pool::builder().processes(6).meta(Meta::new().gpu(1)).start().wait().unwrap();
+    // Workers come one after the other, as they do when images are pulled.
+    let late = || {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let (_, number) = host.split_once("worker-").unwrap();
+        std::thread::sleep(Duration::from_millis(700) * number.chars().next().unwrap().to_digit(10).unwrap());
+    };
+    let pool = Pool::builder().processes(6).meta(Meta::new().gpu(1)).initializer(late, ()).start().wait().unwrap();
     pool.wait_until_ready().wait().unwrap();
     println!("ready: {}", pool.ready());
     println!("sum: {}", pool.map(|x: u64| x + 1, 0..10).wait().unwrap().into_iter().sum::<u64>());

@@ -21,7 +21,7 @@ use crate::supervisor::{Backoff, ChildContext, ChildSpec, Running, Shutdown, Sta
 const LOOK: Duration = Duration::from_millis(100);
 const LOOKS_BEFORE_SHRINKING: u32 = 20;
 
-/// How long after the first worker was found to have no room it is said how many do.
+/// How long after the first worker was found to have no room it is said how many do, if all others are at work by then.
 const NO_ROOM: Duration = Duration::from_secs(2);
 
 /// A worker that worked for this long is replaced at once when it dies; before, there is a pause that grows.
@@ -236,12 +236,12 @@ impl Manager {
         self.said_no_room &= !self.no_room.is_empty();
     }
 
-    /// Once, and when most of those that have no room are known.
+    /// Once, and when it is known of each worker whether it has room.
     fn say_no_room_soon(&self, context: &mut Context<Manager>) {
         context.run_later(NO_ROOM, |manager, context| {
             let Some(words) = manager.no_room.values().next().filter(|_| !manager.said_no_room) else { return };
             let ready = manager.shared.upgrade().map_or(0, |shared| shared.ready.borrow().ready);
-            if ready == 0 {
+            if ready == 0 || ready + manager.no_room.len() < manager.wanted {
                 return manager.say_no_room_soon(context);
             }
             manager.said_no_room = true;
