@@ -4,6 +4,7 @@
 //! first needed. A failure is told to who asked, and the next one tries again.
 
 mod api_server;
+mod claims;
 mod cluster;
 mod events;
 mod image;

@@ -92,12 +92,12 @@ fn a_claim_that_stays_pending() {
         },
     }));
     let told = format!("involvedObject.name={claim}");
-    wait_until("the cluster knows of the claim", || {
+    wait_until("the cluster has said why", || {
         get(&["events", "--field-selector", &told])["items"].as_array().is_some_and(|events| !events.is_empty())
     });
-    // Long enough for the scheduler to have heard of the claim too.
-    let setup = program("one task").env("FIBER_MOUNTS", format!("{claim}:/data")).env("FIBER_SCHEDULE_TIMEOUT", "15s");
-    fails(setup, &["unbound immediate PersistentVolumeClaims", "`schedule_timeout` sets the limit"]);
+    let setup = program("one task").env("FIBER_MOUNTS", format!("{claim}:/data")).env("FIBER_SCHEDULE_TIMEOUT", "5s");
+    let why = format!("the claim `{claim}` is Pending (storageclass.storage.k8s.io \"no-such-class\" not found)");
+    fails(setup, &[&why, "`schedule_timeout` sets the limit"]);
 }
 
 fn an_image_that_cannot_be_pulled() {

@@ -5,18 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fiber_core::{Exit, ExitReason, Meta, OutputMode};
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::DeleteParams;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::api_server::{ApiServer, is_missing};
 use super::secret::{Content, Lease, Secrets};
 use super::site::Site;
 use super::status::{DELETED, Phase, phase, pull_problem};
 use super::watch::{Sight, Watch, Watched};
-use super::{events, logs};
+use super::{claims, events, logs};
 use crate::attended::{self, Order, Orders};
 use crate::output::{Log, Stream, Tail, Target};
 use crate::{Job, JobSpec, JobState, Wait};
@@ -26,8 +26,6 @@ const DRAIN: Duration = Duration::from_secs(5);
 const DRAIN_KILLED: Duration = Duration::from_millis(300);
 /// How long the end of a job may be held up by its removal; what takes longer goes on beside.
 const REMOVAL: Duration = Duration::from_secs(1);
-/// How long something may be missing that was perhaps made a moment ago, which the cluster's parts hear of one after another.
-pub(super) const DOUBT: Duration = Duration::from_secs(5);
 /// Pauses before a pod is made in the place of one that its node refused, at first and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 /// How often to ask what a pod's node is at while it makes the container: its status does not say.
@@ -48,6 +46,7 @@ pub(super) fn start(site: &Site, name: String, mut pod: Pod, spec: &JobSpec, log
         image: site.template.image().name.clone(),
         program: site.template.image().program.clone(),
         asked: asked(&spec.meta),
+        claims: claims::of(&pod),
         output,
         tail: Tail::default(),
         orders,
@@ -99,6 +98,7 @@ struct Attendant {
     program: Option<String>,
     /// What it asks for, in words.
     asked: String,
+    claims: Vec<String>,
     /// `None`, if only the last lines are wanted.
     output: Option<Target>,
     tail: Tail,
@@ -177,9 +177,9 @@ impl Attendant {
                     }
                     Order::Terminate => self.to_terminate = true,
                 },
-                problem = lapse(&self.server, doubt.as_ref()) => return Outcome::Ended(ExitReason::NotStarted(problem)),
+                problem = claims::lapse(&self.server, doubt.as_ref()) => return Outcome::Ended(ExitReason::NotStarted(problem)),
                 () = sleep(LOOK), if matches!(seen, Phase::Waiting(Wait::Image(_))) => {
-                    if let Some(words) = events::last(&self.server, &self.name).await {
+                    if let Some(words) = events::last(&self.server, "Pod", &self.name).await {
                         change(states, JobState::Waiting(Wait::Image(words)));
                     }
                 }
@@ -197,7 +197,7 @@ impl Attendant {
                     }
                     match &seen {
                         Phase::Doubtful(words) => {
-                            doubt.get_or_insert_with(|| (Instant::now() + DOUBT, self.stuck(words, None)));
+                            doubt.get_or_insert_with(|| (Instant::now() + claims::DOUBT, self.stuck(words, None)));
                         }
                         _ => doubt = None,
                     }
@@ -213,8 +213,8 @@ impl Attendant {
                         }
                         Phase::Starting if first => change(states, JobState::Starting),
                         Phase::Starting => {}
-                        Phase::Doubtful(words) => change(states, JobState::Waiting(Wait::Room(words))),
-                        Phase::Waiting(Wait::Room(words)) => {
+                        Phase::Doubtful(words) | Phase::Waiting(Wait::Room(words)) => {
+                            let words = claims::explain(&self.server, &self.claims, words).await;
                             change(states, JobState::Waiting(Wait::Room(format!("{words}{}", self.asked))));
                         }
                         Phase::Waiting(wait) => change(states, JobState::Waiting(wait)),
@@ -351,24 +351,6 @@ impl Attendant {
 /// not reported as running for one that has ended, and then kills whatever runs in it (kubelets before 1.22 do).
 fn terminable(phase: &Phase) -> bool {
     matches!(phase, Phase::Running | Phase::Doubtful(_) | Phase::Waiting(Wait::Room(_)))
-}
-
-/// What is wrong, when the time is over in which it might have changed.
-pub(super) async fn lapse(server: &ApiServer, doubt: Option<&(Instant, String)>) -> String {
-    if let Some((end, problem)) = doubt {
-        sleep_until(*end).await;
-        // The scheduler may have looked too early, and then looks again only after a while.
-        if !has_claim(server, problem).await {
-            return problem.clone();
-        }
-    }
-    std::future::pending().await
-}
-
-/// Whether the claim is there that is missing in Kubernetes' words.
-async fn has_claim(server: &ApiServer, words: &str) -> bool {
-    let Some(name) = words.split('"').nth(1) else { return false };
-    matches!(server.api::<PersistentVolumeClaim>().get_opt(name).await, Ok(Some(_)))
 }
 
 pub(super) fn asked(meta: &Meta) -> String {

@@ -10,9 +10,9 @@ use kube::runtime::watcher::watch_object;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::api_server::ApiServer;
-use super::events;
-use super::job::{DOUBT, LOOK, asked, lapse};
+use super::job::{LOOK, asked};
 use super::status::{Phase, phase, pull_problem};
+use super::{claims, events};
 use crate::Wait;
 use crate::progress::Progress;
 
@@ -56,11 +56,11 @@ pub(super) async fn wait(
         };
         let sight = tokio::select! {
             biased;
-            problem = lapse(server, doubt.as_ref()) => return Err(problem),
+            problem = claims::lapse(server, doubt.as_ref()) => return Err(problem),
             () = sleep_until(since + limit) => return Err(late(waiting, limit, meta)),
             sight = sights.next() => sight,
             () = sleep(LOOK), if matches!(waiting, Some(Wait::Image(_))) => {
-                if let Some(words) = events::last(server, name).await {
+                if let Some(words) = events::last(server, "Pod", name).await {
                     step.detail(&words);
                     waiting = Some(Wait::Image(words));
                 }
@@ -80,26 +80,29 @@ pub(super) async fn wait(
         if !matches!(phase, Phase::Doubtful(_)) {
             doubt = None;
         }
-        match phase {
+        let mut wait = match phase {
             Phase::Running => break,
             Phase::Ended(fiber_core::ExitReason::NotStarted(words)) | Phase::Stuck(words) => {
                 return Err(stuck(&pod, &words, pull.as_deref()));
             }
             Phase::Ended(_) => break,
             Phase::Refused(words) => return Err(format!("{words}: there may be room for it when it is started again")),
-            Phase::Starting => {}
+            Phase::Starting => continue,
             Phase::Doubtful(words) => {
-                doubt.get_or_insert_with(|| (Instant::now() + DOUBT, stuck(&pod, &words, None)));
+                doubt.get_or_insert_with(|| (Instant::now() + claims::DOUBT, stuck(&pod, &words, None)));
+                Wait::Room(words)
             }
-            Phase::Waiting(wait) => {
-                let (Wait::Room(words) | Wait::Image(words)) = &wait;
-                step.detail(words);
-                if waiting.as_ref().map(discriminant) != Some(discriminant(&wait)) {
-                    since = Instant::now();
-                }
-                waiting = Some(wait);
-            }
+            Phase::Waiting(wait) => wait,
+        };
+        if let Wait::Room(words) = &mut wait {
+            *words = claims::explain(server, &claims::of(&pod), std::mem::take(words)).await;
         }
+        let (Wait::Room(words) | Wait::Image(words)) = &wait;
+        step.detail(words);
+        if waiting.as_ref().map(discriminant) != Some(discriminant(&wait)) {
+            since = Instant::now();
+        }
+        waiting = Some(wait);
     }
     step.done();
     Ok(())

@@ -137,9 +137,10 @@ fn an_image_that_takes_too_long(engine: &'static dyn Engine) {
 fn a_claim_that_stays_pending(engine: &'static dyn Engine) {
     let Some(claim) = engine.create_pending_volume() else { return };
     let setup = run(engine, &["-v", &claim], "pi").env("FIBER_SCHEDULE_TIMEOUT", "2s");
-    fails(setup, 125, &["there was no room for it within 2s", "PersistentVolumeClaim"]);
+    let words = format!("the claim `{claim}` is Pending");
+    fails(setup, 125, &["there was no room for it within 2s", &words]);
     let setup = fiber(engine, &["cp", "/etc/hosts", &format!("{claim}:/")]).env("FIBER_SCHEDULE_TIMEOUT", "2s");
-    fails(setup, 1, &["PersistentVolumeClaim"]);
+    fails(setup, 1, &[&words]);
     assert!(engine.users_of(&claim).is_empty());
 }
 
