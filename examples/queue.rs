@@ -15,11 +15,11 @@ fn produce(producer: u32, jobs: Queue<String>) {
     }
 }
 
-/// Takes jobs until the queue is closed, and counts them by process.
-fn consume(jobs: Queue<String>, done: Map<u32, u32>) {
+/// Takes jobs until the queue is closed, and counts them.
+fn consume(consumer: u32, jobs: Queue<String>, done: Map<u32, u32>) {
     while let Ok(job) = jobs.get_acknowledged().wait() {
         std::thread::sleep(Duration::from_millis(5));
-        done.update(&std::process::id(), |count| *count.get_or_insert(0) += 1).wait().expect("the map is there");
+        done.update(&consumer, |count| *count.get_or_insert(0) += 1).wait().expect("the map is there");
         job.acknowledge().wait().expect("the queue is there");
     }
 }
@@ -27,7 +27,7 @@ fn consume(jobs: Queue<String>, done: Map<u32, u32>) {
 fn main() -> fiber::Result<()> {
     fiber::init();
     let (jobs, done) = (Queue::new()?, Map::new()?);
-    let consumers = (0..3).map(|_| Process::spawn(consume, (jobs.clone(), done.clone())));
+    let consumers = (0..3).map(|consumer| Process::spawn(consume, (consumer, jobs.clone(), done.clone())));
     let consumers: Vec<_> = consumers.collect::<fiber::Result<_>>()?;
     let producers = (0..2).map(|producer| Process::spawn(produce, (producer, jobs.clone())));
     for producer in producers.collect::<fiber::Result<Vec<_>>>()? {
@@ -38,8 +38,8 @@ fn main() -> fiber::Result<()> {
     consumers[0].kill();
     jobs.join().wait()?;
     jobs.close().wait()?;
-    for (process, count) in done.entries().wait()? {
-        println!("process {process} did {count} jobs");
+    for (consumer, count) in done.entries().wait()? {
+        println!("consumer {consumer} did {count} jobs");
     }
     for consumer in consumers.into_iter().skip(1) {
         consumer.wait()?;

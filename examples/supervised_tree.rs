@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use fiber::supervisor::{ChildSpec, State};
-use fiber::{AsyncManager, Pool, Supervisor};
+use fiber::{AsyncManager, ExitReason, Pool, Supervisor};
 use serde::{Deserialize, Serialize};
 
 /// Counts words, on a pool of worker processes that it owns.
@@ -94,13 +94,7 @@ async fn main() -> fiber::Result<()> {
 
     let complaint = office.child::<Clerk>("clerk")?.send(Complain).await;
     println!("the clerk: {}", complaint.expect_err("it panics"));
-    let pid = fiber::tree().find("office/ledger").and_then(|ledger| ledger.place.clone()).unwrap_or_default();
-    let pid = pid.trim_start_matches("pid ").parse().expect("a process has a pid");
-    rustix::process::kill_process(
-        rustix::process::Pid::from_raw(pid).expect("it is a pid"),
-        rustix::process::Signal::KILL,
-    )
-    .expect("it can be killed");
+    office.kill("ledger", ExitReason::Signal(9)).await?;
 
     // Started anew, it begins with what its factory gives it. What is sent meanwhile waits.
     let restarted = || fiber::tree().find("office/ledger").is_some_and(|ledger| ledger.restarts > 0);
