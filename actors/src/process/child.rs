@@ -5,15 +5,63 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use fiber_core::{Exit, ExitReason, Failure, FailureKind, Meta, Outcome, OutputMode, codec};
+use fiber_core::{
+    Conclusion, Exit, ExitReason, Failure, FailureKind, Function, Meta, Outcome, OutputMode, Result, codec,
+};
 use futures_util::future::LocalBoxFuture;
 use parking_lot::Mutex;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::root::ProcessRoot;
-use super::{Shared, State, register};
+use super::{Process, Shared, State, register};
 use crate::node::{Command, Control, Errand, Launch, Node, attend, launch};
-use crate::supervisor::{self, ChildContext, Running, Start};
+use crate::supervisor::{self, ChildContext, ChildSpec, Running, Start};
+
+impl ChildSpec {
+    /// An OS process that runs one function, from its arguments again for each incarnation. The tree shows its pid.
+    ///
+    /// To return is a normal end; an `Err`, a panic and the process's death are failures. It is asked to end by SIGTERM,
+    /// which ends a process that does not handle it at once, and killed after its [shutdown](ChildSpec::shutdown)
+    /// deadline. [`ProcessBuilder::child`](crate::ProcessBuilder::child) makes one with resources or output of its own.
+    ///
+    /// # Errors
+    /// As [`ProcessBuilder::spawn`](crate::ProcessBuilder::spawn).
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use std::time::Duration;
+    ///
+    /// use fiber::Supervisor;
+    /// use fiber::supervisor::{ChildSpec, Restart, Shutdown};
+    ///
+    /// fn serve(name: String) -> Result<(), std::io::Error> {
+    ///     println!("{name} is at work");
+    ///     loop {
+    ///         std::thread::park();
+    ///     }
+    /// }
+    ///
+    /// let server = ChildSpec::process("server", serve, "a".to_string())?
+    ///     .restart(Restart::Transient)
+    ///     .shutdown(Shutdown::After(Duration::from_secs(1)));
+    /// let app = Supervisor::builder("app").child(server).start().wait()?;
+    /// println!("{}", fiber::tree()); // app, and below it: server  running  pid 4711  0s
+    /// app.shutdown().wait()?;
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    pub fn process<F, A, M, N>(name: impl Into<String>, function: F, args: A) -> Result<ChildSpec>
+    where
+        F: Function<A, M>,
+        A: Serialize + DeserializeOwned,
+        F::Output: Conclusion<N>,
+        N: 'static,
+    {
+        Process::builder().name(name).child(function, args)
+    }
+}
 
 /// What a process is to do, and with what.
 #[derive(Clone)]

@@ -12,10 +12,36 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::drive::{Order, caught, drive};
 use super::slot::{Exit, Slot, Tenancy, exit_channel};
+use super::spec::ChildSpec;
 use super::start::{ChildContext, Control, Running, Start};
 use super::tree::Kind;
 
-pub(super) struct ActorStart<A: Actor, F> {
+impl ChildSpec {
+    /// An actix actor. Each incarnation is made by `factory`, on the thread on which it will run.
+    ///
+    /// That thread is never the supervisor's. All supervised actors share one, `fiber-actors`, unless told
+    /// [otherwise](ChildSpec::on). The child counts as started when its `started` has returned.
+    pub fn actor<A>(name: impl Into<String>, factory: impl Fn() -> A + Send + 'static) -> ChildSpec
+    where
+        A: Actor<Context = Context<A>>,
+    {
+        ChildSpec::actor_with(name, factory, Arc::new(()))
+    }
+
+    /// An actor in whose life something else takes part.
+    pub(crate) fn actor_with<A>(
+        name: impl Into<String>,
+        factory: impl Fn() -> A + Send + 'static,
+        lifecycle: Arc<dyn Lifecycle<A>>,
+    ) -> ChildSpec
+    where
+        A: Actor<Context = Context<A>>,
+    {
+        ChildSpec::new(name, ActorStart::new(factory, lifecycle))
+    }
+}
+
+struct ActorStart<A: Actor, F> {
     factory: Arc<Mutex<F>>,
     lifecycle: Arc<dyn Lifecycle<A>>,
     slot: Arc<Slot<A>>,
@@ -44,7 +70,7 @@ impl<A: Actor> Lifecycle<A> for () {
 }
 
 impl<A: Actor<Context = Context<A>>, F: Fn() -> A + Send + 'static> ActorStart<A, F> {
-    pub(super) fn new(factory: F, lifecycle: Arc<dyn Lifecycle<A>>) -> ActorStart<A, F> {
+    fn new(factory: F, lifecycle: Arc<dyn Lifecycle<A>>) -> ActorStart<A, F> {
         ActorStart { factory: Arc::new(Mutex::new(factory)), lifecycle, slot: Arc::new(Slot::new()) }
     }
 }

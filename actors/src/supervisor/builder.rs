@@ -1,6 +1,5 @@
 //! How supervisors are made.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,39 +8,17 @@ use fiber_core::{Error, ExitReason, Result};
 use tokio::sync::oneshot;
 
 use super::backoff::Backoff;
-use super::directory::check_name;
 use super::identity::{Identity, Life};
 use super::intensity::Intensity;
-use super::machine::Supervisor;
+use super::machine::{Options, Supervisor};
 use super::nested::SupervisorStart;
-use super::spec::{ChildSpec, Strategy};
+use super::spec::{ChildSpec, Shutdown, check_name, check_names};
 use super::start::{ChildContext, Start};
+use super::strategy::Strategy;
 use super::supervisor_ref::SupervisorRef;
 use super::tree::{Entry, State};
 use crate::node::Node;
 use crate::reply::Reply;
-
-/// What a supervisor does, but for its children.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Options {
-    pub(super) strategy: Strategy,
-    pub(super) intensity: Intensity,
-    pub(super) backoff: Backoff,
-}
-
-impl Options {
-    pub(super) fn check(&self, specs: &[ChildSpec]) -> Result<()> {
-        let mut names = HashSet::new();
-        for spec in specs {
-            check_name(spec.name())?;
-            if !names.insert(spec.name()) {
-                let problem = format!("there are two children with the name `{}`", spec.name());
-                return Err(Error::Invalid { what: "child", problem });
-            }
-        }
-        Ok(())
-    }
-}
 
 /// Makes a [`Supervisor`].
 #[derive(Debug)]
@@ -56,6 +33,18 @@ impl Supervisor {
     /// A supervisor of this name, one-for-one and without children unless told otherwise.
     pub fn builder(name: impl Into<String>) -> Builder {
         Builder { name: name.into(), options: Options::default(), specs: Vec::new() }
+    }
+}
+
+impl ChildSpec {
+    /// Another supervisor; the name counts, not the builder's. It is waited for without limit when it has to end, as
+    /// it limits the time of its own children.
+    ///
+    /// When it is restarted, it starts with the builder's children: those that were added later are lost.
+    pub fn supervisor(name: impl Into<String>, builder: Builder) -> ChildSpec {
+        let name = name.into();
+        let spec = ChildSpec::new(name, SupervisorStart::new(builder.options, builder.specs));
+        spec.shutdown(Shutdown::Wait)
     }
 }
 
@@ -157,9 +146,9 @@ impl Builder {
     /// has ended; [`Error::Invalid`] if names are wrong.
     pub async fn start_on(self, arbiter: &ArbiterHandle) -> Result<SupervisorRef> {
         check_name(&self.name)?;
-        self.options.check(&self.specs)?;
-        let identity = Arc::new(Identity::new(self.name.clone()));
-        let start = SupervisorStart::new(self);
+        check_names(&self.specs)?;
+        let identity = Arc::new(Identity::new(self.name));
+        let start = SupervisorStart::new(self.options, self.specs);
         let supervisor = SupervisorRef::root(identity.clone(), start.handle.clone());
         let name = identity.name().to_string();
         let (started, done) = oneshot::channel();
@@ -173,10 +162,6 @@ impl Builder {
             Err(_) => "its arbiter has ended".into(),
         };
         Err(Error::Start { name, problem })
-    }
-
-    pub(super) fn into_parts(self) -> (Options, Vec<ChildSpec>) {
-        (self.options, self.specs)
     }
 }
 

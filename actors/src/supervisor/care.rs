@@ -5,12 +5,14 @@ use std::time::{Duration, Instant};
 use fiber_core::{Error, ExitReason};
 use tokio::sync::oneshot;
 
-use super::child::{Cause, Ending, Got, Key, Origin, Phase, Plan, Stage, Task, Turn};
+use super::child::{Cause, Ending, Got, Origin, Phase, Plan, Stage, Turn};
 use super::drive::{caught, guarded};
+use super::event::{Event, Key, News, Task, Timer, Whose};
 use super::identity::Life;
-use super::machine::{Doing, Event, News, Pace, Supervisor, Timer, Turns, Whose};
-use super::spec::{Restart, Shutdown, Strategy};
+use super::machine::{Doing, Pace, Supervisor, Turns};
+use super::spec::{Restart, Shutdown};
 use super::start::{ChildContext, Control};
+use super::strategy::Strategy;
 use super::tree::{Kind, State};
 
 /// How long a killed child may take to end before it is given up.
@@ -221,17 +223,6 @@ impl Supervisor {
         }
         self.turns =
             if pause.is_zero() { Turns::Busy } else { Turns::Paused(Timer::start(&self.events, Whose::Pause, pause)) };
-    }
-
-    /// Takes a child that is not alive off the list.
-    pub(super) fn remove(&mut self, key: Key, reason: &ExitReason) {
-        let Some(child) = self.children.remove(&key) else { return };
-        self.names.remove(child.spec.name());
-        // The builder's children belong to the supervisor's own supervisor, which may start it again with them.
-        if child.is_added() || !self.is_ending() {
-            self.directory.strike(child.spec.name());
-            child.spec.forget(reason);
-        }
     }
 
     pub(super) fn news(&mut self, key: Key, incarnation: u64, news: News) {

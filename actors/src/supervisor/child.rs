@@ -4,17 +4,12 @@ use std::time::{Duration, Instant};
 
 use fiber_core::{ExitReason, Result};
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 
+use super::event::{Task, Timer};
 use super::identity::Life;
-use super::machine::Timer;
 use super::spec::ChildSpec;
 use super::start::Control;
 use super::tree::Entry;
-
-/// The place of a child in the order of starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Key(pub(super) u64);
 
 pub(super) struct Child {
     pub(super) spec: ChildSpec,
@@ -131,20 +126,5 @@ impl Child {
 
     pub(super) fn is_added(&self) -> bool {
         !matches!(self.origin, Origin::Builder)
-    }
-}
-
-/// A task that ends when it is dropped.
-pub(super) struct Task(JoinHandle<()>);
-
-impl Task {
-    pub(super) fn spawn(future: impl Future<Output = ()> + 'static) -> Task {
-        Task(actix::spawn(future))
-    }
-}
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }

@@ -37,13 +37,3 @@ impl Directory {
 pub(super) fn unknown(owner: &str, name: &str) -> Error {
     Error::Invalid { what: "child", problem: format!("supervisor `{owner}` has no child `{name}`") }
 }
-
-/// # Errors
-/// What is wrong with the name.
-pub(super) fn check_name(name: &str) -> Result<()> {
-    if name.is_empty() || name.contains('/') {
-        let problem = format!("`{name}` can't be the name of a child: use at least one character, and no `/`");
-        return Err(Error::Invalid { what: "child", problem });
-    }
-    Ok(())
-}

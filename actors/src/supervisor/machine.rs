@@ -1,26 +1,24 @@
-//! The supervisor's state and what it does with each child.
+//! A supervisor's state: its children, and what it is doing with them as a whole.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-use actix::{Actor, ActorContext, AsyncContext, Context, StreamHandler};
 use fiber_core::ExitReason;
-use futures_util::stream;
 use tokio::sync::{mpsc, oneshot};
 
-use super::builder::Options;
-use super::child::{Child, Key, Origin, Task};
+use super::backoff::Backoff;
+use super::child::{Child, Origin, Phase};
 use super::directory::Directory;
+use super::event::{Event, Key, Timer};
 use super::identity::Identity;
-use super::intensity::Failures;
+use super::intensity::{Failures, Intensity};
 use super::spec::ChildSpec;
-use super::start::{ChildContext, Control};
-use super::tree::Node;
+use super::start::ChildContext;
+use super::strategy::Strategy;
+use super::tree::{Entry, Node};
 
 /// A supervisor: an actix actor that starts, watches, restarts and ends its children.
 ///
@@ -36,9 +34,17 @@ pub struct Supervisor {
     pub(super) turns: Turns,
     pub(super) failures: Failures,
     pub(super) events: mpsc::UnboundedSender<Event>,
-    inbox: Rc<RefCell<mpsc::UnboundedReceiver<Event>>>,
+    pub(super) inbox: Rc<RefCell<mpsc::UnboundedReceiver<Event>>>,
     next: u64,
     outcome: Outcome,
+}
+
+/// What a supervisor does, but for its children.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Options {
+    pub(super) strategy: Strategy,
+    pub(super) intensity: Intensity,
+    pub(super) backoff: Backoff,
 }
 
 /// Why the supervisor ended, once it has.
@@ -69,40 +75,16 @@ pub(super) enum Pace {
     AtOnce,
 }
 
-/// What the supervisor's own tasks tell it.
-pub(super) enum Event {
-    Child { key: Key, incarnation: u64, news: News },
-    TimeOver { timer: u64, whose: Whose },
-}
-
-pub(super) enum News {
-    Started { place: Option<String>, control: Box<dyn Control> },
-    Ended(ExitReason),
-}
-
-/// What a timer is for.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Whose {
-    /// The present state of a child.
-    Child(Key),
-    /// [`Turns::Paused`].
-    Pause,
-}
-
 impl Supervisor {
-    pub(super) fn create(
+    pub(super) fn new(
         child: &ChildContext,
         options: Options,
         specs: impl IntoIterator<Item = ChildSpec>,
         directory: Arc<Directory>,
         launched: oneshot::Sender<()>,
         outcome: Outcome,
-    ) -> (Context<Supervisor>, Supervisor) {
+    ) -> Supervisor {
         let (events, inbox) = mpsc::unbounded_channel();
-        let inbox = Rc::new(RefCell::new(inbox));
-        let stream = inbox.clone();
-        let mut context = Context::new();
-        context.add_stream(stream::poll_fn(move |task| stream.borrow_mut().poll_recv(task)));
         let mut supervisor = Supervisor {
             identity: child.identity.clone(),
             options,
@@ -114,19 +96,40 @@ impl Supervisor {
             turns: Turns::Busy,
             failures: Failures::default(),
             events,
-            inbox,
+            inbox: Rc::new(RefCell::new(inbox)),
             next: 0,
             outcome,
         };
         for spec in specs {
             supervisor.insert(spec, Origin::Builder);
         }
-        (context, supervisor)
+        supervisor
     }
 
-    pub(super) fn next_key(&mut self) -> Key {
+    /// Takes a child in. It is not started yet.
+    pub(super) fn insert(&mut self, spec: ChildSpec, origin: Origin) -> Key {
         self.next += 1;
-        Key(self.next)
+        let key = Key(self.next);
+        let kind = spec.start.lock().kind();
+        spec.identity.taken(self.identity.path());
+        self.directory.list(&spec);
+        self.names.insert(spec.name().into(), key);
+        let entry = Entry::new(Some(self.node), spec.name(), kind);
+        let child = Child::new(spec, origin, entry);
+        debug_assert!(matches!(child.state, Phase::Due), "a new child has not been started");
+        self.children.insert(key, child);
+        key
+    }
+
+    /// Takes a child that is not alive off the list.
+    pub(super) fn remove(&mut self, key: Key, reason: &ExitReason) {
+        let Some(child) = self.children.remove(&key) else { return };
+        self.names.remove(child.spec.name());
+        // The builder's children belong to the supervisor's own supervisor, which may start it again with them.
+        if child.is_added() || !self.is_ending() {
+            self.directory.strike(child.spec.name());
+            child.spec.forget(reason);
+        }
     }
 
     pub(super) fn is_ending(&self) -> bool {
@@ -136,65 +139,6 @@ impl Supervisor {
     pub(super) fn finish(&mut self, reason: ExitReason) {
         // The first reason stays.
         let _ = self.outcome.set(reason);
-    }
-}
-
-/// Tells the supervisor when a time is over, unless dropped before.
-pub(super) struct Timer {
-    pub(super) id: u64,
-    _task: Task,
-}
-
-impl Timer {
-    pub(super) fn start(events: &mpsc::UnboundedSender<Event>, whose: Whose, time: Duration) -> Timer {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        let events = events.clone();
-        let task = Task::spawn(async move {
-            tokio::time::sleep(time).await;
-            let _ = events.send(Event::TimeOver { timer: id, whose });
-        });
-        Timer { id, _task: task }
-    }
-}
-
-impl Actor for Supervisor {
-    type Context = Context<Supervisor>;
-
-    fn started(&mut self, context: &mut Context<Supervisor>) {
-        if self.advance() {
-            context.terminate();
-        }
-    }
-}
-
-impl StreamHandler<Event> for Supervisor {
-    fn handle(&mut self, event: Event, context: &mut Context<Supervisor>) {
-        if self.react(event) {
-            context.terminate();
-        }
-    }
-}
-
-impl Supervisor {
-    /// Reacts to all that has happened already. A command must come after that: else a child that has started would
-    /// be taken for one that still starts. `true` if the supervisor has ended.
-    pub(super) fn catch_up(&mut self) -> bool {
-        loop {
-            let next = self.inbox.borrow_mut().try_recv();
-            let Ok(event) = next else { return false };
-            if self.react(event) {
-                return true;
-            }
-        }
-    }
-
-    fn react(&mut self, event: Event) -> bool {
-        match event {
-            Event::Child { key, incarnation, news } => self.news(key, incarnation, news),
-            Event::TimeOver { timer, whose } => self.time_over(timer, whose),
-        }
-        self.advance()
     }
 }
 

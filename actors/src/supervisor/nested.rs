@@ -10,13 +10,12 @@ use fiber_core::ExitReason;
 use futures_core::future::LocalBoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
-use super::builder::{Builder, Options};
-use super::commands::Command;
 use super::directory::Directory;
 use super::drive::{Order, drive};
-use super::machine::Supervisor;
+use super::machine::{Options, Supervisor};
+use super::mailbox::Command;
 use super::slot::{Slot, Tenancy, exit_channel};
-use super::spec::ChildSpec;
+use super::spec::{ChildSpec, check_names};
 use super::start::{ChildContext, Control, Running, Start};
 use super::tree::Kind;
 
@@ -34,16 +33,15 @@ pub(super) struct SupervisorHandle {
 }
 
 impl SupervisorStart {
-    pub(super) fn new(builder: Builder) -> SupervisorStart {
+    pub(super) fn new(options: Options, specs: Vec<ChildSpec>) -> SupervisorStart {
         let handle = SupervisorHandle { slot: Arc::new(Slot::new()), directory: Arc::default() };
-        let (options, specs) = builder.into_parts();
         SupervisorStart { options, specs, handle }
     }
 }
 
 impl Start for SupervisorStart {
     fn start(&mut self, child: ChildContext) -> LocalBoxFuture<'static, Result<Running, ExitReason>> {
-        if let Err(problem) = self.options.check(&self.specs) {
+        if let Err(problem) = check_names(&self.specs) {
             return Box::pin(async move { Err(ExitReason::NotStarted(problem.to_string())) });
         }
         self.handle.slot.open();
@@ -53,8 +51,8 @@ impl Start for SupervisorStart {
         let outcome = Rc::new(OnceCell::new());
         let specs = self.specs.iter().map(ChildSpec::share);
         let SupervisorHandle { slot, directory } = self.handle.clone();
-        let (context, supervisor) =
-            Supervisor::create(&child, self.options.clone(), specs, directory, launched, outcome.clone());
+        let supervisor = Supervisor::new(&child, self.options.clone(), specs, directory, launched, outcome.clone());
+        let context = supervisor.context();
         let addr = context.address();
         let name = child.path().into();
         let tenancy = Tenancy::new(slot, addr.clone(), Arbiter::current(), exit);

@@ -1,43 +1,16 @@
 //! What a supervisor must know about a child.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix::{Actor, ArbiterHandle, Context};
-use fiber_core::{Conclusion, ExitReason, Function, Result};
+use actix::ArbiterHandle;
+use fiber_core::{Error, ExitReason, Result};
 use parking_lot::Mutex;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
-use super::actor::{ActorStart, Lifecycle};
-use super::builder::Builder;
 use super::identity::Identity;
-use super::nested::SupervisorStart;
 use super::start::Start;
-use crate::process::Process;
-
-/// Which children are restarted when one has failed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub enum Strategy {
-    /// Only that one.
-    #[default]
-    OneForOne,
-    /// All: the others are ended in reverse order, then all are started in order.
-    OneForAll,
-    /// That one and all that were started after it.
-    RestForOne,
-}
-
-impl fmt::Display for Strategy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Strategy::OneForOne => "one for one",
-            Strategy::OneForAll => "one for all",
-            Strategy::RestForOne => "rest for one",
-        })
-    }
-}
 
 /// When a child that ended by itself is started again.
 ///
@@ -71,7 +44,7 @@ impl Default for Shutdown {
     }
 }
 
-/// Which failures of a child count towards the supervisor's [intensity](Builder::intensity) and lengthen the
+/// Which failures of a child count towards the supervisor's [intensity](super::Builder::intensity) and lengthen the
 /// [pause](super::Backoff) before its next restart. After one that does not, the child is restarted at once.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
@@ -137,81 +110,6 @@ impl ChildSpec {
         }
     }
 
-    /// An actix actor. Each incarnation is made by `factory`, on the thread on which it will run.
-    ///
-    /// That thread is never the supervisor's. All supervised actors share one, `fiber-actors`, unless told
-    /// [otherwise](ChildSpec::on). The child counts as started when its `started` has returned.
-    pub fn actor<A>(name: impl Into<String>, factory: impl Fn() -> A + Send + 'static) -> ChildSpec
-    where
-        A: Actor<Context = Context<A>>,
-    {
-        ChildSpec::actor_with(name, factory, Arc::new(()))
-    }
-
-    /// An actor in whose life something else takes part.
-    pub(crate) fn actor_with<A>(
-        name: impl Into<String>,
-        factory: impl Fn() -> A + Send + 'static,
-        lifecycle: Arc<dyn Lifecycle<A>>,
-    ) -> ChildSpec
-    where
-        A: Actor<Context = Context<A>>,
-    {
-        ChildSpec::new(name, ActorStart::new(factory, lifecycle))
-    }
-
-    /// An OS process that runs one function, from its arguments again for each incarnation. The tree shows its pid.
-    ///
-    /// To return is a normal end; an `Err`, a panic and the process's death are failures. It is asked to end by SIGTERM,
-    /// which ends a process that does not handle it at once, and killed after its [shutdown](ChildSpec::shutdown)
-    /// deadline. [`ProcessBuilder::child`](crate::ProcessBuilder::child) makes one with resources or output of its own.
-    ///
-    /// # Errors
-    /// As [`ProcessBuilder::spawn`](crate::ProcessBuilder::spawn).
-    ///
-    /// # Examples
-    /// ```
-    /// # fiber::init();
-    /// use std::time::Duration;
-    ///
-    /// use fiber::Supervisor;
-    /// use fiber::supervisor::{ChildSpec, Restart, Shutdown};
-    ///
-    /// fn serve(name: String) -> Result<(), std::io::Error> {
-    ///     println!("{name} is at work");
-    ///     loop {
-    ///         std::thread::park();
-    ///     }
-    /// }
-    ///
-    /// let server = ChildSpec::process("server", serve, "a".to_string())?
-    ///     .restart(Restart::Transient)
-    ///     .shutdown(Shutdown::After(Duration::from_secs(1)));
-    /// let app = Supervisor::builder("app").child(server).start().wait()?;
-    /// println!("{}", fiber::tree()); // app, and below it: server  running  pid 4711  0s
-    /// app.shutdown().wait()?;
-    /// # Ok::<(), fiber::Error>(())
-    /// ```
-    pub fn process<F, A, M, N>(name: impl Into<String>, function: F, args: A) -> Result<ChildSpec>
-    where
-        F: Function<A, M>,
-        A: Serialize + DeserializeOwned,
-        F::Output: Conclusion<N>,
-        N: 'static,
-    {
-        Process::builder().name(name).child(function, args)
-    }
-
-    /// Another supervisor; the name counts, not the builder's. It is waited for without limit when it has to end, as
-    /// it limits the time of its own children.
-    ///
-    /// When it is restarted, it starts with the builder's children: those that were added later are lost.
-    pub fn supervisor(name: impl Into<String>, builder: Builder) -> ChildSpec {
-        let name = name.into();
-        let spec = ChildSpec::new(name, SupervisorStart::new(builder));
-        spec.shutdown(Shutdown::Wait)
-    }
-
     /// When it is started again: always, by default.
     pub fn restart(mut self, restart: Restart) -> ChildSpec {
         self.restart = restart;
@@ -258,6 +156,30 @@ impl ChildSpec {
         self.start.lock().forgotten(reason);
         self.identity.gone(reason);
     }
+}
+
+/// # Errors
+/// What is wrong with the children's names.
+pub(super) fn check_names(specs: &[ChildSpec]) -> Result<()> {
+    let mut names = HashSet::new();
+    for spec in specs {
+        check_name(spec.name())?;
+        if !names.insert(spec.name()) {
+            let problem = format!("there are two children with the name `{}`", spec.name());
+            return Err(Error::Invalid { what: "child", problem });
+        }
+    }
+    Ok(())
+}
+
+/// # Errors
+/// What is wrong with the name.
+pub(super) fn check_name(name: &str) -> Result<()> {
+    if name.is_empty() || name.contains('/') {
+        let problem = format!("`{name}` can't be the name of a child: use at least one character, and no `/`");
+        return Err(Error::Invalid { what: "child", problem });
+    }
+    Ok(())
 }
 
 impl fmt::Debug for ChildSpec {

@@ -9,9 +9,9 @@ use fiber_core::{Error, ExitReason, Result};
 use tokio::sync::oneshot;
 
 use super::child_ref::ChildRef;
-use super::commands::{Command, End};
 use super::directory::Listed;
 use super::identity::{Down, Identity};
+use super::mailbox::{Command, End};
 use super::nested::SupervisorHandle;
 use super::slot::Slot;
 use super::spec::ChildSpec;

@@ -9,7 +9,7 @@ use dashmap::DashMap;
 use fiber_core::ExitReason;
 use serde::Serialize;
 
-use super::spec::Strategy;
+use super::strategy::Strategy;
 
 /// What a member of the tree is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

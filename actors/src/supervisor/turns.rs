@@ -2,9 +2,10 @@
 
 use fiber_core::ExitReason;
 
-use super::child::{Cause, Child, Key, Phase, Plan, Turn};
+use super::child::{Cause, Child, Phase, Plan, Turn};
+use super::event::Key;
 use super::machine::{Doing, Pace, Supervisor, Turns};
-use super::spec::Strategy;
+use super::strategy::Strategy;
 
 /// What a step came to.
 enum Step {

@@ -1,14 +1,15 @@
-//! What references ask of a supervisor.
+//! What reaches a supervisor: what its own tasks tell it, and what references ask of it.
 
-use actix::{ActorContext, Context, Handler, Message};
+use actix::{Actor, ActorContext, AsyncContext, Context, Handler, Message, StreamHandler};
 use fiber_core::{Error, ExitReason, Result};
+use futures_util::stream;
 use tokio::sync::oneshot;
 
-use super::child::{Cause, Child, Origin, Phase, Turn};
-use super::directory::{check_name, unknown};
+use super::child::{Cause, Child, Origin, Turn};
+use super::directory::unknown;
+use super::event::Event;
 use super::machine::{Pace, Supervisor};
-use super::spec::ChildSpec;
-use super::tree::Entry;
+use super::spec::{ChildSpec, check_name};
 
 pub(super) enum Command {
     Add(ChildSpec, oneshot::Sender<Result<()>>),
@@ -29,6 +30,24 @@ pub(super) enum End {
 
 impl Message for Command {
     type Result = ();
+}
+
+impl Actor for Supervisor {
+    type Context = Context<Supervisor>;
+
+    fn started(&mut self, context: &mut Context<Supervisor>) {
+        if self.advance() {
+            context.terminate();
+        }
+    }
+}
+
+impl StreamHandler<Event> for Supervisor {
+    fn handle(&mut self, event: Event, context: &mut Context<Supervisor>) {
+        if self.react(event) {
+            context.terminate();
+        }
+    }
 }
 
 impl Handler<Command> for Supervisor {
@@ -55,6 +74,34 @@ impl Handler<Command> for Supervisor {
 }
 
 impl Supervisor {
+    /// The context in which it will hear of events.
+    pub(super) fn context(&self) -> Context<Supervisor> {
+        let inbox = self.inbox.clone();
+        let mut context = Context::new();
+        context.add_stream(stream::poll_fn(move |task| inbox.borrow_mut().poll_recv(task)));
+        context
+    }
+
+    /// Reacts to all that has happened already. A command must come after that: else a child that has started would
+    /// be taken for one that still starts. `true` if the supervisor has ended.
+    fn catch_up(&mut self) -> bool {
+        loop {
+            let next = self.inbox.borrow_mut().try_recv();
+            let Ok(event) = next else { return false };
+            if self.react(event) {
+                return true;
+            }
+        }
+    }
+
+    fn react(&mut self, event: Event) -> bool {
+        match event {
+            Event::Child { key, incarnation, news } => self.news(key, incarnation, news),
+            Event::TimeOver { timer, whose } => self.time_over(timer, whose),
+        }
+        self.advance()
+    }
+
     fn add(&mut self, spec: ChildSpec, answer: oneshot::Sender<Result<()>>) {
         let refusal = check_name(spec.name()).err().or_else(|| {
             if self.is_ending() {
@@ -86,19 +133,5 @@ impl Supervisor {
             (End::Kill(_), false) => {}
         }
         Ok(ended)
-    }
-
-    /// Takes a child in. It is not started yet.
-    pub(super) fn insert(&mut self, spec: ChildSpec, origin: Origin) -> super::child::Key {
-        let key = self.next_key();
-        let kind = spec.start.lock().kind();
-        spec.identity.taken(self.identity.path());
-        self.directory.list(&spec);
-        self.names.insert(spec.name().into(), key);
-        let entry = Entry::new(Some(self.node), spec.name(), kind);
-        let child = Child::new(spec, origin, entry);
-        debug_assert!(matches!(child.state, Phase::Due), "a new child has not been started");
-        self.children.insert(key, child);
-        key
     }
 }
