@@ -302,7 +302,7 @@ async fn end_by_signal() {
         _ = ended => {}
         _ = signals.next() => {}
     }
-    fiber_backends::flush(LAST_WORDS);
+    fiber_backends::flush_within(LAST_WORDS);
     let _ = signal_hook::low_level::emulate_default_handler(number);
 }
 

@@ -15,15 +15,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fiber_core::{Config, Error, Exit, ExitReason, LinkKind, Result};
-use futures_util::future::LocalBoxFuture;
+use futures_util::future::{LocalBoxFuture, OptionFuture, join};
 use rustix::process::{Pid, Signal};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use self::resources::{Grant, ran_out_of_memory};
 use crate::gpus::{Gpus, VISIBLE};
 use crate::oom::OomKills;
-use crate::output::{Log, Stream, Tail, Target, pump};
+use crate::output::{Log, Stream, Tail, Target, finish, pump};
 use crate::{Backend, Job, JobSpec, JobState, Kinship, Reach};
 
 const EXECUTABLE: &str = "/proc/self/exe";
@@ -132,19 +133,10 @@ fn spawn(spec: &JobSpec, gpus: &Gpus) -> Result<Arc<LocalJob>> {
     let target = |stream| Target::new(spec.output, stream, &spec.name);
     let out = child.stdout.take().map(|pipe| pump(pipe, target(Stream::Out), tail.clone()));
     let errors = child.stderr.take().map(|pipe| pump(pipe, target(Stream::Error), tail.clone()));
-    let pumps = [
-        tokio::task::spawn_local(async move {
-            if let Some(pump) = out {
-                pump.await
-            }
-        }),
-        tokio::task::spawn_local(async move {
-            if let Some(pump) = errors {
-                pump.await
-            }
-        }),
-    ];
-    tokio::task::spawn_local(attend(Arc::clone(&job), child, grant, pumps, log, tail));
+    let passing = tokio::task::spawn_local(async {
+        join(OptionFuture::from(out), OptionFuture::from(errors)).await;
+    });
+    tokio::task::spawn_local(attend(Arc::clone(&job), child, grant, passing, log, tail));
     Ok(job)
 }
 
@@ -153,7 +145,7 @@ async fn attend(
     job: Arc<LocalJob>,
     mut child: Child,
     grant: Grant,
-    pumps: [tokio::task::JoinHandle<()>; 2],
+    passing: JoinHandle<()>,
     log: Option<Log>,
     tail: Tail,
 ) {
@@ -162,13 +154,7 @@ async fn attend(
     // The group outlives its leader when the process left others behind.
     let _ = rustix::process::kill_process_group(job.pid, Signal::KILL);
     job.reaped.store(true, Ordering::Release);
-    let deadline = tokio::time::Instant::now() + DRAIN;
-    for pump in pumps {
-        let abort = pump.abort_handle();
-        if tokio::time::timeout_at(deadline, pump).await.is_err() {
-            abort.abort();
-        }
-    }
+    finish(passing, DRAIN).await;
     if let Some(log) = log {
         tail.add(&log.end());
     }

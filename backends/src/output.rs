@@ -3,22 +3,27 @@
 mod log;
 
 use std::collections::VecDeque;
-use std::io::Write;
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use fiber_core::OutputMode;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 pub(crate) use self::log::Log;
 
 /// Lines and bytes that are kept of what a process printed last.
 const TAIL_LINES: usize = 20;
 const TAIL_BYTES: usize = 4 << 10;
-/// A line that is longer is passed on in parts.
-const LINE: usize = 64 << 10;
+/// What is read at a time. A line that is longer is passed on in parts.
+const BUFFER: usize = 64 << 10;
+/// Parts that may wait until they are written.
+const WAITING: usize = 16;
 
 /// One of this process's own streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +86,8 @@ pub(crate) struct Pump {
 
 impl Pump {
     pub(crate) fn new(target: Target, tail: Tail) -> Pump {
-        Pump { pending: Vec::with_capacity(8 << 10), target, tail }
+        // Most children print nothing.
+        Pump { pending: Vec::new(), target, tail }
     }
 
     /// Passes the lines that were ended on.
@@ -89,11 +95,13 @@ impl Pump {
         let ends_line = |byte: &u8| *byte == b'\n' || *byte == b'\r';
         let whole = match self.pending.iter().rposition(ends_line) {
             Some(end) => end + 1,
-            None if self.pending.len() >= LINE => self.pending.len(),
+            None if self.pending.len() >= BUFFER => self.pending.len(),
             None => 0,
         };
         if whole > 0 {
-            let rest = self.pending.split_off(whole);
+            let mut rest = Vec::with_capacity(BUFFER);
+            rest.extend_from_slice(&self.pending[whole..]);
+            self.pending.truncate(whole);
             let lines = std::mem::replace(&mut self.pending, rest);
             self.tail.add(&lines);
             self.target.write(lines).await;
@@ -134,8 +142,9 @@ impl Target {
                     Some(prefix) => prefixed(prefix, &lines),
                     None => lines,
                 };
+                let print = Print { stream: *stream, bytes, _unwritten: Unwritten::new() };
                 // The printer ends only with the process.
-                let _ = printer().send(Print::Bytes(*stream, bytes)).await;
+                let _ = printer().send(print).await;
             }
             #[cfg(feature = "docker")]
             Target::File(file) => {
@@ -161,26 +170,45 @@ fn prefixed(prefix: &str, lines: &[u8]) -> Vec<u8> {
     bytes
 }
 
-enum Print {
-    Bytes(Stream, Vec<u8>),
-    Flush(std::sync::mpsc::Sender<()>),
+struct Print {
+    stream: Stream,
+    bytes: Vec<u8>,
+    _unwritten: Unwritten,
 }
+
+/// Counts what children printed and this process has not.
+struct Unwritten;
+
+static UNWRITTEN: Mutex<usize> = Mutex::new(0);
+static WRITTEN: Condvar = Condvar::new();
+
+impl Unwritten {
+    fn new() -> Unwritten {
+        *UNWRITTEN.lock() += 1;
+        Unwritten
+    }
+}
+
+impl Drop for Unwritten {
+    fn drop(&mut self) {
+        *UNWRITTEN.lock() -= 1;
+        WRITTEN.notify_all();
+    }
+}
+
+/// Whether the printer has the stream to itself, so that it waits for nobody but its reader.
+static WRITING: AtomicBool = AtomicBool::new(false);
 
 /// A thread of its own writes to this process's output, which may be slow or stand still.
 fn printer() -> &'static mpsc::Sender<Print> {
     static PRINTER: OnceLock<mpsc::Sender<Print>> = OnceLock::new();
     PRINTER.get_or_init(|| {
-        let (sender, mut receiver) = mpsc::channel(64);
+        let (sender, mut receiver) = mpsc::channel::<Print>(WAITING);
         let run = move || {
             while let Some(print) = receiver.blocking_recv() {
-                match print {
-                    // Whoever read this process's output may have gone; that is no reason to stop the work.
-                    Print::Bytes(Stream::Out, bytes) => drop(std::io::stdout().write_all(&bytes)),
-                    Print::Bytes(Stream::Error, bytes) => drop(std::io::stderr().write_all(&bytes)),
-                    Print::Flush(done) => {
-                        let _ = std::io::stdout().flush();
-                        let _ = done.send(());
-                    }
+                match print.stream {
+                    Stream::Out => write(io::stdout().lock(), &print.bytes),
+                    Stream::Error => write(io::stderr().lock(), &print.bytes),
                 }
             }
         };
@@ -191,12 +219,46 @@ fn printer() -> &'static mpsc::Sender<Print> {
     })
 }
 
-/// Waits until all that was passed on so far has been written, but not longer than `limit`.
-pub fn flush(limit: Duration) {
-    let (done, written) = std::sync::mpsc::channel();
-    if printer().try_send(Print::Flush(done)).is_ok() {
-        let _ = written.recv_timeout(limit);
+/// Whether the printer has something to write.
+fn is_behind() -> bool {
+    WRITING.load(Ordering::Relaxed) || printer().capacity() < WAITING
+}
+
+fn write(mut stream: impl Write, bytes: &[u8]) {
+    WRITING.store(true, Ordering::Relaxed);
+    // Whoever read this process's output may have gone; that is no reason to stop the work.
+    let _ = stream.write_all(bytes).and_then(|()| stream.flush());
+    WRITING.store(false, Ordering::Relaxed);
+}
+
+/// Waits until what a job printed has been passed on by `passing`, but not longer than `limit`: then it is given up, unless
+/// it is held up by whoever reads this process's output. That goes on beside.
+pub(crate) async fn finish(mut passing: JoinHandle<()>, limit: Duration) {
+    if timeout(limit, &mut passing).await.is_ok() {
+        return;
     }
+    let rest = Unwritten::new();
+    tokio::task::spawn_local(async move {
+        while is_behind() && timeout(limit, &mut passing).await.is_err() {}
+        passing.abort();
+        drop(rest);
+    });
+}
+
+/// Waits until all that children printed has been written, for as long as a reader takes for it: as with what a process
+/// prints itself. It is given up if somebody else keeps the stream for longer than `limit`.
+pub fn flush(limit: Duration) {
+    let mut unwritten = UNWRITTEN.lock();
+    while *unwritten > 0 {
+        if WRITTEN.wait_for(&mut unwritten, limit).timed_out() && !WRITING.load(Ordering::Relaxed) {
+            return;
+        }
+    }
+}
+
+/// Waits until all that children printed has been written, but not longer than `limit`.
+pub fn flush_within(limit: Duration) {
+    WRITTEN.wait_while_for(&mut UNWRITTEN.lock(), |unwritten| *unwritten > 0, limit);
 }
 
 #[cfg(test)]

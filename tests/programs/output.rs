@@ -9,6 +9,7 @@ crate::tests![
     it_can_go_nowhere,
     a_progress_bar_is_drawn_in_a_terminal_and_nowhere_else,
     nobody_has_to_read_it,
+    a_slow_reader_misses_nothing,
     a_log_directory_that_can_not_be_written_is_told,
 ];
 
@@ -59,4 +60,11 @@ fn a_progress_bar_is_drawn_in_a_terminal_and_nowhere_else() {
 fn nobody_has_to_read_it() {
     let ending = Setup::new("chatter").start_unread().end().code(0);
     assert!(ending.errors.contains("sum 190") && ending.errors.contains("spawned 7"), "{}", ending.errors);
+}
+
+fn a_slow_reader_misses_nothing() {
+    let ending = Setup::new("report").start_read_slowly().end().code(0);
+    let lines: Vec<&str> = ending.out.lines().collect();
+    assert_eq!(lines.len(), 5000);
+    assert!(lines.last().is_some_and(|line| line.starts_with("line 4999")), "{:?}", lines.last());
 }

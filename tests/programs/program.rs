@@ -161,6 +161,12 @@ impl Setup {
         })
     }
 
+    /// Whoever reads what it prints takes his time.
+    #[allow(dead_code, reason = "the tests of containers do without it")]
+    pub(crate) fn start_read_slowly(self) -> Program {
+        self.start_with(|out| Lines::of(Slow(out)))
+    }
+
     fn start_with(mut self, read: impl FnOnce(ChildStdout) -> Lines) -> Program {
         let mut child = self.command.spawn().expect("the program can be started");
         let out = read(child.stdout.take().expect("it is piped"));
@@ -305,6 +311,17 @@ impl Ending {
 }
 
 /// Reads a stream to its end on a thread of its own.
+/// Gives a page now and then.
+struct Slow<R>(R);
+
+impl<R: Read> Read for Slow<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        std::thread::sleep(Duration::from_millis(40));
+        let page = buffer.len().min(4 << 10);
+        self.0.read(&mut buffer[..page])
+    }
+}
+
 struct Lines {
     lines: Arc<Mutex<Vec<String>>>,
     reader: Mutex<Option<std::thread::JoinHandle<()>>>,
@@ -334,7 +351,7 @@ impl Lines {
     /// What came so far; all of it, once the program and its children have ended.
     fn all(&self) -> String {
         let mut reader = self.reader.lock().unwrap();
-        let deadline = Instant::now() + Duration::from_secs(1);
+        let deadline = Instant::now() + LONG;
         while reader.as_ref().is_some_and(|reader| !reader.is_finished()) && Instant::now() < deadline {
             std::thread::sleep(LOOK);
         }

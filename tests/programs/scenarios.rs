@@ -36,6 +36,7 @@ pub(crate) fn run(name: &str) -> ExitCode {
         "configuration in code" => configuration(true),
         "output" => output(),
         "chatter" => chatter(),
+        "report" => report(),
         "progress" => progress(),
         "out of memory" => out_of_memory(),
         other => panic!("there is no scenario `{other}`"),
@@ -331,6 +332,13 @@ fn chatter() {
     let process = Process::spawn(chat, 7).unwrap();
     eprintln!("spawned {}", process.wait().unwrap());
     pool.join().wait().unwrap();
+}
+
+/// More than the pipes hold on the way, at the very end.
+fn report() {
+    fiber::init();
+    let report = || (0..5000).for_each(|line| println!("line {line:<75}"));
+    Process::spawn(report, ()).unwrap().wait().unwrap();
 }
 
 fn out_of_memory() {

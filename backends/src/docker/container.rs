@@ -21,7 +21,7 @@ use super::request::Resources;
 use super::site::Site;
 use crate::attended::{self, Order, Orders};
 use crate::oom::OomKills;
-use crate::output::{Log, Pump, Stream, Tail, Target};
+use crate::output::{Log, Pump, Stream, Tail, Target, finish};
 use crate::{Job, JobSpec, JobState};
 
 /// How long to read what a container printed after its end, and how long to wait for what the engine tells late.
@@ -132,10 +132,7 @@ impl Attendant {
                 }
             }
         }
-        let abort = printing.abort_handle();
-        if timeout(DRAIN, printing).await.is_err() {
-            abort.abort();
-        }
+        finish(printing, DRAIN).await;
         let killed = end.code == Some(BY_SIGNAL + 9);
         if killed && limited && may_order && !end.out_of_memory {
             // The engine may hear of the end before it hears of the reason; the removal comes after both.

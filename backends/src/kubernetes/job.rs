@@ -18,7 +18,7 @@ use super::status::{DELETED, Phase, phase, pull_problem};
 use super::watch::{Sight, Watch, Watched};
 use super::{claims, events, logs};
 use crate::attended::{self, Order, Orders};
-use crate::output::{Log, Stream, Tail, Target};
+use crate::output::{Log, Stream, Tail, Target, finish};
 use crate::{Job, JobSpec, JobState, Wait};
 
 /// How long to read what a pod printed after its end, and after it was killed.
@@ -282,12 +282,9 @@ impl Attendant {
     async fn end(self, reason: ExitReason) -> Exit {
         let limit = if self.killed.get() { DRAIN_KILLED } else { DRAIN };
         match self.printing {
-            Some(Printing { mut task, ended }) => {
+            Some(Printing { task, ended }) => {
                 ended.send_replace(true);
-                // What was killed prints on until it is dead, which it is not yet.
-                if timeout(limit, &mut task).await.is_err() {
-                    task.abort();
-                }
+                finish(task, limit).await;
             }
             None => {
                 let api = self.server.api();
