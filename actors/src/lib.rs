@@ -4,6 +4,7 @@
 
 mod actor_pool;
 mod blocking;
+mod endpoint;
 mod manager;
 mod node;
 mod pipe;

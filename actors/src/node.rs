@@ -21,14 +21,12 @@ use parking_lot::Mutex;
 use tokio::sync::{OnceCell, oneshot};
 
 pub use child::init;
-pub(crate) use child::{give_signs_of_life, host_name};
-pub(crate) use launch::{Command, Control, Launch, MESH, Patience, Pulse, ROOT, attend, launch, message_limit};
+pub(crate) use launch::{Command, Control, Launch, Patience, attend, launch};
 pub(crate) use root::{Errand, Inbound, Root, Running};
 
-use crate::remote::{Mesh, settle};
+use crate::endpoint::{Endpoint, HANDSHAKE};
+use crate::remote::{Mesh, Registry, settle};
 
-/// How long a peer may take to show who it is.
-pub(crate) const HANDSHAKE: Duration = Duration::from_secs(10);
 /// How long the exit of this process may be held up by what its children printed.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// The same by children elsewhere, which nobody ends if this process does not.
@@ -41,13 +39,10 @@ static ENDING: AtomicBool = AtomicBool::new(false);
 /// This process as a node of its session. There is one, made when it is first needed.
 #[derive(Debug)]
 pub(crate) struct Node {
-    id: NodeId,
-    config: Config,
-    key: SessionKey,
+    endpoint: &'static Endpoint,
     backend: Arc<dyn Backend>,
     /// Where to listen, if the backend need not be asked.
     reach: Option<Reach>,
-    arbiter: ArbiterHandle,
     /// Where children connect to. Nothing listens before there are any.
     address: OnceCell<Address>,
     jobs: DashMap<NodeId, Arc<dyn Job>>,
@@ -79,10 +74,11 @@ impl Node {
         let config = Config::load()?;
         let backend = backend(&config)?;
         raise_file_limit();
-        let node = Node::new(NodeId::random(), config, SessionKey::random(), backend, None, start_thread()?);
+        let endpoint = Endpoint::new(NodeId::random(), config, SessionKey::random(), start_thread()?);
+        let node = Node::new(endpoint, backend, None);
         *current = Some(node);
         fiber_core::process::at_exit(part);
-        if node.config.signals {
+        if endpoint.config.signals {
             node.spawn(end_by_signal);
         }
         Ok(node)
@@ -93,23 +89,13 @@ impl Node {
         *CURRENT.lock()
     }
 
-    fn new(
-        id: NodeId,
-        config: Config,
-        key: SessionKey,
-        backend: Arc<dyn Backend>,
-        reach: Option<Reach>,
-        arbiter: ArbiterHandle,
-    ) -> &'static Node {
-        set_spin(config.spin);
+    fn new(endpoint: &'static Endpoint, backend: Arc<dyn Backend>, reach: Option<Reach>) -> &'static Node {
+        set_spin(endpoint.config.spin);
         Box::leak(Box::new(Node {
-            id,
-            mesh: Mesh::new(id, &key),
-            config,
-            key,
+            endpoint,
+            mesh: Mesh::new(endpoint),
             backend,
             reach,
-            arbiter,
             address: OnceCell::new(),
             jobs: DashMap::new(),
             hosts: DashMap::new(),
@@ -117,30 +103,40 @@ impl Node {
     }
 
     pub(crate) fn id(&self) -> NodeId {
-        self.id
+        self.endpoint.id
     }
 
     pub(crate) fn config(&self) -> &Config {
-        &self.config
+        &self.endpoint.config
     }
 
     pub(crate) fn key(&self) -> &SessionKey {
-        &self.key
+        &self.endpoint.key
     }
 
-    /// The actors of this node that others can reach, and the other nodes.
+    /// Tells its session from others.
+    pub(crate) fn session(&self) -> u64 {
+        self.endpoint.session
+    }
+
+    /// The other nodes.
     pub(crate) fn mesh(&self) -> &Mesh {
         &self.mesh
     }
 
+    /// What others can reach here.
+    pub(crate) fn registry(&self) -> &Registry {
+        self.mesh.registry()
+    }
+
     /// The thread on which pools and supervisors run.
     pub(crate) fn arbiter(&self) -> &ArbiterHandle {
-        &self.arbiter
+        &self.endpoint.arbiter
     }
 
     /// Runs a future on the node's thread.
     pub(crate) fn spawn<F: Future<Output = ()> + 'static>(&self, future: impl FnOnce() -> F + Send + 'static) {
-        self.arbiter.spawn_fn(move || drop(tokio::task::spawn_local(future())));
+        self.endpoint.spawn(future);
     }
 
     /// Has `host` take in peers of a role, on the node's thread.
@@ -163,7 +159,7 @@ impl Node {
             let Reach { link, bind, advertised, kinship } = reach;
             let at = ListenAt::new(bind);
             let at = advertised.into_iter().fold(at, ListenAt::advertise);
-            let listener = listen(link, &self.key, &at)
+            let listener = listen(link, &self.endpoint.key, &at)
                 .map_err(|error| Error::system(format!("no {link} link could be opened"), error))?;
             let address = Address { url: listener.address(), kinship };
             tokio::task::spawn_local(self.welcome(listener));
@@ -199,8 +195,8 @@ impl Node {
                 }
             };
             tokio::task::spawn_local(async move {
-                match tokio::time::timeout(HANDSHAKE, accept(connection, &self.key, self.id)).await {
-                    Ok(Ok(peer)) if peer.info.role == Role::Peer => self.mesh.welcome(self, peer),
+                match tokio::time::timeout(HANDSHAKE, accept(connection, &self.endpoint.key, self.endpoint.id)).await {
+                    Ok(Ok(peer)) if peer.info.role == Role::Peer => self.mesh.welcome(peer),
                     Ok(Ok(peer)) if peer.info.role == Role::Child => self.hand_over(peer.info.node, Ok(peer)),
                     Ok(Ok(peer)) => match self.hosts.get(&peer.info.role) {
                         Some(host) => host(peer),
@@ -274,7 +270,7 @@ fn raise_file_limit() {
 fn part(waiting_allowed: bool) {
     let Some(node) = CURRENT.try_lock().and_then(|current| *current) else { return };
     if waiting_allowed {
-        settle(node);
+        settle(node.mesh());
     }
     let jobs = node.kill_children();
     // The node's thread passes the last words on; if this is that thread, nobody does.

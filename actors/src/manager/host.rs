@@ -16,7 +16,8 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use super::snapshot::{Every, Keep};
-use crate::node::{Control, Inbound, Node, ROOT, Root, Running, message_limit};
+use crate::endpoint::{ROOT, message_limit};
+use crate::node::{Control, Inbound, Node, Root, Running};
 use crate::remote::{Host, Inbox};
 use crate::supervisor::{ChildSpec, Lifecycle, Restart, Supervisor};
 
@@ -66,7 +67,7 @@ impl Root for HostRoot {
         let (told, shutdown) = watch::channel(false);
         let capacity = usize::try_from(self.mailbox).unwrap_or(usize::MAX);
         let inbox = Arc::new(Inbox::new(capacity));
-        node.mesh().host(Arc::clone(&inbox));
+        node.registry().host(Arc::clone(&inbox));
         let receive = move |inbound| {
             if let Inbound::Shutdown = inbound {
                 told.send_replace(true);

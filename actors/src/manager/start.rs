@@ -51,7 +51,7 @@ impl Prepared {
         node: &'static Node,
         name: String,
     ) -> (ChildSpec, Arc<Owned>, watch::Receiver<Option<Process>>) {
-        let owned = node.mesh().own();
+        let owned = node.registry().own();
         let (process, current) = watch::channel(None);
         let start = ManagerStart {
             node,

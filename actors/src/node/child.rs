@@ -5,18 +5,17 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use bytes::Buf;
 use fiber_backends::{Kinship, Reach, backend};
-use fiber_core::{BuildId, LinkKind, NodeId, SessionKey};
-use fiber_transport::{Connection, Link, Message, PeerInfo, Role, connect, join, local_ip_towards};
+use fiber_core::{LinkKind, NodeId, SessionKey};
+use fiber_transport::{Connection, Role, local_ip_towards};
 use rustix::process::Signal;
-use tokio::time::{interval, timeout};
 
-use super::launch::{Control, ELSEWHERE, MESH, ROOT, control, message_limit};
+use super::launch::{Control, ELSEWHERE, control};
 use super::root::Inbound;
-use super::{CURRENT, HANDSHAKE, INITIALISED, Node, start_thread};
+use super::{CURRENT, INITIALISED, Node, start_thread};
+use crate::endpoint::{Endpoint, MESH, ROOT, give_signs_of_life, meet, message_limit};
 use crate::remote::MeshPeer;
 
 /// The exit code of a child that could not begin its work.
@@ -103,7 +102,10 @@ fn run(calling: Calling, key: SessionKey) -> ! {
     let node_arbiter = arbiter.clone();
     arbiter.spawn_fn(move || {
         tokio::task::spawn_local(async move {
-            let mut connection = meet(&calling, &key).await.unwrap_or_else(|problem| give_up(&problem));
+            let met = meet(&calling.address, &key, calling.id, calling.parent, Role::Child).await;
+            let mut connection = met.unwrap_or_else(|problem| {
+                give_up(&format!("the parent can't be reached at {}: {problem}", calling.address))
+            });
             let Some(Control::Start { config, errand }) = first(&mut connection).await else {
                 // The parent went away, or never meant this process.
                 quit(EXIT_NOT_STARTED)
@@ -114,14 +116,14 @@ fn run(calling: Calling, key: SessionKey) -> ! {
             connection.link.give_up_after(config.heartbeat_timeout);
             config.clone().inherit();
             let reach = calling.parent_pid.is_none().then(|| reach_elsewhere(&calling.address));
-            let node = Node::new(calling.id, *config, key, backend, reach, node_arbiter);
+            let node = Node::new(Endpoint::new(calling.id, *config, key, node_arbiter), backend, reach);
             *CURRENT.lock() = Some(node);
             fiber_core::process::at_exit(super::part);
             // Before the root starts: from now on the parent takes silence for death.
             tokio::task::spawn_local(give_signs_of_life(Arc::clone(&connection.link), beat, || {
                 Control::Heartbeat.message()
             }));
-            let peer = node.mesh().join(node, calling.parent, &connection.link);
+            let peer = node.mesh().join(calling.parent, &connection.link);
             let running = errand.start(node, Arc::clone(&connection.link));
             let running = running.unwrap_or_else(|error| give_up(&error.to_string()));
             let _ = sender.send(running.main);
@@ -136,33 +138,6 @@ fn run(calling: Calling, key: SessionKey) -> ! {
         }
         Err(_) => give_up("fiber's thread ended"),
     }
-}
-
-async fn meet(calling: &Calling, key: &SessionKey) -> Result<Connection, String> {
-    let address = &calling.address;
-    let connect = async {
-        let mut connection = connect(address, key).await.map_err(|error| error.to_string())?;
-        let info = PeerInfo {
-            node: calling.id,
-            to: calling.parent,
-            role: Role::Child,
-            build: BuildId::current().clone(),
-            pid: std::process::id(),
-            host: host_name(),
-        };
-        join(&mut connection, key, &info).await.map_err(|error| error.to_string())?;
-        Ok(connection)
-    };
-    let problem = |problem: String| format!("the parent can't be reached at {address}: {problem}");
-    match timeout(HANDSHAKE, connect).await {
-        Ok(result) => result.map_err(problem),
-        Err(_) => Err(problem(format!("no answer within {HANDSHAKE:?}"))),
-    }
-}
-
-/// The name of this host.
-pub(crate) fn host_name() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 async fn first(connection: &mut Connection) -> Option<Control> {
@@ -188,14 +163,6 @@ async fn serve(mut connection: Connection, mut inbox: Box<dyn FnMut(Inbound)>, m
         }
     }
     quit(0)
-}
-
-/// Says something at regular times, until the link closes.
-pub(crate) async fn give_signs_of_life(link: Arc<dyn Link>, every: Duration, sign: impl Fn() -> Message) {
-    let mut beat = interval(every);
-    while link.send(sign()).is_ok() {
-        beat.tick().await;
-    }
 }
 
 /// Has the kernel kill this process when its parent dies, even if this process hangs or stands still by then.

@@ -10,10 +10,11 @@ use fiber_core::{Config, Error, Exit, ExitReason, Meta, NodeId, OutputMode, code
 use fiber_transport::{Connection, Message, Peer, PeerInfo};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::root::Errand;
 use super::{ENDING, EXPECTED, Node};
+use crate::endpoint::{CONTROL, MESH, Pulse, ROOT, message_limit};
 use crate::remote::MeshPeer;
 
 /// How long the end of a process may lag behind the end of its link, or the reverse, before it is forced.
@@ -23,13 +24,6 @@ const LAG_ELSEWHERE: Duration = Duration::from_secs(5);
 
 /// What stands in the place of the parent's pid where that means nothing.
 pub(super) const ELSEWHERE: &str = "elsewhere";
-
-/// What the first byte of a message says: who it is for.
-pub(crate) const CONTROL: u8 = 0;
-/// For what runs at the root of the child, or from there.
-pub(crate) const ROOT: u8 = 1;
-/// For the actors of a node, or from there.
-pub(crate) const MESH: u8 = 2;
 
 /// A process to be started.
 pub(crate) struct Launch {
@@ -141,12 +135,12 @@ pub(crate) async fn launch(node: &'static Node, launch: Launch) -> Result<Launch
     let spec = JobSpec {
         name: launch.name,
         arguments: std::env::args_os().skip(1).collect(),
-        environment: vec![("FIBER_NODE", format!("{id}:{}:{parent}:{}", node.id, address.url))],
-        secrets: vec![("FIBER_KEY", node.key.reveal())],
+        environment: vec![("FIBER_NODE", format!("{id}:{}:{parent}:{}", node.endpoint.id, address.url))],
+        secrets: vec![("FIBER_KEY", node.endpoint.key.reveal())],
         restarts: launch.restarts,
         meta: launch.meta,
         output: launch.output,
-        log_dir: node.config.log_dir.clone(),
+        log_dir: node.endpoint.config.log_dir.clone(),
     };
     let job = match node.backend.create(spec).await {
         Ok(job) => job,
@@ -172,7 +166,7 @@ pub(crate) async fn launch(node: &'static Node, launch: Launch) -> Result<Launch
     let outcome = tokio::select! {
         biased;
         outcome = bring_up(node, peer, launch.errand, &mut states, lag) => outcome,
-        problem = overdue(&node.config, progress, launch.patience.as_deref()) => Err(NotReady::Unfit(problem)),
+        problem = overdue(&node.endpoint.config, progress, launch.patience.as_deref()) => Err(NotReady::Unfit(problem)),
     };
     let reason = match outcome {
         Ok(child) => {
@@ -183,7 +177,7 @@ pub(crate) async fn launch(node: &'static Node, launch: Launch) -> Result<Launch
         // Perhaps in the middle of its work: the news that it is ready may have been lost with it.
         Err(NotReady::Ended(exit)) => return Err(exit),
         Err(NotReady::Unfit(problem)) => ExitReason::NotStarted(problem),
-        Err(NotReady::Silent) => ExitReason::HeartbeatLost(node.config.heartbeat_timeout),
+        Err(NotReady::Silent) => ExitReason::HeartbeatLost(node.endpoint.config.heartbeat_timeout),
     };
     // What it printed tells more, and comes with its end.
     tenure.job.kill();
@@ -252,35 +246,6 @@ fn stage(state: &JobState) -> u8 {
     }
 }
 
-/// Counts the signs of life of another node against time.
-pub(crate) struct Pulse {
-    beat: Interval,
-    silent_beats: u128,
-    allowed: u128,
-}
-
-impl Pulse {
-    pub(crate) fn new(config: &Config) -> Pulse {
-        let mut beat = interval(config.heartbeat);
-        // A tick that comes late counts once: if this process stood still, that is not the other's fault.
-        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let allowed = config.heartbeat_timeout.as_millis().div_ceil(config.heartbeat.as_millis().max(1));
-        Pulse { beat, silent_beats: 0, allowed }
-    }
-
-    pub(crate) fn felt(&mut self) {
-        self.silent_beats = 0;
-    }
-
-    /// Returns when it has been silent for too long.
-    pub(crate) async fn lost(&mut self) {
-        while self.silent_beats <= self.allowed {
-            self.beat.tick().await;
-            self.silent_beats += 1;
-        }
-    }
-}
-
 /// Why a child did not get ready.
 enum NotReady {
     /// Its process ended before it had connected.
@@ -313,12 +278,12 @@ async fn bring_up(
         exit = ended(states) => return Err(NotReady::Absent(exit)),
     };
     let Peer { info, mut connection } = peer.map_err(|error| NotReady::Unfit(error.to_string()))?;
-    connection.incoming.set_limit(message_limit(&node.config));
-    let start = Control::Start { config: Box::new(node.config.clone()), errand };
+    connection.incoming.set_limit(message_limit(&node.endpoint.config));
+    let start = Control::Start { config: Box::new(node.endpoint.config.clone()), errand };
     // If its link is closed by now, that is seen below.
     let _ = connection.link.send(start.message());
-    let mut pulse = Pulse::new(&node.config);
-    let mut peer = node.mesh.join(node, info.node, &connection.link);
+    let mut pulse = Pulse::new(&node.endpoint.config);
+    let mut peer = node.mesh.join(info.node, &connection.link);
     // What it says counts before its end: a child may be ready, do its work and end before this looks.
     let told = tokio::select! {
         biased;
@@ -380,11 +345,6 @@ async fn first_word(connection: &mut Connection, pulse: &mut Pulse, peer: &mut M
     }
 }
 
-/// The longest message that nodes accept from each other: the largest value, and what tells what it is.
-pub(crate) fn message_limit(config: &Config) -> usize {
-    config.max_message.as_u64() as usize + (64 << 10)
-}
-
 /// The control message in `message`, if it is one.
 pub(crate) fn control(message: &Bytes) -> Option<Control> {
     let (&channel, body) = message.split_first()?;
@@ -425,7 +385,7 @@ pub(crate) async fn attend(
         Some(&MESH) => peer.receive(message),
         _ => {}
     };
-    let mut pulse = Pulse::new(&node.config);
+    let mut pulse = Pulse::new(&node.endpoint.config);
     let mut verdict = None;
     let mut commands_open = true;
 
@@ -484,7 +444,7 @@ pub(crate) async fn attend(
                 None => commands_open = false,
             },
             () = pulse.lost(), if verdict.is_none() => {
-                verdict = Some(ExitReason::HeartbeatLost(node.config.heartbeat_timeout));
+                verdict = Some(ExitReason::HeartbeatLost(node.endpoint.config.heartbeat_timeout));
                 tenure.job.kill();
             }
         }

@@ -10,7 +10,7 @@ use fiber_transport::Message;
 use serde::{Deserialize, Serialize};
 
 use super::run::{CallId, PREFIX};
-use crate::node::ROOT;
+use crate::endpoint::ROOT;
 
 const NOTE: u8 = 0;
 const ASSIGNMENT: u8 = 1;

@@ -10,7 +10,8 @@ use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
 
 use crate::blocking::BlockingRuntime;
-use crate::node::{Control, Inbound, Node, ROOT, Root, Running};
+use crate::endpoint::ROOT;
+use crate::node::{Control, Inbound, Node, Root, Running};
 
 /// The exit code of a process whose function panicked, as Rust programs have it.
 const EXIT_PANICKED: i32 = 101;

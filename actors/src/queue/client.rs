@@ -97,7 +97,7 @@ impl Client {
             thread::yield_now();
         };
         let client =
-            node.mesh().ports().open(|own| Client { queue: Arc::clone(queue), own, node, state: Mutex::default() });
+            node.registry().ports().open(|own| Client { queue: Arc::clone(queue), own, node, state: Mutex::default() });
         drop(place.insert(Arc::downgrade(&client)));
         let weak = Arc::downgrade(&client);
         client.queue.ask_then(client.asking(&Ask::Attach { port: client.own }), move |answer| {
@@ -431,7 +431,7 @@ impl Drop for Client {
             let ask = state.settle();
             self.queue.tell(self.asking(&ask));
         }
-        self.node.mesh().ports().close(self.own);
+        self.node.registry().ports().close(self.own);
         self.leave();
     }
 }

@@ -35,7 +35,7 @@ pub(super) enum Side {
 impl Core {
     pub(super) fn new(name: &str, capacity: Capacity) -> Result<Core> {
         let node = Node::get()?;
-        let store = node.mesh().ports().open(|port| Store::new(port, capacity));
+        let store = node.registry().ports().open(|port| Store::new(port, capacity));
         let queue = Arc::new(PortRef::here(node, name, store.port)?);
         let bounded = matches!(capacity, Capacity::Elements(_));
         Ok(Core { shared: Arc::new(Shared { queue, bounded, side: OnceLock::from(Side::Here(store)) }) })
@@ -118,7 +118,7 @@ impl Core {
     fn keep(&self) {
         if let (Some(Side::Here(store)), Some(node)) = (self.shared.side.get(), Node::current()) {
             let store: Arc<Store> = Arc::clone(store);
-            node.mesh().ports().keep(self.shared.queue.id, store);
+            node.registry().ports().keep(self.shared.queue.id, store);
         }
     }
 }

@@ -95,7 +95,7 @@ impl Store {
 impl Drop for Store {
     fn drop(&mut self) {
         if let Some(node) = Node::current() {
-            node.mesh().ports().close(self.port);
+            node.registry().ports().close(self.port);
         }
     }
 }

@@ -13,15 +13,13 @@ use fiber_core::{Error, ExitReason, Result};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
-use super::call::Call;
-use super::channel::{Answer, Load, Pending, Unanswered};
-use super::deadlines::{Deadlines, Waiter};
+use super::call::{Call, stopped};
+use super::deadlines::{Answer, Unanswered, Waiter};
 use super::export::export;
 use super::message::RemoteMessage;
 use super::method::method;
-use super::question::{End, Question};
-use super::route::ask;
-use super::wire::{ActorId, NodeRef, Parcel};
+use super::pending::{Load, Pending};
+use super::wire::{ActorId, End, NodeRef, Parcel, Question};
 use crate::node::Node;
 use crate::reply::Reply;
 use crate::supervisor::Down;
@@ -125,7 +123,7 @@ impl<A: Actor> RemoteAddr<A> {
     }
 
     fn new(node: &Node, name: &str, home: NodeRef, actor: ActorId, owned: bool) -> RemoteAddr<A> {
-        let target = Target { session: node.mesh().session(), name: name.into(), node: home, actor, owned };
+        let target = Target { session: node.session(), name: name.into(), node: home, actor, owned };
         RemoteAddr { core: Core { target: Arc::new(target), timeout: None, resend: false }, actor: PhantomData }
     }
 
@@ -217,7 +215,7 @@ impl<A: Actor> RemoteAddr<A> {
         Reply::new(async move {
             let node = core.node()?;
             let question = Question::Ended { actor: core.target.actor };
-            Ok(on_node(node, move || async move { ask(node, &core.target.node, question).await })
+            Ok(on_node(node, move || async move { node.mesh().ask(&core.target.node, question).await })
                 .await
                 .unwrap_or_else(|reason| reason))
         })
@@ -252,16 +250,17 @@ async fn on_node<T: Send + 'static, F: Future<Output = Result<T, ExitReason>> + 
 }
 
 async fn watch(node: &'static Node, target: &Target, recipient: &Recipient<Down>, watching: oneshot::Sender<()>) {
-    let mut incarnation = match ask::<u64>(node, &target.node, Question::Incarnation { actor: target.actor }).await {
-        Ok(current) => current,
-        Err(reason) => return tell(target, recipient, reason),
-    };
+    let mut incarnation =
+        match node.mesh().ask::<u64>(&target.node, Question::Incarnation { actor: target.actor }).await {
+            Ok(current) => current,
+            Err(reason) => return tell(target, recipient, reason),
+        };
     let _ = watching.send(());
     loop {
         let end = match target.owned {
-            true => ask::<End>(node, &target.node, Question::Fate { actor: target.actor, incarnation }).await,
+            true => node.mesh().ask::<End>(&target.node, Question::Fate { actor: target.actor, incarnation }).await,
             false => {
-                let reason = ask(node, &target.node, Question::Ended { actor: target.actor }).await;
+                let reason = node.mesh().ask(&target.node, Question::Ended { actor: target.actor }).await;
                 reason.map(|reason| End { reason, incarnation, gone: true })
             }
         };
@@ -311,7 +310,7 @@ impl Core {
     /// This process's node, if the address is of its session.
     fn node(&self) -> Result<&'static Node> {
         let node = Node::get()?;
-        if node.mesh().session() != self.target.session {
+        if node.session() != self.target.session {
             return Err(Error::OtherSession { name: self.target.name.to_string() });
         }
         Ok(node)
@@ -324,9 +323,9 @@ impl Core {
             return node.mesh().route(&target.node, target.actor).is_open();
         }
         if target.node.id == node.id() {
-            return node.mesh().inbox(target.actor).is_some_and(|inbox| inbox.is_open());
+            return node.registry().inbox(target.actor).is_some_and(|inbox| inbox.is_open());
         }
-        !node.mesh().channel(node, &target.node).is_closed()
+        !node.mesh().channel(&target.node).is_closed()
     }
 
     fn call<M: RemoteMessage>(&self, method: EntryRef, message: &M, load: Option<Load>) -> Call<M::Result> {
@@ -358,7 +357,7 @@ impl Core {
         }
         let pending = answer.map(|(sender, load)| Pending {
             waiter: match self.timeout {
-                Some(limit) => Deadlines::within(node, limit, sender),
+                Some(limit) => node.mesh().deadlines().within(limit, sender),
                 None => Waiter::Patient(sender),
             },
             route: None,
@@ -366,16 +365,17 @@ impl Core {
             load,
         });
         if target.owned {
-            node.mesh().route(&target.node, target.actor).send(node, parcel, pending);
+            let mesh = node.mesh();
+            mesh.send(&mesh.route(&target.node, target.actor), parcel, pending);
             return Ok(());
         }
-        let Err(refused) = node.mesh().channel(node, &target.node).send(parcel, pending) else { return Ok(()) };
+        let Err(refused) = node.mesh().channel(&target.node).send(parcel, pending) else { return Ok(()) };
         match refused.pending {
             Some(pending) => {
                 pending.tell(Err(Unanswered::Lost(refused.reason)));
                 Ok(())
             }
-            None => Err(super::question::stopped(&target.name, refused.reason)),
+            None => Err(stopped(&target.name, refused.reason)),
         }
     }
 }

@@ -12,8 +12,7 @@ use fiber_core::{Error, ExitReason, Result, block_on, codec};
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
-use super::channel::{Answer, Unanswered};
-use super::question::stopped;
+use super::deadlines::{Answer, Unanswered};
 use super::wire::CallFailure;
 use crate::supervisor::current_actor;
 
@@ -98,4 +97,9 @@ impl<R> fmt::Debug for Call<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Call").field("actor", &self.actor).field("message", &self.message).finish_non_exhaustive()
     }
+}
+
+/// What a caller is told of an actor that it can't reach.
+pub(super) fn stopped(name: &str, reason: ExitReason) -> Error {
+    Error::ActorStopped { name: name.into(), reason }
 }

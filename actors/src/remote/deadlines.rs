@@ -4,11 +4,27 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+use fiber_core::{Error, ExitReason};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
-use super::channel::{Answer, Unanswered};
-use crate::node::Node;
+use super::wire::CallFailure;
+use crate::endpoint::Endpoint;
+
+/// What comes of a call.
+pub(super) type Answer = Result<Bytes, Unanswered>;
+
+/// Why a call has no answer.
+#[derive(Clone, Debug)]
+pub(super) enum Unanswered {
+    Failed(CallFailure),
+    /// Its actor, or the node, is gone.
+    Lost(ExitReason),
+    TimedOut(Duration),
+    /// It could not be asked at all.
+    Refused(Error),
+}
 
 /// Who waits for the answer of a call.
 pub(super) enum Waiter {
@@ -53,8 +69,8 @@ impl Timed {
 }
 
 /// The deadlines of all calls that this node waits for.
-#[derive(Default)]
 pub(super) struct Deadlines {
+    endpoint: &'static Endpoint,
     waiting: Mutex<Waiting>,
     changed: Notify,
 }
@@ -68,21 +84,24 @@ struct Waiting {
 }
 
 impl Deadlines {
+    pub(super) fn new(endpoint: &'static Endpoint) -> Deadlines {
+        Deadlines { endpoint, waiting: Mutex::default(), changed: Notify::new() }
+    }
+
     /// A waiter that is told so when `limit` has passed.
-    pub(super) fn within(node: &'static Node, limit: Duration, sender: oneshot::Sender<Answer>) -> Waiter {
-        let deadlines = node.mesh().deadlines();
-        let mut waiting = deadlines.waiting.lock();
+    pub(super) fn within(&'static self, limit: Duration, sender: oneshot::Sender<Answer>) -> Waiter {
+        let mut waiting = self.waiting.lock();
         waiting.last += 1;
         let deadline = (Instant::now() + limit, waiting.last);
-        let timed = Arc::new(Timed { sender: Mutex::new(Some(sender)), deadline, deadlines });
+        let timed = Arc::new(Timed { sender: Mutex::new(Some(sender)), deadline, deadlines: self });
         let is_first = waiting.times.first_key_value().is_none_or(|(first, _)| deadline < *first);
         waiting.times.insert(deadline, (limit, Arc::downgrade(&timed)));
         let watched = std::mem::replace(&mut waiting.watched, true);
         drop(waiting);
         if !watched {
-            node.spawn(|| deadlines.watch());
+            self.endpoint.spawn(|| self.watch());
         } else if is_first {
-            deadlines.changed.notify_one();
+            self.changed.notify_one();
         }
         Waiter::Timed(timed)
     }

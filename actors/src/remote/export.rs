@@ -10,12 +10,13 @@ use super::inbox::Inbox;
 use super::method::ended;
 use super::porter::Dispatch;
 use super::wire::{ActorId, CallFailure};
-use crate::node::{Node, message_limit};
+use crate::endpoint::message_limit;
+use crate::node::Node;
 
 /// Gives an actor an inbox, whose messages are handed to it for as long as it lives.
 pub(super) fn export<A: Actor>(node: &'static Node, addr: Addr<A>) -> ActorId {
     let inbox = Arc::new(Inbox::new(usize::MAX));
-    let actor = node.mesh().export(Arc::clone(&inbox));
+    let actor = node.registry().export(Arc::clone(&inbox));
     let limit = message_limit(node.config());
     let carry = move || async move {
         let mut dispatch = Dispatch::new(limit);

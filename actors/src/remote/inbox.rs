@@ -10,7 +10,7 @@ use fiber_core::{ExitReason, Failure, FailureKind};
 use fiber_transport::Link;
 use parking_lot::Mutex;
 
-use super::channel::Channel;
+use super::pending::Calls;
 use super::wire::{self, CallFailure, CallId, NO_ANSWER};
 
 /// The messages for one actor, in the order in which they came. It outlives the actor's incarnations.
@@ -99,7 +99,7 @@ pub(super) struct Responder {
 pub(super) enum ReplyTo {
     Link(Arc<dyn Link>),
     /// This very process.
-    Here(Arc<Channel>),
+    Here(Arc<Calls>),
 }
 
 impl Responder {
@@ -117,7 +117,7 @@ impl Responder {
         match self.to.take() {
             // A caller that is gone needs no answer.
             Some((ReplyTo::Link(link), call)) => drop(link.send(wire::answer(call, frame))),
-            Some((ReplyTo::Here(channel), call)) => channel.settle(call, Ok(wire::answer_value(frame))),
+            Some((ReplyTo::Here(calls), call)) => calls.settle(call, Ok(wire::answer_value(frame))),
             None => {}
         }
     }
@@ -129,7 +129,7 @@ impl Responder {
     fn fail_now(&mut self, failure: &CallFailure) {
         match self.to.take() {
             Some((ReplyTo::Link(link), call)) => drop(link.send(wire::failed(call, failure))),
-            Some((ReplyTo::Here(channel), call)) => channel.settle(call, Err(failure.clone())),
+            Some((ReplyTo::Here(calls), call)) => calls.settle(call, Err(failure.clone())),
             None => tracing::debug!("a message that wanted no answer failed: {failure:?}"),
         }
     }

@@ -3,37 +3,34 @@
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use super::channel::Pending;
 use super::deadlines::Waiter;
 use super::mesh::Mesh;
-use super::question::Question;
-use super::wire::Parcel;
-use crate::node::Node;
+use super::pending::Pending;
+use super::wire::{Parcel, Question};
 
 /// How long the end may be held up by it.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Waits until all of it has arrived.
-pub(crate) fn settle(node: &'static Node) {
+pub(crate) fn settle(mesh: &'static Mesh) {
     let deadline = Instant::now() + LAST_WORDS;
-    for arrived in ask_for_arrival(node, node.mesh()) {
+    for arrived in ask_for_arrival(mesh) {
         // Nothing comes through it: it ends with the answer, or with the hope of one.
         let _ = arrived.recv_timeout(deadline.saturating_duration_since(Instant::now()));
     }
 }
 
 /// Asks behind all that was sent, which has arrived when the answer is there.
-fn ask_for_arrival(node: &'static Node, mesh: &Mesh) -> Vec<Receiver<()>> {
+fn ask_for_arrival(mesh: &'static Mesh) -> Vec<Receiver<()>> {
     let mut arrivals = Vec::new();
     let mut pending = || {
         let (sender, arrived) = channel::<()>();
         arrivals.push(arrived);
-        let waiter = Waiter::Callback(Box::new(move |_| drop(sender)));
-        Some(Pending { waiter, route: None, again: None, load: None })
+        Some(Pending::new(Waiter::Callback(Box::new(move |_| drop(sender)))))
     };
     let question = Parcel::ask(&Question::Arrived);
     for route in mesh.routes().into_iter().filter(|route| route.is_looked_for()) {
-        route.send(node, question.clone(), pending());
+        mesh.send(&route, question.clone(), pending());
     }
     for channel in mesh.channels().into_iter().filter(|channel| channel.has_unheard()) {
         // One that has closed has nothing to wait for.

@@ -18,9 +18,7 @@ use fiber_core::{ExitReason, Failure, NodeId, Result, codec};
 use fiber_transport::Message;
 use serde::{Deserialize, Serialize};
 
-use super::port::PortId;
-use super::question::Question;
-use crate::node::MESH;
+use crate::endpoint::MESH;
 
 const CALL: u8 = 0;
 const ASK: u8 = 1;
@@ -51,11 +49,50 @@ impl ActorId {
     pub(crate) const HOSTED: ActorId = ActorId(0);
 }
 
+/// A port of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct PortId(pub(crate) u64);
+
 /// A node and where it can be reached.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct NodeRef {
     pub(crate) id: NodeId,
     pub(crate) address: Arc<str>,
+}
+
+/// A question to a node. It is answered when there is something to tell.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Question {
+    /// Where is the incarnation after this one of an actor that you own? Answered by a [`Place`].
+    Where { actor: ActorId, after: u64 },
+    /// Which incarnation is the current one, or the next? Answered by a number.
+    Incarnation { actor: ActorId },
+    /// How did this incarnation end? Answered by an [`End`].
+    Fate { actor: ActorId, incarnation: u64 },
+    /// How did an actor end for good? Answered by an [`ExitReason`].
+    Ended { actor: ActorId },
+    /// Has all arrived that was sent before this? Answered when it has.
+    Arrived,
+}
+
+/// Where an owned actor is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Place {
+    At {
+        node: NodeRef,
+        incarnation: u64,
+    },
+    /// Nowhere, and it will not be started again.
+    Gone(ExitReason),
+}
+
+/// How an incarnation ended.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct End {
+    pub(super) reason: ExitReason,
+    /// The incarnation that was the last to end.
+    pub(super) incarnation: u64,
+    pub(super) gone: bool,
 }
 
 /// A call that is to be sent: a whole frame, but for its id.
@@ -163,6 +200,11 @@ pub(super) enum CallFailure {
     Stopped(ExitReason),
     /// Too much waits for the actor already.
     Full { capacity: usize },
+}
+
+/// Why an actor can't be reached of which nothing is known.
+pub(super) fn unknown() -> ExitReason {
+    ExitReason::NotStarted("there is no such actor in its process (any more)".into())
 }
 
 /// A frame that came.

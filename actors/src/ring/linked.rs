@@ -14,7 +14,6 @@ use parking_lot::Mutex;
 
 use super::wire::Member;
 use crate::node::Node;
-use crate::remote::reach;
 
 /// Bytes that may be under way.
 const WINDOW: u64 = 8 << 20;
@@ -70,7 +69,7 @@ impl LinkWriter {
         let (done, opened) = std::sync::mpsc::channel();
         let to = to.node.clone();
         node.spawn(move || async move {
-            match reach(node, &to, Role::Ring).await {
+            match node.mesh().reach(&to, Role::Ring).await {
                 Ok(mut connection) => {
                     let shared = Arc::new(Shared::default());
                     let link = Arc::clone(&connection.link);

@@ -5,7 +5,7 @@ use fiber_core::codec;
 use fiber_transport::Message;
 use serde::{Deserialize, Serialize};
 
-use crate::node::ROOT;
+use crate::endpoint::ROOT;
 use crate::remote::NodeRef;
 
 /// A rank, for the others.

@@ -68,7 +68,7 @@ impl<M: Machine> Port for Owner<M> {
 impl<M> Drop for Owner<M> {
     fn drop(&mut self) {
         if let Some(node) = Node::current() {
-            node.mesh().ports().close(self.port);
+            node.registry().ports().close(self.port);
         }
     }
 }
@@ -92,7 +92,7 @@ impl<M: Machine> Handle<M> {
     pub(super) fn new(kind: &str, machine: M) -> Result<Handle<M>> {
         let name = made_at(kind, Location::caller());
         let node = Node::get()?;
-        let owner = node.mesh().ports().open(|port| Owner { machine: Mutex::new(machine), port });
+        let owner = node.registry().ports().open(|port| Owner { machine: Mutex::new(machine), port });
         let port = Arc::new(PortRef::here(node, &name, owner.port)?);
         Ok(Handle { port, home: Some(owner), machine: PhantomData })
     }
@@ -152,7 +152,7 @@ impl<M> Serialize for Handle<M> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if let (Some(home), Some(node)) = (&self.home, Node::current()) {
             // Nobody knows where it goes: from now on it lives as long as this process.
-            node.mesh().ports().keep(self.port.id, Arc::clone(home));
+            node.registry().ports().keep(self.port.id, Arc::clone(home));
         }
         self.port.serialize(serializer)
     }

@@ -1,0 +1,42 @@
+//! Times that are over.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+
+use super::deadlines::{Answer, Waiter};
+use crate::node::Node;
+
+/// Becomes ready when some time has passed, whatever polls it.
+pub(crate) struct Alarm {
+    waiter: Option<Waiter>,
+    over: oneshot::Receiver<Answer>,
+}
+
+impl Alarm {
+    pub(crate) fn after(node: &'static Node, time: Duration) -> Alarm {
+        let (sender, over) = oneshot::channel();
+        Alarm { waiter: Some(node.mesh().deadlines().within(time, sender)), over }
+    }
+}
+
+impl Future for Alarm {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        Pin::new(&mut self.over).poll(context).map(drop)
+    }
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        // Takes the deadline off the list.
+        if let Some(waiter) = self.waiter.take() {
+            waiter.tell(Ok(Bytes::new()));
+        }
+    }
+}

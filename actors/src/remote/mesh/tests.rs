@@ -1,0 +1,94 @@
+use std::time::Duration;
+
+use fiber_core::{BuildId, Config, FailureKind};
+use fiber_transport::{Message, PeerInfo, connect, join};
+
+use super::*;
+use crate::node::Node;
+use crate::remote::inbox::Inbox;
+use crate::remote::wire::CallFailure;
+
+/// How long anything may take that is to happen at all.
+const LONG: Duration = Duration::from_secs(20);
+
+fn info(node: &Node) -> PeerInfo {
+    PeerInfo {
+        node: NodeId::random(),
+        to: node.id(),
+        role: Role::Peer,
+        build: BuildId::current().clone(),
+        pid: 1,
+        host: "nowhere".into(),
+    }
+}
+
+async fn end(mut connection: Connection) {
+    let ended = async { while let Some(Ok(_)) = connection.next().await {} };
+    tokio::time::timeout(LONG, ended).await.expect("the link is given up");
+}
+
+#[test]
+fn peers_that_fall_silent_or_are_looked_for_in_vain_are_given_up() {
+    crate::init();
+    Config::set(|config| {
+        config.heartbeat = Duration::from_millis(20);
+        config.heartbeat_timeout = Duration::from_millis(100);
+    });
+    let node = Node::get().unwrap();
+    let address = node.address_now().unwrap();
+    actix_rt::System::new().block_on(async {
+        let mut silent = connect(address, node.key()).await.unwrap();
+        join(&mut silent, node.key(), &info(node)).await.unwrap();
+        end(silent).await;
+
+        let mut lively = connect(address, node.key()).await.unwrap();
+        join(&mut lively, node.key(), &info(node)).await.unwrap();
+        let link = Arc::clone(&lively.link);
+        let beating = give_signs_of_life(Arc::clone(&link), Duration::from_millis(20), wire::beat);
+        tokio::task::spawn_local(beating);
+        // Nonsense harms nobody, and what is said after it is answered.
+        link.send(Message::new(vec![MESH, 99])).unwrap();
+        link.send(Message::new(vec![99])).unwrap();
+        let question = Question::Ended { actor: ActorId(7777) };
+        link.send(Parcel::ask(&question).into_message(5)).unwrap();
+        loop {
+            let frame = lively.next().await.expect("the link lives").unwrap();
+            match Frame::read(frame) {
+                Some(Frame::Answer { call: 5, .. }) => break,
+                Some(Frame::Beat) => {}
+                _ => panic!("an answer was asked for"),
+            }
+        }
+
+        // A message that this build does not know: only another build could send it, and that is refused before.
+        struct Deaf;
+        impl actix::Actor for Deaf {
+            type Context = actix::Context<Deaf>;
+        }
+        let inbox = Arc::new(Inbox::new(1));
+        let actor = node.registry().export(Arc::clone(&inbox));
+        let mut dispatch = crate::remote::porter::Dispatch::new(usize::MAX);
+        let unknown = fiber_core::entry::EntryRef { offset: 8, name: 7 };
+        link.send(Parcel::call(actor, unknown, &()).unwrap().into_message(6)).unwrap();
+        let delivery = std::future::poll_fn(|task| inbox.poll_next(task)).await.expect("it is open");
+        let addr = actix::Actor::start(Deaf);
+        dispatch.handle(&mut addr.clone(), &mut (), delivery).unwrap();
+        loop {
+            let frame = lively.next().await.expect("the link lives").unwrap();
+            match Frame::read(frame) {
+                Some(Frame::Failed { call: 6, failure: CallFailure::Failed(failure) }) => {
+                    assert_eq!(failure.kind, FailureKind::Unknown);
+                    assert!(failure.message.contains("another build"), "{failure}");
+                    break;
+                }
+                Some(Frame::Beat) => {}
+                _ => panic!("a failure was to be told"),
+            }
+        }
+
+        let mut stray = connect(address, node.key()).await.unwrap();
+        let elsewhere = PeerInfo { to: NodeId::random(), ..info(node) };
+        let refusal = join(&mut stray, node.key(), &elsewhere).await.unwrap_err();
+        assert!(refusal.to_string().contains("not this one"), "{refusal}");
+    });
+}

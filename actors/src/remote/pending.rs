@@ -1,0 +1,94 @@
+//! The calls to another node that wait for their answers.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use fiber_core::NodeId;
+use parking_lot::Mutex;
+
+use super::deadlines::{Answer, Unanswered, Waiter};
+use super::wire::{ActorId, CallFailure, CallId, NO_ANSWER, Parcel};
+
+/// The node that owns an actor, and the actor.
+pub(super) type RouteId = (NodeId, ActorId);
+
+/// A call that waits for its answer.
+pub(super) struct Pending {
+    pub(super) waiter: Waiter,
+    /// How it finds its actor again.
+    pub(super) route: Option<RouteId>,
+    /// What is to be sent again if the actor dies.
+    pub(super) again: Option<Parcel>,
+    /// Counts it for as long as it waits.
+    pub(super) load: Option<Load>,
+}
+
+impl Pending {
+    /// One that is neither sent again nor counted.
+    pub(super) fn new(waiter: Waiter) -> Pending {
+        Pending { waiter, route: None, again: None, load: None }
+    }
+
+    /// Tells who waits what came of the call.
+    pub(super) fn tell(self, answer: Answer) {
+        // First, so that who has the answer finds it counted no more.
+        drop(self.load);
+        self.waiter.tell(answer);
+    }
+}
+
+/// Counts a call that has not been answered.
+pub(crate) struct Load(Arc<AtomicUsize>);
+
+impl Load {
+    pub(crate) fn new(count: &Arc<AtomicUsize>) -> Load {
+        count.fetch_add(1, Ordering::Relaxed);
+        Load(Arc::clone(count))
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// All that go to one node.
+pub(super) struct Calls(Mutex<Waiting>);
+
+struct Waiting {
+    last: CallId,
+    pending: HashMap<CallId, Pending>,
+}
+
+impl Calls {
+    pub(super) fn new() -> Calls {
+        Calls(Mutex::new(Waiting { last: NO_ANSWER, pending: HashMap::new() }))
+    }
+
+    /// One more; its id is given.
+    pub(super) fn add(&self, pending: Pending) -> CallId {
+        let mut waiting = self.0.lock();
+        waiting.last += 1;
+        let call = waiting.last;
+        waiting.pending.insert(call, pending);
+        call
+    }
+
+    /// An answer has come.
+    pub(super) fn settle(&self, call: CallId, answer: Result<Bytes, CallFailure>) {
+        let pending = self.0.lock().pending.remove(&call);
+        if let Some(pending) = pending {
+            pending.tell(answer.map_err(Unanswered::Failed));
+        }
+    }
+
+    /// Gives up all, in the order in which they were sent.
+    pub(super) fn take(&self) -> Vec<Pending> {
+        let mut pending: Vec<_> = std::mem::take(&mut self.0.lock().pending).into_iter().collect();
+        pending.sort_unstable_by_key(|(call, _)| *call);
+        pending.into_iter().map(|(_, pending)| pending).collect()
+    }
+}

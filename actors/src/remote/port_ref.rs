@@ -1,0 +1,148 @@
+//! Where a port is: what speaks to fiber's shared objects, from any process.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use fiber_core::{Error, ExitReason, NodeId, Result};
+use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
+
+use super::channel::Channel;
+use super::deadlines::{Answer, Unanswered, Waiter};
+use super::pending::Pending;
+use super::port::Port;
+use super::wire::{self, CallFailure, NodeRef, Parcel, PortId};
+use crate::node::Node;
+
+/// Where a port is, and what errors call it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PortRef {
+    session: u64,
+    pub(crate) name: Arc<str>,
+    node: NodeRef,
+    pub(crate) id: PortId,
+}
+
+impl PortRef {
+    /// A port of this node.
+    pub(crate) fn here(node: &'static Node, name: &str, id: PortId) -> Result<PortRef> {
+        let home = NodeRef { id: node.id(), address: node.address_now()?.into() };
+        Ok(PortRef { session: node.session(), name: name.into(), node: home, id })
+    }
+
+    /// The node where it is.
+    pub(crate) fn home(&self) -> NodeId {
+        self.node.id
+    }
+
+    /// The port itself, if it is of this process.
+    pub(crate) fn if_here(&self) -> Option<Arc<dyn Port>> {
+        let node = Node::current().filter(|node| node.id() == self.node.id)?;
+        node.registry().ports().get(self.id)
+    }
+
+    /// This process's node, if the port is of its session.
+    pub(crate) fn node(&self) -> Result<&'static Node> {
+        let node = Node::get()?;
+        if node.session() != self.session {
+            return Err(Error::OtherSession { name: self.name.to_string() });
+        }
+        Ok(node)
+    }
+
+    /// A message to it, whose body is to be appended.
+    pub(crate) fn parcel(&self) -> Vec<u8> {
+        wire::port_head(self.id)
+    }
+
+    /// Bytes before the body of a message.
+    pub(crate) const HEAD: usize = wire::PORT_HEAD;
+
+    /// As [`parcel`](PortRef::parcel), in memory that is there already.
+    pub(crate) fn begin(&self, parcel: &mut Vec<u8>) {
+        parcel.clear();
+        wire::begin_port(parcel, self.id);
+    }
+
+    /// Sends what began as [`parcel`](PortRef::parcel); `then` is given the answer, on the thread that brings it.
+    pub(crate) fn ask_then(&self, parcel: Vec<u8>, then: impl FnOnce(Result<Bytes>) + Send + 'static) {
+        let name = Arc::clone(&self.name);
+        let told = Waiter::Callback(Box::new(move |answer| then(conclude(&name, answer))));
+        match self.channel() {
+            Ok((node, channel)) => send(node, &channel, parcel, Some(told)),
+            Err(error) => {
+                if let Waiter::Callback(then) = told {
+                    then(Err(Unanswered::Refused(error)));
+                }
+            }
+        }
+    }
+
+    /// Sends what began as [`parcel`](PortRef::parcel); the future is the answer.
+    pub(crate) fn ask(&self, parcel: Vec<u8>) -> Asked {
+        let (sender, answer) = oneshot::channel();
+        match self.channel() {
+            Ok((node, channel)) => send(node, &channel, parcel, Some(Waiter::Patient(sender))),
+            Err(error) => drop(sender.send(Err(Unanswered::Refused(error)))),
+        }
+        Asked { name: Arc::clone(&self.name), answer }
+    }
+
+    /// Sends what began as [`parcel`](PortRef::parcel) and wants no answer.
+    pub(crate) fn tell(&self, parcel: Vec<u8>) {
+        if let Ok((node, channel)) = self.channel() {
+            send(node, &channel, parcel, None);
+        }
+    }
+
+    fn channel(&self) -> Result<(&'static Node, Arc<Channel>)> {
+        let node = self.node()?;
+        Ok((node, node.mesh().channel(&self.node)))
+    }
+}
+
+fn send(node: &'static Node, channel: &Arc<Channel>, parcel: Vec<u8>, waiter: Option<Waiter>) {
+    let pending = waiter.map(Pending::new);
+    if let Err(refused) = channel.send(Parcel::raw(parcel), pending)
+        && let Some(pending) = refused.pending
+    {
+        // Not at once: the sender may hold what is needed to act on it.
+        let reason = refused.reason;
+        node.spawn(move || async move { pending.waiter.tell(Err(Unanswered::Lost(reason))) });
+    }
+}
+
+/// The answer of a port.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    name: Arc<str>,
+    answer: oneshot::Receiver<Answer>,
+}
+
+impl Future for Asked {
+    type Output = Result<Bytes>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<Bytes>> {
+        let gone = |_| Err(Unanswered::Lost(ExitReason::LinkLost("its process stopped answering".into())));
+        let answer = ready!(Pin::new(&mut self.answer).poll(context)).unwrap_or_else(gone);
+        Poll::Ready(conclude(&self.name, answer))
+    }
+}
+
+fn conclude(name: &Arc<str>, answer: Answer) -> Result<Bytes> {
+    let what = || name.to_string();
+    answer.map_err(|unanswered| match unanswered {
+        Unanswered::Lost(reason) | Unanswered::Failed(CallFailure::Stopped(reason)) => {
+            Error::OwnerEnded { what: what(), reason }
+        }
+        Unanswered::Failed(CallFailure::Failed(failure)) => {
+            Error::Call { actor: what(), message: "a request", failure }
+        }
+        Unanswered::Failed(CallFailure::Full { capacity }) => Error::MailboxFull { name: what(), capacity },
+        Unanswered::TimedOut(limit) => Error::TimedOut { what: what(), limit },
+        Unanswered::Refused(error) => error,
+    })
+}
