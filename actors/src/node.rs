@@ -27,7 +27,8 @@ pub(crate) use root::{Errand, Inbound, Root, Running};
 use crate::endpoint::{Endpoint, HANDSHAKE};
 use crate::remote::{Mesh, Registry, settle};
 
-/// How long the exit of this process may be held up by what its children printed.
+/// How long the exit of this process may be held up by what it sent last, by its children, and by what they printed if it can't
+/// be written.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// The same by children elsewhere, which nobody ends if this process does not.
 const REMOVAL: Duration = Duration::from_secs(20);
@@ -270,7 +271,7 @@ fn raise_file_limit() {
 fn part(waiting_allowed: bool) {
     let Some(node) = CURRENT.try_lock().and_then(|current| *current) else { return };
     if waiting_allowed {
-        settle(node.mesh());
+        settle(node.mesh(), LAST_WORDS);
     }
     let jobs = node.kill_children();
     // The node's thread passes the last words on; if this is that thread, nobody does.

@@ -226,9 +226,16 @@ fn is_behind() -> bool {
 
 fn write(mut stream: impl Write, bytes: &[u8]) {
     WRITING.store(true, Ordering::Relaxed);
-    // Whoever read this process's output may have gone; that is no reason to stop the work.
-    let _ = stream.write_all(bytes).and_then(|()| stream.flush());
+    let written = stream.write_all(bytes).and_then(|()| stream.flush());
+    drop(stream);
     WRITING.store(false, Ordering::Relaxed);
+    match written {
+        // Whoever read this process's output may have gone; that is no reason to stop the work.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            tracing::error!("what a process printed is lost: this process's output can't be written: {error}");
+        }
+        _ => {}
+    }
 }
 
 /// Waits until what a job printed has been passed on by `passing`, but not longer than `limit`: then it is given up, unless

@@ -10,6 +10,7 @@ crate::tests![
     a_progress_bar_is_drawn_in_a_terminal_and_nowhere_else,
     nobody_has_to_read_it,
     a_slow_reader_misses_nothing,
+    what_can_not_be_written_is_told_and_stops_nothing,
     a_log_directory_that_can_not_be_written_is_told,
 ];
 
@@ -67,4 +68,10 @@ fn a_slow_reader_misses_nothing() {
     let lines: Vec<&str> = ending.out.lines().collect();
     assert_eq!(lines.len(), 5000);
     assert!(lines.last().is_some_and(|line| line.starts_with("line 4999")), "{:?}", lines.last());
+}
+
+fn what_can_not_be_written_is_told_and_stops_nothing() {
+    let ending = Setup::new("report").start_on_a_full_device().end().code(0);
+    let words = "what a process printed is lost: this process's output can't be written: No space left on device";
+    assert!(ending.errors.contains(words), "{}", ending.errors);
 }

@@ -167,9 +167,17 @@ impl Setup {
         self.start_with(|out| Lines::of(Slow(out)))
     }
 
+    /// What it prints goes to a device that has no room.
+    #[allow(dead_code, reason = "the tests of containers do without it")]
+    pub(crate) fn start_on_a_full_device(mut self) -> Program {
+        let full = std::fs::File::options().write(true).open("/dev/full").expect("there is one");
+        self.command.stdout(full);
+        self.start_with(|_| unreachable!("there is no pipe"))
+    }
+
     fn start_with(mut self, read: impl FnOnce(ChildStdout) -> Lines) -> Program {
         let mut child = self.command.spawn().expect("the program can be started");
-        let out = read(child.stdout.take().expect("it is piped"));
+        let out = child.stdout.take().map_or_else(|| Lines::of(std::io::empty()), read);
         let errors = Lines::of(child.stderr.take().expect("it is piped"));
         Program { child, out, errors, mark: self.mark, places: self.places, outlive: self.outlive }
     }

@@ -337,6 +337,7 @@ fn chatter() {
 /// More than the pipes hold on the way, at the very end.
 fn report() {
     fiber::init();
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
     let report = || (0..5000).for_each(|line| println!("line {line:<75}"));
     Process::spawn(report, ()).unwrap().wait().unwrap();
 }

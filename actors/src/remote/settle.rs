@@ -8,12 +8,9 @@ use super::mesh::Mesh;
 use super::pending::Pending;
 use super::wire::{Parcel, Question};
 
-/// How long the end may be held up by it.
-const LAST_WORDS: Duration = Duration::from_secs(2);
-
-/// Waits until all of it has arrived.
-pub(crate) fn settle(mesh: &'static Mesh) {
-    let deadline = Instant::now() + LAST_WORDS;
+/// Waits until all of it has arrived, but not longer than `limit`.
+pub(crate) fn settle(mesh: &'static Mesh, limit: Duration) {
+    let deadline = Instant::now() + limit;
     for arrived in ask_for_arrival(mesh) {
         // Nothing comes through it: it ends with the answer, or with the hope of one.
         let _ = arrived.recv_timeout(deadline.saturating_duration_since(Instant::now()));
