@@ -85,6 +85,18 @@ impl Node {
         Ok(node)
     }
 
+    /// The node of this process, for what is called `name` and is of this session.
+    ///
+    /// # Errors
+    /// As [`get`](Node::get); [`Error::OtherSession`].
+    pub(crate) fn of_session(session: u64, name: &str) -> Result<&'static Node> {
+        let node = Node::get()?;
+        if node.session() != session {
+            return Err(Error::OtherSession { name: name.to_string() });
+        }
+        Ok(node)
+    }
+
     /// The node, if this process has one already.
     pub(crate) fn current() -> Option<&'static Node> {
         *CURRENT.lock()

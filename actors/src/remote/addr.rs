@@ -309,11 +309,7 @@ impl<M: RemoteMessage> RemoteRecipient<M> {
 impl Core {
     /// This process's node, if the address is of its session.
     fn node(&self) -> Result<&'static Node> {
-        let node = Node::get()?;
-        if node.session() != self.target.session {
-            return Err(Error::OtherSession { name: self.target.name.to_string() });
-        }
-        Ok(node)
+        Node::of_session(self.target.session, &self.target.name)
     }
 
     fn connected(&self) -> bool {

@@ -46,11 +46,7 @@ impl PortRef {
 
     /// This process's node, if the port is of its session.
     pub(crate) fn node(&self) -> Result<&'static Node> {
-        let node = Node::get()?;
-        if node.session() != self.session {
-            return Err(Error::OtherSession { name: self.name.to_string() });
-        }
-        Ok(node)
+        Node::of_session(self.session, &self.name)
     }
 
     /// A message to it, whose body is to be appended.

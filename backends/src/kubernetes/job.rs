@@ -177,7 +177,9 @@ impl Attendant {
                     }
                     Order::Terminate => self.to_terminate = true,
                 },
-                problem = claims::lapse(&self.server, doubt.as_ref()) => return Outcome::Ended(ExitReason::NotStarted(problem)),
+                problem = claims::lapse(&self.server, doubt.as_ref()) => {
+                    return Outcome::Ended(ExitReason::NotStarted(problem));
+                }
                 () = sleep(LOOK), if matches!(seen, Phase::Waiting(Wait::Image(_))) => {
                     if let Some(words) = events::last(&self.server, "Pod", &self.name).await {
                         change(states, JobState::Waiting(Wait::Image(words)));
