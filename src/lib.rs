@@ -38,8 +38,9 @@ pub use fiber_actors::{
     SyncManager, active_children, init,
 };
 pub use fiber_core::{
-    Awaited, Conclusion, Conclusions, Config, Error, Exit, ExitReason, Failure, FailureKind, Fallible, Function, Kind,
-    Later, LinkKind, Many, Meta, One, Output, OutputMode, Plain, Result, Tries, TryOutput, Values,
+    Arguments, Awaited, Conclusion, Conclusions, Config, Diverging, Error, Exit, ExitReason, Failure, FailureKind,
+    Fallible, Function, Kind, Later, LinkKind, Many, Meta, One, Output, OutputMode, OwnedNotBorrowed, Plain, Portable,
+    Result, Tries, TryOutput, Values,
 };
 pub use fiber_macros::{main, meta};
 

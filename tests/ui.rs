@@ -8,5 +8,8 @@ fn misuse_is_refused_with_words_that_help() {
     tests.compile_fail("tests/ui/captures.rs");
     tests.compile_fail("tests/ui/pointer.rs");
     tests.compile_fail("tests/ui/error_without_serde.rs");
+    tests.compile_fail("tests/ui/references.rs");
+    tests.compile_fail("tests/ui/handles.rs");
+    tests.compile_fail("tests/ui/parameters.rs");
     tests.compile_fail("tests/ui/meta_unknown.rs");
 }

@@ -7,10 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use actix::dev::ToEnvelope;
 use actix::{Actor, Context, Handler};
-use fiber_core::{Error, Function};
+use fiber_core::{Error, Function, Portable, captures_nothing};
 use futures_util::future::try_join_all;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use crate::manager::{AsyncManager, Keep, ManagerBuilder, NoSnapshots};
 use crate::remote::{Call, Load, RemoteAddr, RemoteMessage};
@@ -134,10 +132,11 @@ impl<K> ActorPoolBuilder<K> {
     where
         F: Function<Args, M>,
         F::Output: Actor<Context = Context<F::Output>>,
-        Args: Serialize + DeserializeOwned + 'static,
+        Args: Portable + 'static,
         M: 'static,
         K: Keep<F::Output>,
     {
+        const { captures_nothing::<F>() };
         static NEXT: AtomicUsize = AtomicUsize::new(1);
         let name = self.name.unwrap_or_else(|| format!("actors-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
         let start = |(number, args)| self.manager.clone().name(format!("{name}-{number}")).start(factory, args);

@@ -15,9 +15,7 @@ use std::sync::Arc;
 
 use actix::dev::ToEnvelope;
 use actix::{Actor, Context, Handler};
-use fiber_core::{ExitReason, Function, Result};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use fiber_core::{ExitReason, Function, Portable, Result, captures_nothing};
 use tokio::sync::{oneshot, watch};
 
 pub use self::builder::ManagerBuilder;
@@ -102,9 +100,10 @@ impl<A: Actor> AsyncManager<A> {
     where
         A: Actor<Context = Context<A>>,
         F: Function<Args, M, Output = A>,
-        Args: Serialize + DeserializeOwned + 'static,
+        Args: Portable + 'static,
         M: 'static,
     {
+        const { captures_nothing::<F>() };
         AsyncManager::<A>::builder().start(factory, args)
     }
 
@@ -164,9 +163,10 @@ impl<A: Actor> SyncManager<A> {
     where
         A: Actor<Context = Context<A>>,
         F: Function<Args, M, Output = A>,
-        Args: Serialize + DeserializeOwned + 'static,
+        Args: Portable + 'static,
         M: 'static,
     {
+        const { captures_nothing::<F>() };
         AsyncManager::start(factory, args).wait().map(SyncManager)
     }
 

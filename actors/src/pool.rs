@@ -19,9 +19,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fiber_core::entry::Entry;
-use fiber_core::{Error, Function, Kind, Meta, Output, Result, Tries, TryOutput, Values, task_entry};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use fiber_core::{
+    Error, Function, Kind, Meta, Output, Portable, Result, Tries, TryOutput, Values, captures_nothing, task_entry,
+};
 
 use crate::reply::Reply;
 use exchange::{Exchange, Release};
@@ -143,93 +143,96 @@ impl Pool {
     }
 
     /// Runs one task. Its arguments are one value, or a tuple for a function of several.
-    pub fn apply<F, A, M, N>(&self, function: F, args: A) -> Apply<<Values<N> as Kind<F::Output>>::Value>
+    pub fn apply<F, A, M, N>(&self, function: F, args: A) -> Apply<<F::Output as Output<N>>::Value>
     where
         F: Function<A, M>,
-        A: Serialize + DeserializeOwned,
+        A: Portable,
         F::Output: Output<N>,
         N: 'static,
     {
+        const { captures_nothing::<F>() };
         Apply::new(self.begin_one::<F, A, M, Values<N>>(function, &args))
     }
 
     /// As [`apply`](Pool::apply), for a function that returns a `Result` whose error can be displayed.
-    pub fn try_apply<F, A, M, N>(&self, function: F, args: A) -> Apply<<Tries<N> as Kind<F::Output>>::Value>
+    pub fn try_apply<F, A, M, N>(&self, function: F, args: A) -> Apply<<F::Output as TryOutput<N>>::Value>
     where
         F: Function<A, M>,
-        A: Serialize + DeserializeOwned,
+        A: Portable,
         F::Output: TryOutput<N>,
         N: 'static,
     {
+        const { captures_nothing::<F>() };
         Apply::new(self.begin_one::<F, A, M, Tries<N>>(function, &args))
     }
 
     /// Runs a task for each item. The results come together, in the order of the items; the first failure ends it.
-    pub fn map<F, I, M, N>(&self, function: F, items: I) -> Map<<Values<N> as Kind<F::Output>>::Value>
+    pub fn map<F, I, M, N>(&self, function: F, items: I) -> Map<<F::Output as Output<N>>::Value>
     where
         F: Function<I::Item, M>,
         I: IntoIterator<IntoIter: Send + 'static>,
-        I::Item: Serialize + DeserializeOwned,
+        I::Item: Portable,
         F::Output: Output<N>,
         N: 'static,
     {
+        const { captures_nothing::<F>() };
         let (call, length) = self.begin::<F, I, M, Values<N>>(function, items, Release::Settled);
         Map::new(call, length)
     }
 
     /// As [`map`](Pool::map), for a function that returns a `Result` whose error can be displayed.
-    pub fn try_map<F, I, M, N>(&self, function: F, items: I) -> Map<<Tries<N> as Kind<F::Output>>::Value>
+    pub fn try_map<F, I, M, N>(&self, function: F, items: I) -> Map<<F::Output as TryOutput<N>>::Value>
     where
         F: Function<I::Item, M>,
         I: IntoIterator<IntoIter: Send + 'static>,
-        I::Item: Serialize + DeserializeOwned,
+        I::Item: Portable,
         F::Output: TryOutput<N>,
         N: 'static,
     {
+        const { captures_nothing::<F>() };
         let (call, length) = self.begin::<F, I, M, Tries<N>>(function, items, Release::Settled);
         Map::new(call, length)
     }
 
     /// Runs a task for each item. The results are a stream in the order of the items, in which a failure takes the
     /// place of a result. Items are taken as results are: an endless iterator runs in bounded memory.
-    pub fn imap<F, I, M, N>(&self, function: F, items: I) -> Imap<<Values<N> as Kind<F::Output>>::Value>
+    pub fn imap<F, I, M, N>(&self, function: F, items: I) -> Imap<<F::Output as Output<N>>::Value>
     where
         F: Function<I::Item, M>,
         I: IntoIterator<IntoIter: Send + 'static>,
-        I::Item: Serialize + DeserializeOwned,
+        I::Item: Portable,
         F::Output: Output<N>,
         N: 'static,
     {
+        const { captures_nothing::<F>() };
         let (call, length) = self.begin::<F, I, M, Values<N>>(function, items, Release::Taken);
         Imap::new(call, length)
     }
 
     /// As [`imap`](Pool::imap), for a function that returns a `Result` whose error can be displayed.
-    pub fn try_imap<F, I, M, N>(&self, function: F, items: I) -> Imap<<Tries<N> as Kind<F::Output>>::Value>
+    pub fn try_imap<F, I, M, N>(&self, function: F, items: I) -> Imap<<F::Output as TryOutput<N>>::Value>
     where
         F: Function<I::Item, M>,
         I: IntoIterator<IntoIter: Send + 'static>,
-        I::Item: Serialize + DeserializeOwned,
+        I::Item: Portable,
         F::Output: TryOutput<N>,
         N: 'static,
     {
+        const { captures_nothing::<F>() };
         let (call, length) = self.begin::<F, I, M, Tries<N>>(function, items, Release::Taken);
         Imap::new(call, length)
     }
 
     /// As [`imap`](Pool::imap), with the results in the order in which they come.
-    pub fn imap_unordered<F, I, M, N>(
-        &self,
-        function: F,
-        items: I,
-    ) -> ImapUnordered<<Values<N> as Kind<F::Output>>::Value>
+    pub fn imap_unordered<F, I, M, N>(&self, function: F, items: I) -> ImapUnordered<<F::Output as Output<N>>::Value>
     where
         F: Function<I::Item, M>,
         I: IntoIterator<IntoIter: Send + 'static>,
-        I::Item: Serialize + DeserializeOwned,
+        I::Item: Portable,
         F::Output: Output<N>,
         N: 'static,
     {
+        const { captures_nothing::<F>() };
         let (call, length) = self.begin::<F, I, M, Values<N>>(function, items, Release::Taken);
         ImapUnordered::new(call, length)
     }
@@ -239,14 +242,15 @@ impl Pool {
         &self,
         function: F,
         items: I,
-    ) -> ImapUnordered<<Tries<N> as Kind<F::Output>>::Value>
+    ) -> ImapUnordered<<F::Output as TryOutput<N>>::Value>
     where
         F: Function<I::Item, M>,
         I: IntoIterator<IntoIter: Send + 'static>,
-        I::Item: Serialize + DeserializeOwned,
+        I::Item: Portable,
         F::Output: TryOutput<N>,
         N: 'static,
     {
+        const { captures_nothing::<F>() };
         let (call, length) = self.begin::<F, I, M, Tries<N>>(function, items, Release::Taken);
         ImapUnordered::new(call, length)
     }
@@ -268,7 +272,7 @@ impl Pool {
     /// assert_eq!(pool.try_map(look_up, items).wait()?, [10, 20, 30]);
     /// # Ok::<(), fiber::Error>(())
     /// ```
-    pub fn broadcast<T: Serialize + DeserializeOwned + Send + Sync + 'static>(&self, value: T) -> Result<Broadcast<T>> {
+    pub fn broadcast<T: Portable + Send + Sync + 'static>(&self, value: T) -> Result<Broadcast<T>> {
         Broadcast::new(Arc::clone(self.shared()), value)
     }
 
@@ -339,7 +343,7 @@ impl Pool {
     fn begin_one<F, A, M, K>(&self, function: F, args: &A) -> Result<(Arc<Exchange>, Arc<Shared>)>
     where
         F: Function<A, M>,
-        A: Serialize + DeserializeOwned,
+        A: Portable,
         K: Kind<F::Output>,
     {
         let _ = function;
@@ -360,7 +364,7 @@ impl Pool {
     where
         F: Function<I::Item, M>,
         I: IntoIterator<IntoIter: Send + 'static>,
-        I::Item: Serialize + DeserializeOwned,
+        I::Item: Portable,
         K: Kind<F::Output>,
     {
         let _ = function;

@@ -17,10 +17,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use fiber_core::{
     Conclusion, Conclusions, Error, Exit, ExitReason, Failure, FailureKind, Function, Kind, Meta, Outcome, Output,
-    OutputMode, Result, Tries, TryOutput, Values, block_on, codec, task_entry,
+    OutputMode, Portable, Result, Tries, TryOutput, Values, block_on, captures_nothing, codec, task_entry,
 };
 use parking_lot::Mutex;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{OnceCell, mpsc, watch};
 
@@ -106,13 +105,14 @@ impl ProcessBuilder {
     /// # Errors
     /// If fiber can't work at all, or the arguments can't be serialised or are too large. That the process could not be
     /// started is told by its handle.
-    pub fn spawn<F, A, M, N>(self, function: F, args: A) -> Result<Process<<Values<N> as Kind<F::Output>>::Value>>
+    pub fn spawn<F, A, M, N>(self, function: F, args: A) -> Result<Process<<F::Output as Output<N>>::Value>>
     where
         F: Function<A, M>,
-        A: Serialize + DeserializeOwned,
+        A: Portable,
         F::Output: Output<N>,
         N: 'static,
     {
+        const { captures_nothing::<F>() };
         self.start::<F, A, M, Values<N>>(function, &args)
     }
 
@@ -120,13 +120,14 @@ impl ProcessBuilder {
     ///
     /// # Errors
     /// As [`spawn`](ProcessBuilder::spawn).
-    pub fn try_spawn<F, A, M, N>(self, function: F, args: A) -> Result<Process<<Tries<N> as Kind<F::Output>>::Value>>
+    pub fn try_spawn<F, A, M, N>(self, function: F, args: A) -> Result<Process<<F::Output as TryOutput<N>>::Value>>
     where
         F: Function<A, M>,
-        A: Serialize + DeserializeOwned,
+        A: Portable,
         F::Output: TryOutput<N>,
         N: 'static,
     {
+        const { captures_nothing::<F>() };
         self.start::<F, A, M, Tries<N>>(function, &args)
     }
 
@@ -138,10 +139,11 @@ impl ProcessBuilder {
     pub fn child<F, A, M, N>(self, function: F, args: A) -> Result<ChildSpec>
     where
         F: Function<A, M>,
-        A: Serialize + DeserializeOwned,
+        A: Portable,
         F::Output: Conclusion<N>,
         N: 'static,
     {
+        const { captures_nothing::<F>() };
         let (name, work) = self.work::<F, A, M, Conclusions<N>>(function, &args)?;
         Ok(ChildSpec::new(name, ProcessStart::again_and_again(work)))
     }
@@ -149,7 +151,7 @@ impl ProcessBuilder {
     fn start<F, A, M, K>(self, function: F, args: &A) -> Result<Process<K::Value>>
     where
         F: Function<A, M>,
-        A: Serialize + DeserializeOwned,
+        A: Portable,
         K: Kind<F::Output>,
     {
         let (name, work) = self.work::<F, A, M, K>(function, args)?;
@@ -179,7 +181,7 @@ impl ProcessBuilder {
     fn work<F, A, M, K>(self, function: F, args: &A) -> Result<(String, Work)>
     where
         F: Function<A, M>,
-        A: Serialize + DeserializeOwned,
+        A: Portable,
         K: Kind<F::Output>,
     {
         static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -232,13 +234,14 @@ impl Process<()> {
     ///
     /// # Errors
     /// As [`ProcessBuilder::spawn`].
-    pub fn spawn<F, A, M, N>(function: F, args: A) -> Result<Process<<Values<N> as Kind<F::Output>>::Value>>
+    pub fn spawn<F, A, M, N>(function: F, args: A) -> Result<Process<<F::Output as Output<N>>::Value>>
     where
         F: Function<A, M>,
-        A: Serialize + DeserializeOwned,
+        A: Portable,
         F::Output: Output<N>,
         N: 'static,
     {
+        const { captures_nothing::<F>() };
         Process::builder().spawn(function, args)
     }
 }

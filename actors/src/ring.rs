@@ -27,9 +27,11 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use fiber_core::entry::EntryRef;
-use fiber_core::{Error, Function, Kind, Meta, Output, OutputMode, Result, Tries, TryOutput, Values, block_on, codec};
+use fiber_core::{
+    Error, Function, Kind, Meta, Output, OutputMode, Portable, Result, Tries, TryOutput, Values, block_on,
+    captures_nothing, codec,
+};
 use parking_lot::Mutex;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{oneshot, watch};
 
@@ -88,13 +90,14 @@ impl Ring {
     /// Runs `function` on a ring of `size` nodes, with its [`RingNode`] and `args`.
     ///
     /// See [`RingBuilder::run`].
-    pub fn run<F, A, M, N>(size: usize, function: F, args: A) -> RingRun<<Values<N> as Kind<F::Output>>::Value>
+    pub fn run<F, A, M, N>(size: usize, function: F, args: A) -> RingRun<<F::Output as Output<N>>::Value>
     where
         F: NodeFunction<A, M>,
-        A: Serialize + DeserializeOwned,
+        A: Portable,
         F::Output: Output<N>,
         N: 'static,
     {
+        const { captures_nothing::<F>() };
         Ring::builder().size(size).run(function, args)
     }
 }
@@ -142,10 +145,11 @@ impl RingBuilder {
     pub fn initializer<F, A, M, N>(mut self, function: F, args: A) -> RingBuilder
     where
         F: Function<A, M>,
-        A: Serialize + DeserializeOwned,
+        A: Portable,
         F::Output: Output<N>,
         N: 'static,
     {
+        const { captures_nothing::<F>() };
         self.initializer = Some(Initializer::new::<F, A, M, Values<N>>(function, &args));
         self
     }
@@ -154,10 +158,11 @@ impl RingBuilder {
     pub fn try_initializer<F, A, M, N>(mut self, function: F, args: A) -> RingBuilder
     where
         F: Function<A, M>,
-        A: Serialize + DeserializeOwned,
+        A: Portable,
         F::Output: TryOutput<N>,
         N: 'static,
     {
+        const { captures_nothing::<F>() };
         self.initializer = Some(Initializer::new::<F, A, M, Tries<N>>(function, &args));
         self
     }
@@ -190,32 +195,34 @@ impl RingBuilder {
     /// ranks did not do the same, [`Error::Task`] if a function panicked (its `index` is the rank), [`Error::Start`] if a
     /// node could not be started; [`Error::Invalid`] for a number that can't be; [`Error::Encode`] and [`Error::TooLarge`]
     /// for the arguments; [`Error::NotInitialised`].
-    pub fn run<F, A, M, N>(self, function: F, args: A) -> RingRun<<Values<N> as Kind<F::Output>>::Value>
+    pub fn run<F, A, M, N>(self, function: F, args: A) -> RingRun<<F::Output as Output<N>>::Value>
     where
         F: NodeFunction<A, M>,
-        A: Serialize + DeserializeOwned,
+        A: Portable,
         F::Output: Output<N>,
         N: 'static,
     {
+        const { captures_nothing::<F>() };
         self.start::<F, A, M, Values<N>>(function, &args)
     }
 
     /// As [`run`](RingBuilder::run), for a function that returns a `Result` whose error can be displayed. An `Err` ends the
     /// run with [`Error::Task`].
-    pub fn try_run<F, A, M, N>(self, function: F, args: A) -> RingRun<<Tries<N> as Kind<F::Output>>::Value>
+    pub fn try_run<F, A, M, N>(self, function: F, args: A) -> RingRun<<F::Output as TryOutput<N>>::Value>
     where
         F: NodeFunction<A, M>,
-        A: Serialize + DeserializeOwned,
+        A: Portable,
         F::Output: TryOutput<N>,
         N: 'static,
     {
+        const { captures_nothing::<F>() };
         self.start::<F, A, M, Tries<N>>(function, &args)
     }
 
     fn start<F, A, M, K>(self, function: F, args: &A) -> RingRun<K::Value>
     where
         F: NodeFunction<A, M>,
-        A: Serialize + DeserializeOwned,
+        A: Portable,
         K: Kind<F::Output>,
     {
         let _ = function;

@@ -199,7 +199,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::function::{One, Plain, Values, task_entry};
+    use crate::function::{One, task_entry};
+    use crate::output::{Plain, Values};
 
     fn double(x: u32) -> u32 {
         2 * x

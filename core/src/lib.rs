@@ -12,7 +12,9 @@ mod exit;
 mod function;
 mod id;
 mod meta;
+mod output;
 pub mod panics;
+mod portable;
 pub mod process;
 mod run;
 mod signals;
@@ -24,13 +26,14 @@ pub use config::{Config, LinkKind, OutputMode};
 pub use entry::instance;
 pub use error::{Error, Failure, FailureKind, Result};
 pub use exit::{Exit, ExitReason};
-pub use function::{
-    Awaited, Conclusion, Conclusions, Fallible, Function, Kind, Later, Many, One, Output, Plain, Tries, TryOutput,
-    Values, invoke, task_entry,
-};
+pub use function::{Arguments, Function, Many, One, captures_nothing, invoke, task_entry};
 pub use id::{NodeId, SessionKey, random};
 pub use inventory;
 pub use meta::{Meta, MetaOf};
+pub use output::{
+    Awaited, Conclusion, Conclusions, Diverging, Fallible, Kind, Later, Output, Plain, Tries, TryOutput, Values,
+};
+pub use portable::{OwnedNotBorrowed, Portable};
 pub use run::{BlockOn, Outcome, Tasks};
 pub use signals::Signals;
 pub use spin::{Spin, set_spin};

@@ -5,9 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use actix::{Actor, Context};
-use fiber_core::{Error, Function, Meta, OutputMode, Result, codec};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use fiber_core::{Error, Function, Meta, OutputMode, Portable, Result, captures_nothing, codec};
 use tokio::sync::oneshot;
 
 use super::AsyncManager;
@@ -136,10 +134,11 @@ impl<K> ManagerBuilder<K> {
     where
         F: Function<Args, M>,
         F::Output: Actor<Context = Context<F::Output>>,
-        Args: Serialize + DeserializeOwned + 'static,
+        Args: Portable + 'static,
         M: 'static,
         K: Keep<F::Output>,
     {
+        const { captures_nothing::<F>() };
         let _ = factory;
         let prepared = self.prepare::<F, Args, M>(&args);
         drop(args);
@@ -205,10 +204,11 @@ impl<K> ManagerBuilder<K> {
     where
         F: Function<Args, M>,
         F::Output: Actor<Context = Context<F::Output>>,
-        Args: Serialize + DeserializeOwned + 'static,
+        Args: Portable + 'static,
         M: 'static,
         K: Keep<F::Output>,
     {
+        const { captures_nothing::<F>() };
         let _ = factory;
         let (node, prepared) = self.prepare::<F, Args, M>(&args)?;
         let home = NodeRef { id: node.id(), address: node.address_now()?.into() };
@@ -221,7 +221,7 @@ impl<K> ManagerBuilder<K> {
     where
         F: Function<Args, M>,
         F::Output: Actor<Context = Context<F::Output>>,
-        Args: Serialize + DeserializeOwned + 'static,
+        Args: Portable + 'static,
         M: 'static,
         K: Keep<F::Output>,
     {

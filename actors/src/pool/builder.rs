@@ -4,9 +4,9 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fiber_core::{Error, Function, Meta, Output, OutputMode, Result, Tries, TryOutput, Values};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use fiber_core::{
+    Error, Function, Meta, Output, OutputMode, Portable, Result, Tries, TryOutput, Values, captures_nothing,
+};
 
 use super::Pool;
 use super::manager::{self, Manager};
@@ -78,10 +78,11 @@ impl PoolBuilder {
     pub fn initializer<F, A, M, N>(mut self, function: F, args: A) -> PoolBuilder
     where
         F: Function<A, M>,
-        A: Serialize + DeserializeOwned,
+        A: Portable,
         F::Output: Output<N>,
         N: 'static,
     {
+        const { captures_nothing::<F>() };
         self.initializer = Some(Initializer::new::<F, A, M, Values<N>>(function, &args));
         self
     }
@@ -90,10 +91,11 @@ impl PoolBuilder {
     pub fn try_initializer<F, A, M, N>(mut self, function: F, args: A) -> PoolBuilder
     where
         F: Function<A, M>,
-        A: Serialize + DeserializeOwned,
+        A: Portable,
         F::Output: TryOutput<N>,
         N: 'static,
     {
+        const { captures_nothing::<F>() };
         self.initializer = Some(Initializer::new::<F, A, M, Tries<N>>(function, &args));
         self
     }

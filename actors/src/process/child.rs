@@ -6,12 +6,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fiber_core::{
-    Conclusion, Exit, ExitReason, Failure, FailureKind, Function, Meta, Outcome, OutputMode, Result, codec,
+    Conclusion, Exit, ExitReason, Failure, FailureKind, Function, Meta, Outcome, OutputMode, Portable, Result,
+    captures_nothing, codec,
 };
 use futures_util::future::LocalBoxFuture;
 use parking_lot::Mutex;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::root::ProcessRoot;
@@ -55,10 +54,11 @@ impl ChildSpec {
     pub fn process<F, A, M, N>(name: impl Into<String>, function: F, args: A) -> Result<ChildSpec>
     where
         F: Function<A, M>,
-        A: Serialize + DeserializeOwned,
+        A: Portable,
         F::Output: Conclusion<N>,
         N: 'static,
     {
+        const { captures_nothing::<F>() };
         Process::builder().name(name).child(function, args)
     }
 }

@@ -1,8 +1,7 @@
 //! What a process is to do before all else.
 
 use fiber_core::entry::EntryRef;
-use fiber_core::{Failure, FailureKind, Function, Kind, Outcome, Result, codec, task_entry};
-use serde::de::DeserializeOwned;
+use fiber_core::{Failure, FailureKind, Function, Kind, Outcome, Portable, Result, codec, task_entry};
 use serde::{Deserialize, Serialize};
 
 use super::OneTask;
@@ -20,7 +19,7 @@ impl Initializer {
     pub(crate) fn new<F, A, M, K>(function: F, args: &A) -> Result<Initializer>
     where
         F: Function<A, M>,
-        A: Serialize + DeserializeOwned,
+        A: Portable,
         K: Kind<F::Output>,
     {
         let _ = function;

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use fiber_core::{Many, One};
+use fiber_core::{Arguments, Many, One};
 
 use super::node::RingNode;
 
@@ -15,7 +15,8 @@ use super::node::RingNode;
     message = "`{Self}` can't be run by the nodes of a ring with `{Args}`",
     label = "not a node function for `{Args}`",
     note = "a node function is an `fn` or a closure that captures nothing; it takes a `RingNode` by value, and then the \
-            argument, or the parts of a tuple as separate ones"
+            argument, or the parts of a tuple as two to six parameters",
+    note = "for more than six parameters, take one tuple or struct"
 )]
 pub trait NodeFunction<Args, Marker>: Copy + 'static {
     /// What the function returns.
@@ -29,6 +30,7 @@ pub trait NodeFunction<Args, Marker>: Copy + 'static {
 #[derive(Debug)]
 pub struct Alone(PhantomData<()>);
 
+#[diagnostic::do_not_recommend]
 impl<F, R> NodeFunction<(), Alone> for F
 where
     F: Fn(RingNode) -> R + Copy + 'static,
@@ -40,6 +42,7 @@ where
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<F, A, R> NodeFunction<A, One<A>> for F
 where
     F: Fn(RingNode, A) -> R + Copy + 'static,
@@ -53,14 +56,17 @@ where
 
 macro_rules! many {
     ($($name:ident)+) => {
-        impl<F, R, $($name),+> NodeFunction<($($name,)+), Many<($($name,)+)>> for F
+        #[diagnostic::do_not_recommend]
+        impl<F, Args, R, $($name),+> NodeFunction<Args, Many<($($name,)+)>> for F
         where
             F: Fn(RingNode, $($name),+) -> R + Copy + 'static,
+            Args: Arguments<($($name,)+)>,
         {
             type Output = R;
 
             #[allow(non_snake_case)]
-            fn call(self, node: RingNode, ($($name,)+): ($($name,)+)) -> R {
+            fn call(self, node: RingNode, args: Args) -> R {
+                let ($($name,)+) = args.spread();
                 self(node, $($name),+)
             }
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fiber_core::entry::{Entry, EntryRef, MethodFn};
-use fiber_core::{Error, Failure, FailureKind, Kind, LinkKind, Result, codec, panics};
+use fiber_core::{Error, Failure, FailureKind, Kind, LinkKind, Result, captures_nothing, codec, panics};
 use fiber_transport::shared::StreamListener;
 use fiber_transport::{Link, Peer, Role, link_kind};
 use parking_lot::Mutex;
@@ -209,13 +209,7 @@ where
     K: Kind<F::Output>,
 {
     const ENTRY: &'static Entry<MethodFn> = {
-        // Not `assert!`: what the compiler shows of that depends on whether it has the standard library's sources.
-        let captures_nothing = if size_of::<F>() == 0 { Some(()) } else { None };
-        captures_nothing.expect(
-            "a node function can't capture variables, for it runs in other processes: pass what it needs as arguments \
-             (a tuple for several). A function pointer (`as fn(..) -> ..`) is not a node function either: name the \
-             function itself.",
-        );
+        captures_nothing::<F>();
         &Entry::new(type_name::<F>, Self::run)
     };
 

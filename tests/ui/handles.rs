@@ -1,0 +1,16 @@
+use fiber::{Pool, Process, ProcessHandle, Ring, RingNode};
+
+fn nested(_: Pool, _: u8) {}
+
+fn started(_: u8) -> ProcessHandle {
+    Process::spawn(|| (), ()).unwrap().handle()
+}
+
+fn rank(_: RingNode, _: Pool) {}
+
+fn main() {
+    let pool = Pool::new(1).unwrap();
+    let _ = pool.apply(nested, (pool.clone(), 1));
+    let _ = pool.map(started, [1]);
+    let _ = Ring::run(2, rank, pool);
+}
