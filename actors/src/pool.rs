@@ -93,7 +93,8 @@ impl Pool {
     }
 
     fn of(shared: Arc<Shared>) -> Pool {
-        Pool { owner: Arc::new(Owner { shared }), terms: Terms { chunk: 1, timeout: None, retries: 0, deaths: 3 } }
+        let terms = Terms { chunk: 1, timeout: None, retries: 0, deaths: 3, timeouts: 1 };
+        Pool { owner: Arc::new(Owner { shared }), terms }
     }
 
     fn shared(&self) -> &Arc<Shared> {
@@ -120,17 +121,40 @@ impl Pool {
         self.with(|terms| terms.retries = count)
     }
 
-    /// This pool, for calls whose tasks may each run this long. A worker that runs one for longer is killed, which
-    /// counts as its death.
+    /// This pool, for calls whose tasks may each run this long, counted from the start of the task.
+    ///
+    /// A worker that runs one for longer is killed, and the task fails with [`Error::WorkerDied`], whose
+    /// exit has the reason [`ExitReason::TaskTimedOut`](fiber_core::ExitReason::TaskTimedOut). With
+    /// [`max_timeouts`](Pool::max_timeouts) it is run again first. Other tasks of that worker run again
+    /// elsewhere, and nothing counts against them.
     #[must_use]
     pub fn timeout(&self, limit: Duration) -> Pool {
         self.with(|terms| terms.timeout = Some(limit))
     }
 
-    /// This pool, for calls whose tasks are given up when they have cost this many workers (at least 1, 3 by default).
+    /// This pool, for calls whose tasks are abandoned when they have run past their
+    /// [timeout](Pool::timeout) this many times (at least 1, which is the default: a task that times out
+    /// fails at once).
+    ///
+    /// With `n`, a task that hangs fails after `n` times its timeout. Timeouts are not deaths:
+    /// [`max_deaths`](Pool::max_deaths) does not count them.
+    #[must_use]
+    pub fn max_timeouts(&self, count: u32) -> Pool {
+        self.with(|terms| terms.timeouts = count.max(1))
+    }
+
+    /// This pool, for calls whose tasks are abandoned when this many workers have died while they ran them
+    /// (at least 1, 3 by default).
     ///
     /// Deaths count against a task when it is certain that the worker was running it. When it is not, what the worker
     /// held is run again task by task, alone in a worker, so that the next death is certain.
+    ///
+    /// A worker that is killed from outside, by SIGKILL or by the OOM killer, looks the same as one that
+    /// its task killed, so it counts as well: raise this where workers are killed by others. Evicted and
+    /// preempted workers count too. Not counted are timeouts, which
+    /// [`max_timeouts`](Pool::max_timeouts) counts, and the workers that the pool ends by itself: after a
+    /// [cancelled](Apply::cancel) call, by [`scale`](Pool::scale), or after
+    /// [`tasks_per_worker`](PoolBuilder::tasks_per_worker).
     #[must_use]
     pub fn max_deaths(&self, count: u32) -> Pool {
         self.with(|terms| terms.deaths = count.max(1))

@@ -58,18 +58,17 @@ pub enum Error {
         /// What happened.
         failure: Failure,
     },
-    /// A task's worker died under it as often as is allowed.
-    #[error(
-        "task {index} (`{function}`) was given up: {deaths} of its workers died while they ran it; the last one {exit}"
-    )]
+    /// A task's workers died while they ran it, or were killed because it ran past its timeout, as often
+    /// as is allowed.
+    #[error("task {index} (`{function}`) {}", abandoned(*deaths, exit))]
     WorkerDied {
         /// The function's name.
         function: &'static str,
         /// Which task of its call, counted from 0.
         index: u64,
-        /// How many workers it cost.
+        /// How many workers it cost, timeouts included.
         deaths: u32,
-        /// Why the last one ended.
+        /// Why the last one ended: [`ExitReason::TaskTimedOut`] after a timeout.
         exit: Exit,
     },
     /// The call was cancelled.
@@ -223,6 +222,13 @@ impl Error {
     /// A refusal of the system.
     pub fn system(what: impl Into<String>, problem: impl fmt::Display) -> Error {
         Error::System { what: what.into(), problem: problem.to_string() }
+    }
+}
+
+fn abandoned(workers: u32, exit: &Exit) -> String {
+    match exit.reason {
+        ExitReason::TaskTimedOut(_) if workers == 1 => format!("timed out: its worker {exit}"),
+        _ => format!("was given up: {workers} of its workers died while they ran it; the last one {exit}"),
     }
 }
 

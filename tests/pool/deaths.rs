@@ -65,9 +65,27 @@ fn a_poisonous_task_fails_alone_with_reason_and_last_words() {
 }
 
 #[test]
+fn a_task_that_runs_past_its_timeout_fails_at_once_and_is_not_run_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let hang = |path: String| {
+        use std::io::Write;
+        let runs = std::fs::File::options().create(true).append(true).open(path);
+        runs.and_then(|mut runs| runs.write_all(b"x")).expect("the directory can be written to");
+        pid_after(3_600_000)
+    };
+    let runs = directory.path().join("runs");
+    let pool = pool(1).timeout(Duration::from_millis(100));
+    let error = pool.apply(hang, runs.to_string_lossy().into_owned()).wait().unwrap_err();
+    let text = "timed out: its worker was killed because a task ran longer than 100ms";
+    assert!(error.to_string().contains(text), "{error}");
+    assert!(matches!(error, Error::WorkerDied { deaths: 1, .. }), "{error}");
+    assert_eq!(std::fs::read_to_string(runs).unwrap(), "x");
+}
+
+#[test]
 fn a_task_that_hangs_past_its_timeout_is_given_up() {
     let task = |x: u64| if x == 5 { pid_after(3_600_000) } else { 0 };
-    let pool = pool(2).timeout(Duration::from_millis(100)).max_deaths(2);
+    let pool = pool(2).timeout(Duration::from_millis(100)).max_deaths(1).max_timeouts(2);
     let results: Vec<_> = pool.imap(task, 0..10).wait().collect();
     assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 9);
     match &results[5] {

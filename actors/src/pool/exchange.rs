@@ -87,7 +87,7 @@ impl Exchange {
     pub(super) fn arrive(&self, settled: Settled) {
         let arrived = match settled {
             Settled::Outcomes(run) => Arrived::Outcomes(run),
-            Settled::GivenUp { index, deaths, exit } => {
+            Settled::Abandoned { index, workers: deaths, exit } => {
                 Arrived::Failed(index, Error::WorkerDied { function: self.function, index, deaths, exit })
             }
         };

@@ -9,6 +9,7 @@
 //! - Calls share the workers by the time that their tasks take: the call that has had least is served next.
 //! - When a worker dies and it is certain which tasks it was running, the death counts against them. When it is not,
 //!   all that it held are suspects: each is run alone, so that the next death is certain.
+//! - A task that runs past its timeout costs its worker, but that is no death: timeouts have a count of their own.
 
 mod call;
 mod worker;
@@ -22,7 +23,7 @@ use fiber_core::{Exit, ExitReason};
 use super::run::{CallId, Run};
 use super::wire::{Assignment, Results};
 use call::{Call, morsel};
-use worker::{Blame, Worker, find, list};
+use worker::{Blame, Cause, Worker, find, list};
 
 pub(crate) use worker::Tasks;
 
@@ -41,8 +42,10 @@ pub(crate) struct Terms {
     pub(crate) timeout: Option<Duration>,
     /// How often a task that failed by itself is tried again.
     pub(crate) retries: u32,
-    /// How many workers a task may cost before it is given up.
+    /// How many workers may die while they run a task before it is abandoned.
     pub(crate) deaths: u32,
+    /// How often a task may run past `timeout` before it is abandoned.
+    pub(crate) timeouts: u32,
 }
 
 /// Who made a call: has its tasks, and wants their outcomes.
@@ -77,8 +80,8 @@ impl<W, C> Default for Effects<W, C> {
 pub(crate) enum Settled {
     /// What they returned, or how they failed by themselves, encoded.
     Outcomes(Run),
-    /// It cost too many workers.
-    GivenUp { index: u64, deaths: u32, exit: Exit },
+    /// It cost too many workers, by deaths or by timeouts.
+    Abandoned { index: u64, workers: u32, exit: Exit },
 }
 
 /// The state of a pool. `W` stands for a worker, `C` for a caller.
@@ -184,7 +187,7 @@ impl<W: Clone, C: Caller> Ledger<W, C> {
             draining: false,
             quota,
             running: Vec::new(),
-            overdue: None,
+            overdue: Vec::new(),
             listed: false,
             tasks: Tasks::None,
         };
@@ -260,7 +263,7 @@ impl<W: Clone, C: Caller> Ledger<W, C> {
         let Some(worker) = self.workers.get_mut(&id) else { return };
         let runs_it = worker.pending_of(call).any(|run| run.contains(index));
         if let (Some(limit), true) = (limit, runs_it) {
-            worker.overdue = Some((call, index));
+            worker.overdue.push((call, index));
             effects.kills.push((worker.handle.clone(), ExitReason::TaskTimedOut(limit)));
         }
     }
@@ -277,7 +280,8 @@ impl<W: Clone, C: Caller> Ledger<W, C> {
         self.workers.values().any(|worker| worker.tasks == Tasks::Some)
     }
 
-    /// A worker is gone. Its tasks are queued again, before all others, or given up. Says whether it ever had any.
+    /// A worker is gone. Its tasks are queued again, before all others, or abandoned. Returns whether
+    /// it ever had any.
     pub(crate) fn lost(&mut self, id: WorkerId, exit: &Exit, effects: &mut Effects<W, C>) -> Tasks {
         let Some(worker) = self.workers.remove(&id) else { return Tasks::None };
         let tasks = worker.tasks;
@@ -316,16 +320,16 @@ impl<W: Clone, C: Caller> Ledger<W, C> {
     }
 
     fn put_back(&mut self, run: Run, blame: &Blame, exit: &Exit, effects: &mut Effects<W, C>) {
-        let suspects = match blame {
+        let (cause, guilty) = match blame {
             Blame::Nobody => return self.requeue(run, Requeue::Front),
             Blame::Someone => return self.requeue(run, Requeue::Suspect),
-            Blame::These(tasks) => tasks,
+            Blame::These(cause, tasks) => (*cause, tasks),
         };
         let mut rest = Some(run);
         let mut parts = Vec::new();
         while let Some(run) = rest.take() {
-            let guilty = suspects.iter().filter(|(call, index)| *call == run.call && run.contains(*index));
-            let Some((_, index)) = guilty.min() else {
+            let here = guilty.iter().filter(|(call, index)| *call == run.call && run.contains(*index));
+            let Some((_, index)) = here.min() else {
                 parts.push((run, false));
                 break;
             };
@@ -335,19 +339,23 @@ impl<W: Clone, C: Caller> Ledger<W, C> {
             rest = after;
         }
         for (run, guilty) in parts.into_iter().rev() {
-            if guilty { self.strike(run, exit, effects) } else { self.requeue(run, Requeue::Front) }
+            if guilty { self.strike(run, cause, exit, effects) } else { self.requeue(run, Requeue::Front) }
         }
     }
 
-    /// A worker died of this one task, or while it ran it.
-    fn strike(&mut self, run: Run, exit: &Exit, effects: &mut Effects<W, C>) {
+    /// This one task cost its worker.
+    fn strike(&mut self, run: Run, cause: Cause, exit: &Exit, effects: &mut Effects<W, C>) {
         let Some(call) = self.calls.get_mut(&run.call) else { return };
         let strikes = call.strikes.entry(run.start).or_default();
-        strikes.deaths += 1;
-        if strikes.deaths < call.terms.deaths {
+        match cause {
+            Cause::Death => strikes.deaths += 1,
+            Cause::Timeout => strikes.timeouts += 1,
+        }
+        if strikes.deaths < call.terms.deaths && strikes.timeouts < call.terms.timeouts {
             return self.requeue(run, Requeue::Suspect);
         }
-        let settled = Settled::GivenUp { index: run.start, deaths: strikes.deaths, exit: exit.clone() };
+        let workers = strikes.deaths + strikes.timeouts;
+        let settled = Settled::Abandoned { index: run.start, workers, exit: exit.clone() };
         call.open -= 1;
         effects.settled.push((call.caller.clone(), settled));
     }

@@ -36,6 +36,7 @@ pub(super) struct Call<C> {
 #[derive(Clone, Copy, Default)]
 pub(super) struct Strikes {
     pub(super) deaths: u32,
+    pub(super) timeouts: u32,
     pub(super) failures: u32,
 }
 

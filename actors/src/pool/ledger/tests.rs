@@ -29,6 +29,7 @@ enum Step {
     Begin {
         chunk: u32,
         deaths: u32,
+        timeouts: u32,
         retries: u32,
     },
     Submit {
@@ -59,6 +60,11 @@ enum Step {
         worker: usize,
         planned: bool,
     },
+    /// A task runs past its timeout, for which its worker is killed.
+    TimeOut {
+        worker: usize,
+        task: usize,
+    },
     Cancel {
         call: usize,
     },
@@ -67,7 +73,8 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        1 => (1u32..5, 1u32..4, 0u32..2).prop_map(|(chunk, deaths, retries)| Step::Begin { chunk, deaths, retries }),
+        1 => (1u32..5, 1u32..4, 1u32..3, 0u32..2)
+            .prop_map(|(chunk, deaths, timeouts, retries)| Step::Begin { chunk, deaths, timeouts, retries }),
         4 => (any::<usize>(), 1u64..30).prop_map(|(call, tasks)| Step::Submit { call, tasks }),
         2 => (1u64..4, proptest::option::of(1u64..20)).prop_map(|(threads, quota)| Step::Join { threads, quota }),
         8 => (any::<usize>(), any::<usize>(), 1usize..8, proptest::bool::weighted(0.2))
@@ -75,6 +82,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0u64..20, 0u64..4, 0u64..60).prop_map(|(worker, call, first)| Step::Stale { worker, call, first }),
         1 => (any::<usize>(), 1usize..5).prop_map(|(worker, tasks)| Step::Return { worker, tasks }),
         2 => (any::<usize>(), any::<bool>()).prop_map(|(worker, planned)| Step::Lose { worker, planned }),
+        1 => (any::<usize>(), any::<usize>()).prop_map(|(worker, task)| Step::TimeOut { worker, task }),
         1 => any::<usize>().prop_map(|call| Step::Cancel { call }),
         1 => Just(Step::Drain),
     ]
@@ -92,6 +100,7 @@ struct Model {
     threads: BTreeMap<WorkerId, u64>,
     settled: BTreeSet<Task>,
     certain_deaths: BTreeMap<Task, u32>,
+    timeouts: BTreeMap<Task, u32>,
     /// Workers that take tasks without end.
     lasting: BTreeSet<WorkerId>,
     next_worker: WorkerId,
@@ -128,10 +137,10 @@ impl Table {
     fn take(&mut self, step: Step) {
         let mut effects = Effects::default();
         match step {
-            Step::Begin { chunk, deaths, retries } => {
+            Step::Begin { chunk, deaths, timeouts, retries } => {
                 let id = self.model.next_call;
                 self.model.next_call += 1;
-                let terms = Terms { chunk, timeout: None, retries, deaths };
+                let terms = Terms { chunk, timeout: Some(LIMIT), retries, deaths, timeouts };
                 self.ledger.begin(id, Nobody(id), EntryRef { offset: id, name: 0 }, terms);
                 self.model.calls.insert(id, terms);
                 self.model.submitted.insert(id, 0);
@@ -197,6 +206,21 @@ impl Table {
                 let reason = if planned { ExitReason::TaskCancelled } else { ExitReason::Signal(9) };
                 self.ledger.lost(worker, &Exit::new(reason, Vec::new()), &mut effects);
             }
+            Step::TimeOut { worker, task } => {
+                let Some(worker) = Table::pick(&self.model.workers, worker) else { return };
+                let held = &self.model.workers[&worker];
+                let Some(&task) = task.checked_rem(held.len()).and_then(|task| held.get(task)) else { return };
+                if !self.model.calls.contains_key(&task.0) {
+                    return;
+                }
+                self.ledger.overdue(worker, task.0, task.1, &mut effects);
+                let killed = std::mem::take(&mut effects.kills);
+                assert_eq!(killed, [(worker, ExitReason::TaskTimedOut(LIMIT))]);
+                self.model.workers.remove(&worker);
+                self.model.lasting.remove(&worker);
+                *self.model.timeouts.entry(task).or_default() += 1;
+                self.ledger.lost(worker, &Exit::new(ExitReason::TaskTimedOut(LIMIT), Vec::new()), &mut effects);
+            }
             Step::Cancel { call } => {
                 let Some(call) = Table::pick(&self.model.calls, call) else { return };
                 self.model.calls.remove(&call);
@@ -221,10 +245,12 @@ impl Table {
                     assert!(Items::new(&run.arguments()).count() as u64 >= run.len(), "each task has an outcome");
                     (run.start..run.end).collect()
                 }
-                Settled::GivenUp { index, deaths, .. } => {
+                Settled::Abandoned { index, workers, .. } => {
                     let terms = self.model.calls[&caller];
-                    assert_eq!(deaths, terms.deaths);
-                    assert!(self.model.certain_deaths[&(caller, index)] >= deaths, "only certain deaths count");
+                    let of = |counts: &BTreeMap<Task, u32>| counts.get(&(caller, index)).copied().unwrap_or(0);
+                    let (deaths, timeouts) = (of(&self.model.certain_deaths), of(&self.model.timeouts));
+                    assert!(deaths + timeouts >= workers, "only certain deaths and timeouts count");
+                    assert!(deaths >= terms.deaths || timeouts >= terms.timeouts, "each has a count of its own");
                     vec![index]
                 }
             };
@@ -302,7 +328,58 @@ proptest! {
 }
 
 fn terms() -> Terms {
-    Terms { chunk: 1, timeout: None, retries: 0, deaths: 3 }
+    Terms { chunk: 1, timeout: None, retries: 0, deaths: 3, timeouts: 1 }
+}
+
+const LIMIT: Duration = Duration::from_secs(7);
+
+/// Hands the first task of `terms` to workers that end as `ends` says, one after the other, until it is
+/// abandoned. Returns how many it cost.
+fn workers_until_abandoned(terms: Terms, ends: impl Fn(u64) -> ExitReason) -> u32 {
+    let mut ledger = Ledger::new();
+    ledger.begin(1, Nobody(1), EntryRef { offset: 1, name: 0 }, terms);
+    ledger.submit(Run::new(1, 0, 1, arguments(1)), &mut Effects::default());
+    for worker in 0..100 {
+        let mut effects = Effects::default();
+        ledger.join(worker, worker, 1, None, &mut effects);
+        assert_eq!(effects.assignments.len(), 1, "the task runs again");
+        let reason = ends(worker);
+        let mut effects = Effects::default();
+        if let ExitReason::TaskTimedOut(_) = reason {
+            ledger.overdue(worker, 1, 0, &mut effects);
+        }
+        ledger.lost(worker, &Exit::new(reason, Vec::new()), &mut effects);
+        if let Some((_, Settled::Abandoned { workers, .. })) = effects.settled.first() {
+            return *workers;
+        }
+    }
+    unreachable!("it is never abandoned")
+}
+
+#[test]
+fn timeouts_and_deaths_are_counted_apart() {
+    let limited = |deaths, timeouts| Terms { timeout: Some(LIMIT), deaths, timeouts, ..terms() };
+    let timeout = |_| ExitReason::TaskTimedOut(LIMIT);
+    let death = |_| ExitReason::Signal(9);
+    let in_turn = |worker| if worker % 2 == 0 { death(worker) } else { timeout(worker) };
+    assert_eq!(workers_until_abandoned(limited(3, 1), timeout), 1, "a timeout is as long as it says");
+    assert_eq!(workers_until_abandoned(limited(1, 4), timeout), 4, "a timeout is no death");
+    assert_eq!(workers_until_abandoned(limited(3, 1), death), 3, "a death is no timeout");
+    assert_eq!(workers_until_abandoned(limited(3, 3), in_turn), 5, "death, timeout, death, timeout, death");
+    assert_eq!(workers_until_abandoned(limited(9, 2), in_turn), 4, "death, timeout, death, timeout");
+}
+
+#[test]
+fn tasks_of_one_worker_that_run_past_their_timeout_together_all_count() {
+    let mut ledger = Ledger::new();
+    ledger.begin(1, Nobody(1), EntryRef { offset: 1, name: 0 }, Terms { timeout: Some(LIMIT), ..terms() });
+    ledger.join(1, 1, 2, None, &mut Effects::default());
+    let mut effects = Effects::default();
+    ledger.submit(Run::new(1, 0, 2, arguments(2)), &mut effects);
+    ledger.overdue(1, 1, 0, &mut effects);
+    ledger.overdue(1, 1, 1, &mut effects);
+    ledger.lost(1, &Exit::new(ExitReason::TaskTimedOut(LIMIT), Vec::new()), &mut effects);
+    assert_eq!(effects.settled.len(), 2);
 }
 
 #[test]

@@ -25,7 +25,8 @@ pub(super) struct Worker<W> {
     pub(super) quota: Option<u64>,
     /// Tasks that it said it has been running for a while.
     pub(super) running: Vec<(CallId, u64)>,
-    pub(super) overdue: Option<(CallId, u64)>,
+    /// Tasks that ran past their timeout, for which it is killed.
+    pub(super) overdue: Vec<(CallId, u64)>,
     /// Whether it stands in the list of workers that have room.
     pub(super) listed: bool,
     pub(super) tasks: Tasks,
@@ -38,12 +39,21 @@ pub(crate) enum Tasks {
     Some,
 }
 
-/// Against which tasks a worker's death counts.
+/// Against which tasks the end of a worker counts.
 pub(super) enum Blame {
     Nobody,
     /// One of those that it held.
     Someone,
-    These(Vec<(CallId, u64)>),
+    These(Cause, Vec<(CallId, u64)>),
+}
+
+/// How a task cost its worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// The worker died while it ran the task.
+    Death,
+    /// The worker was killed because the task ran past its timeout.
+    Timeout,
 }
 
 impl<W> Worker<W> {
@@ -85,18 +95,18 @@ impl<W> Worker<W> {
         if matches!(reason, ExitReason::TaskCancelled | ExitReason::Shutdown) {
             return Blame::Nobody;
         }
-        if let Some(task) = self.overdue {
-            return Blame::These(vec![task]);
+        if !self.overdue.is_empty() {
+            return Blame::These(Cause::Timeout, self.overdue.clone());
         }
         let running: Vec<_> =
             self.running.iter().copied().filter(|(call, index)| find(&self.pending, *call, *index).is_some()).collect();
         let known = running.len() as u64;
         if known > 0 && (known >= self.threads || known == self.held) {
-            return Blame::These(running);
+            return Blame::These(Cause::Death, running);
         }
         if self.held <= self.threads {
             let tasks = self.pending.values().flat_map(|run| (run.start..run.end).map(|index| (run.call, index)));
-            return Blame::These(tasks.collect());
+            return Blame::These(Cause::Death, tasks.collect());
         }
         Blame::Someone
     }
