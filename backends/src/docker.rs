@@ -1,7 +1,7 @@
 //! Jobs as Docker containers, one process each.
 //!
 //! What is the same for all jobs of this process (the engine, this process's own container, the network, the image) is
-//! found out when it is first needed. A failure is told to who asked, and the next one tries again.
+//! found out when it is first needed. Jobs that wait for an attempt share its error; later ones try again.
 
 mod access;
 mod bundle;
@@ -23,7 +23,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fiber_core::{Config, Error, Result};
 use futures_util::future::LocalBoxFuture;
-use tokio::sync::OnceCell;
 
 pub use self::cluster::DockerCluster;
 #[cfg(feature = "kubernetes")]
@@ -34,6 +33,7 @@ use crate::gpus::Gpus;
 use crate::output::Log;
 use crate::owner::new_session;
 use crate::progress::Lines;
+use crate::single_flight::Shared;
 use crate::{Backend, Job, JobSpec, Reach};
 
 /// The image that is made of this program, for whoever shares the engine or, if there is a registry, for whoever can
@@ -79,8 +79,8 @@ pub struct Docker {
     /// Tells the containers of this process from all others.
     session: String,
     next: AtomicU64,
-    site: OnceCell<Site>,
-    image: OnceCell<Image>,
+    site: Shared<Site>,
+    image: Shared<Image>,
 }
 
 impl Docker {
@@ -95,18 +95,18 @@ impl Docker {
             gpus: Gpus::new(config),
             session: new_session(),
             next: AtomicU64::new(1),
-            site: OnceCell::new(),
-            image: OnceCell::new(),
+            site: Shared::default(),
+            image: Shared::default(),
         })
     }
 
     async fn site(&self) -> Result<&Site, String> {
-        self.site.get_or_try_init(|| Site::find(&self.config, &self.session)).await
+        self.site.get_or_try_init(async || Site::find(&self.config, &self.session).await).await
     }
 
     async fn start(&self, spec: JobSpec) -> Result<Arc<dyn Job>, String> {
         let site = self.site().await?;
-        let find_image = || image::find(&site.engine, &self.config, site.own.as_ref(), &Lines);
+        let find_image = async || image::find(&site.engine, &self.config, site.own.as_ref(), &Lines).await;
         let image = self.image.get_or_try_init(find_image).await?;
         let resources = request::resources(&spec.meta, &site.engine, &self.gpus)?;
         let log = Log::of(&spec).map_err(|error| error.to_string())?;

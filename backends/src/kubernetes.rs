@@ -1,7 +1,7 @@
 //! Jobs as Kubernetes pods, one process each.
 //!
 //! What is the same for all jobs of this process (the cluster, this process's own pod, the image) is found out when it is
-//! first needed. A failure is told to who asked, and the next one tries again.
+//! first needed. Jobs that wait for an attempt share its error; later ones try again.
 
 mod api_server;
 mod claims;
@@ -28,7 +28,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fiber_core::{Config, Error, Result};
 use futures_util::future::LocalBoxFuture;
-use tokio::sync::OnceCell;
 
 pub use self::api_server::ApiServer;
 pub use self::cluster::KubernetesCluster;
@@ -39,6 +38,7 @@ pub use self::template::{Plan, Template, variable};
 use self::site::{Access, Site};
 use crate::output::Log;
 use crate::owner::new_session;
+use crate::single_flight::Shared;
 use crate::{Backend, Job, JobSpec, Reach};
 
 /// Runs jobs as pods of a Kubernetes cluster.
@@ -48,8 +48,8 @@ pub struct Kubernetes {
     /// Tells the pods of this process from all others.
     session: String,
     next: AtomicU64,
-    access: OnceCell<Access>,
-    site: OnceCell<Site>,
+    access: Shared<Access>,
+    site: Shared<Site>,
 }
 
 impl Kubernetes {
@@ -63,17 +63,17 @@ impl Kubernetes {
             config: config.clone(),
             session: new_session(),
             next: AtomicU64::new(1),
-            access: OnceCell::new(),
-            site: OnceCell::new(),
+            access: Shared::default(),
+            site: Shared::default(),
         })
     }
 
     async fn access(&self) -> Result<&Access, String> {
-        self.access.get_or_try_init(|| Access::find(&self.config)).await
+        self.access.get_or_try_init(async || Access::find(&self.config).await).await
     }
 
     async fn site(&self) -> Result<&Site, String> {
-        let find = || async { Site::find(&self.config, self.access().await?, &self.session).await };
+        let find = async || Site::find(&self.config, self.access().await?, &self.session).await;
         self.site.get_or_try_init(find).await
     }
 

@@ -29,6 +29,8 @@ mod output;
 mod owner;
 #[cfg(feature = "docker")]
 mod progress;
+#[cfg(feature = "docker")]
+mod single_flight;
 
 use std::ffi::OsString;
 use std::fmt::Debug;

@@ -6,9 +6,10 @@ use std::sync::{Arc, Weak};
 
 use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, Secret, SecretKeySelector};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use tokio::sync::Mutex;
+use parking_lot::Mutex;
 
 use super::api_server::ApiServer;
+use crate::single_flight::SingleFlight;
 
 /// What is told, by the names of the variables that tell it.
 pub(super) type Content = BTreeMap<String, String>;
@@ -21,6 +22,7 @@ pub(super) struct Secrets {
     model: ObjectMeta,
     made: AtomicU64,
     current: Mutex<Weak<Lease>>,
+    flight: SingleFlight,
 }
 
 /// A Secret that is there for as long as anybody holds this and until it is given [back](Secrets::give_back).
@@ -44,16 +46,19 @@ impl Lease {
 impl Secrets {
     /// None yet. They will be called by the name in `model` and a number.
     pub(super) fn new(server: ApiServer, model: ObjectMeta) -> Secrets {
-        Secrets { server, model, made: AtomicU64::new(1), current: Mutex::default() }
+        Secrets { server, model, made: AtomicU64::new(1), current: Mutex::default(), flight: SingleFlight::default() }
     }
 
+    /// A Secret with this content: the current one, or a new one. Jobs that wait for one to be made share its error.
+    ///
     /// # Errors
     /// Why it can't be made, and what to do.
     pub(super) async fn lease(&self, content: Content) -> Result<Arc<Lease>, String> {
-        let mut current = self.current.lock().await;
-        if let Some(lease) = current.upgrade().filter(|lease| lease.content == content) {
-            return Ok(lease);
-        }
+        let current = || self.current.lock().upgrade().filter(|lease| lease.content == content);
+        self.flight.share(current, async || self.make(&content).await).await
+    }
+
+    async fn make(&self, content: &Content) -> Result<Arc<Lease>, String> {
         let number = self.made.fetch_add(1, Ordering::Relaxed);
         let name = format!("{}-{number}", self.model.name.as_deref().unwrap_or("fiber"));
         let secret = Secret {
@@ -63,8 +68,8 @@ impl Secrets {
             ..Default::default()
         };
         self.server.create(&secret, || true).await.map_err(|error| self.server.explain(&error))?;
-        let lease = Arc::new(Lease { name, content });
-        *current = Arc::downgrade(&lease);
+        let lease = Arc::new(Lease { name, content: content.clone() });
+        *self.current.lock() = Arc::downgrade(&lease);
         Ok(lease)
     }
 

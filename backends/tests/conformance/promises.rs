@@ -15,9 +15,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 use crate::job::JOB;
+use crate::registry::Registry;
 
 /// How long anything may take that is to happen at all.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(120);
 
 pub(crate) type Promise = fn(Subject) -> Pin<Box<dyn Future<Output = ()>>>;
 
@@ -46,8 +47,14 @@ promises![
     nothing_is_there_to_be_swept,
 ];
 
+/// What backends promise that make jobs from images.
+pub(crate) const OF_IMAGES: &[(&str, Promise)] = &[("jobs_that_wait_share_one_failed_attempt", |subject| {
+    Box::pin(jobs_that_wait_share_one_failed_attempt(subject))
+})];
+
 /// A backend under test.
 pub(crate) struct Subject {
+    config: Config,
     backend: Arc<dyn Backend>,
     logs: TempDir,
 }
@@ -55,11 +62,14 @@ pub(crate) struct Subject {
 /// Runs a test as the node's thread would.
 pub(crate) fn check(config: &Config, promise: Promise) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be had");
-    let subject =
-        Subject { backend: backend(config).expect("it exists"), logs: TempDir::new().expect("there is room") };
+    let subject = Subject {
+        config: config.clone(),
+        backend: backend(config).expect("it exists"),
+        logs: TempDir::new().expect("there is room"),
+    };
     let local = tokio::task::LocalSet::new();
     let kept = local.run_until(async { timeout(LONG, promise(subject)).await });
-    runtime.block_on(kept).expect("it happens in time");
+    runtime.block_on(kept).unwrap_or_else(|_| panic!("the promise was not kept within {LONG:?}"));
 }
 
 impl Subject {
@@ -284,4 +294,27 @@ async fn nothing_is_there_to_be_swept(subject: Subject) {
     job.kill();
     ended(&*job).await;
     assert_eq!(subject.backend.sweep().await.expect("it can sweep"), Vec::<String>::new());
+}
+
+async fn jobs_that_wait_share_one_failed_attempt(subject: Subject) {
+    let registry = Registry::refusing().await;
+    let mut config = subject.config.clone();
+    match &*config.backend {
+        // Pods' images are pushed, containers' are pulled.
+        "kubernetes" => config.registry = Some(format!("{}/fiber-test", registry.address)),
+        _ => config.image = Some(format!("{}/fiber-test/refused:1", registry.address)),
+    }
+    let backend = backend(&config).expect("it exists");
+    let start = || async {
+        let started = backend.create(subject.spec(&["exit", "0"])).await;
+        let Err(Error::Start { problem, .. }) = started else { panic!("the registry refuses: {started:?}") };
+        problem
+    };
+    let problem = start().await;
+    let of_one = registry.requests();
+    assert!(of_one > 0 && problem.contains("the test refuses"), "{of_one}: {problem}");
+    // An error is not kept for jobs that come later: there is another attempt, and only one.
+    let problems = futures_util::future::join_all((0..4).map(|_| start())).await;
+    assert_eq!(registry.requests(), of_one, "{problems:?}");
+    assert!(problems.iter().all(|other| *other == problem), "{problem}: {problems:?}");
 }

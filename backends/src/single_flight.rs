@@ -1,0 +1,131 @@
+//! Single flight: callers that need the same thing at the same time share one attempt at it, and its error.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::Mutex;
+
+/// Attempts at one thing, at most one at a time.
+///
+/// A caller that arrives during an attempt waits for it and gets its outcome. A caller that arrives after a failure
+/// makes a new attempt: an error is never kept for later callers, because its cause may pass. If the caller that makes
+/// the attempt is dropped, the next one that waits makes it.
+#[derive(Debug, Default)]
+pub(crate) struct SingleFlight {
+    /// How many attempts have failed.
+    failed: AtomicU64,
+    /// Locked by the attempt under way. Holds the error of the last attempt that failed, for callers that waited for it.
+    error: Mutex<String>,
+}
+
+impl SingleFlight {
+    /// Returns what `done` finds, or else the outcome of an attempt: of the one under way, or of a new one.
+    ///
+    /// # Errors
+    /// The error of the attempt.
+    pub(crate) async fn share<T>(
+        &self,
+        done: impl Fn() -> Option<T>,
+        attempt: impl AsyncFnOnce() -> Result<T, String>,
+    ) -> Result<T, String> {
+        if let Some(value) = done() {
+            return Ok(value);
+        }
+        let failed = self.failed.load(Ordering::Acquire);
+        let mut error = self.error.lock().await;
+        if let Some(value) = done() {
+            return Ok(value);
+        }
+        if self.failed.load(Ordering::Acquire) != failed {
+            return Err(error.clone());
+        }
+        let outcome = attempt().await;
+        if let Err(problem) = &outcome {
+            error.clone_from(problem);
+            self.failed.fetch_add(1, Ordering::Release);
+        }
+        outcome
+    }
+}
+
+/// A value that is made when it is first needed, by [single flight](SingleFlight).
+#[derive(Debug)]
+pub(crate) struct Shared<T> {
+    value: OnceLock<T>,
+    flight: SingleFlight,
+}
+
+impl<T> Default for Shared<T> {
+    fn default() -> Shared<T> {
+        Shared { value: OnceLock::new(), flight: SingleFlight::default() }
+    }
+}
+
+impl<T> Shared<T> {
+    /// Returns the value, and makes it if it does not exist yet.
+    ///
+    /// # Errors
+    /// The error of the attempt to make it.
+    pub(crate) async fn get_or_try_init(&self, make: impl AsyncFnOnce() -> Result<T, String>) -> Result<&T, String> {
+        let attempt = async || {
+            let value = make().await?;
+            Ok(self.value.get_or_init(|| value))
+        };
+        self.flight.share(|| self.value.get(), attempt).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use futures_util::FutureExt;
+    use futures_util::future::join_all;
+    use tokio::sync::Semaphore;
+    use tokio::task::yield_now;
+
+    use super::*;
+
+    /// Something that is made in steps, and fails at first.
+    #[derive(Default)]
+    struct Maker {
+        attempts: Cell<u32>,
+        fails: Cell<bool>,
+    }
+
+    impl Maker {
+        async fn make(&self) -> Result<u32, String> {
+            self.attempts.set(self.attempts.get() + 1);
+            yield_now().await;
+            if self.fails.get() { Err(format!("attempt {} failed", self.attempts.get())) } else { Ok(7) }
+        }
+    }
+
+    #[tokio::test]
+    async fn callers_at_the_same_time_share_one_failure_and_a_later_one_tries_again() {
+        let (shared, maker) = (Shared::default(), Maker::default());
+        maker.fails.set(true);
+        let all = || join_all((0..5).map(|_| shared.get_or_try_init(async || maker.make().await)));
+        for number in [1, 2] {
+            let error = format!("attempt {number} failed");
+            assert!(all().await.iter().all(|outcome| *outcome == Err(error.clone())));
+        }
+        maker.fails.set(false);
+        assert_eq!(all().await, [Ok(&7), Ok(&7), Ok(&7), Ok(&7), Ok(&7)]);
+        assert_eq!(all().await[0], Ok(&7));
+        assert_eq!(maker.attempts.get(), 3);
+    }
+
+    #[tokio::test]
+    async fn an_attempt_whose_caller_is_dropped_is_made_by_the_next_one() {
+        let (shared, maker, gate) = (Shared::default(), Maker::default(), Semaphore::new(0));
+        let mut first = Box::pin(shared.get_or_try_init(async || {
+            let _permit = gate.acquire().await.map_err(|error| error.to_string())?;
+            maker.make().await
+        }));
+        let mut second = Box::pin(shared.get_or_try_init(async || maker.make().await));
+        assert!((&mut first).now_or_never().is_none() && (&mut second).now_or_never().is_none());
+        drop(first);
+        assert_eq!((second.await, maker.attempts.get()), (Ok(&7), 1));
+    }
+}
