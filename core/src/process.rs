@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use std::ffi::OsString;
+use std::io::Write;
 
 use parking_lot::Mutex;
 
@@ -39,6 +40,13 @@ pub fn secret(value: OsString) -> Option<String> {
     }
     line.pop();
     String::from_utf8(line).ok()
+}
+
+/// Writes out what this process has printed without ending the line. The standard library keeps that until the line
+/// ends, and it would be lost if the process were killed.
+pub fn flush_output() {
+    // An output that can't be written has no reader any more.
+    let _ = std::io::stdout().flush();
 }
 
 /// Has the allocator keep large blocks of memory for the next message of that size, in place of giving each back to the

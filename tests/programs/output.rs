@@ -12,6 +12,7 @@ crate::tests![
     a_slow_reader_misses_nothing,
     what_can_not_be_written_is_told_and_stops_nothing,
     a_log_directory_that_can_not_be_written_is_told,
+    lines_without_an_end_come_out_once,
 ];
 
 fn it_goes_to_the_parents_own_output() {
@@ -74,4 +75,16 @@ fn what_can_not_be_written_is_told_and_stops_nothing() {
     let ending = Setup::new("report").start_on_a_full_device().end().code(0);
     let words = "what a process printed is lost: this process's output can't be written: No space left on device";
     assert!(ending.errors.contains(words), "{}", ending.errors);
+}
+
+fn lines_without_an_end_come_out_once() {
+    let ending = Setup::new("unfinished lines").run().code(0);
+    let texts = ["one task", "a thread", "initialiser", "before a timeout", "process", "actor", "rank 0", "rank 1"];
+    let tasks = (0..1000).map(|n| format!("task {n}"));
+    for text in texts.map(String::from).into_iter().chain(tasks) {
+        let times = ending.out.matches(&format!("<{text}>")).count();
+        // Each incarnation of a worker runs its initialiser.
+        let right = if text == "initialiser" { times >= 1 } else { times == 1 };
+        assert!(right, "<{text}> came {times} times in:\n{}", ending.out);
+    }
 }

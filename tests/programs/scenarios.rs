@@ -1,5 +1,7 @@
 //! The programs that the tests start.
 
+mod unfinished;
+
 use std::io::BufRead;
 use std::path::Path;
 use std::process::ExitCode;
@@ -38,6 +40,7 @@ pub(crate) fn run(name: &str) -> ExitCode {
         "chatter" => chatter(),
         "report" => report(),
         "progress" => progress(),
+        "unfinished lines" => unfinished::lines(),
         "out of memory" => out_of_memory(),
         other => panic!("there is no scenario `{other}`"),
     }

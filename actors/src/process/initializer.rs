@@ -1,6 +1,7 @@
 //! What a process is to do before all else.
 
 use fiber_core::entry::EntryRef;
+use fiber_core::process::flush_output;
 use fiber_core::{Failure, FailureKind, Function, Kind, Outcome, Portable, Result, codec, task_entry};
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +32,7 @@ impl Initializer {
         let entry = self.entry.resolve().map_err(|error| error.to_string())?;
         let mut task = OneTask::new(self.arguments);
         entry.run(&mut task);
+        flush_output();
         match task.outcome {
             Some((Outcome::Failure, failure)) => {
                 let failure = codec::decode(&failure).unwrap_or_else(|error| Failure::new(FailureKind::Result, error));

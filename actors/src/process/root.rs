@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fiber_core::entry::EntryRef;
+use fiber_core::process::flush_output;
 use fiber_core::{BlockOn, Error, Failure, FailureKind, Outcome, Tasks, codec};
 use fiber_transport::{Link, Message};
 use parking_lot::{Condvar, Mutex};
@@ -50,6 +51,8 @@ impl Root for ProcessRoot {
             wait_until(&told, Told::ToBegin);
             let mut task = OneTask::new(self.arguments.into());
             entry.run(&mut task);
+            // The parent may kill this process as soon as it has the outcome.
+            flush_output();
             let (outcome, value) = task.outcome.expect("a task that has run has an outcome");
             let (outcome, value) = within(self.limit, entry.name(), outcome, value);
             let code = exit_code(outcome, &value);

@@ -10,6 +10,7 @@ use std::task::{Context as TaskContext, Poll};
 use actix::fut::ActorFuture;
 use actix::{Actor, ActorContext, ActorState, Context};
 use fiber_core::entry::{Entry, EntryRef, MethodFn};
+use fiber_core::process::flush_output;
 use fiber_core::{ExitReason, Failure, FailureKind, panics};
 use fiber_transport::Linger;
 use futures_util::StreamExt;
@@ -37,11 +38,21 @@ pub(super) struct Dispatch {
     under_way: Arc<Mutex<UnderWay>>,
     later: FuturesUnordered<LocalBoxFuture<'static, (u64, Encoded)>>,
     limit: usize,
+    before_answer: fn(),
 }
 
 impl Dispatch {
     pub(super) fn new(limit: usize) -> Dispatch {
-        Dispatch { methods: HashMap::new(), under_way: Arc::default(), later: FuturesUnordered::new(), limit }
+        let (methods, under_way, later) = (HashMap::new(), Arc::default(), FuturesUnordered::new());
+        Dispatch { methods, under_way, later, limit, before_answer: || () }
+    }
+
+    fn respond(&self, responder: Responder, answer: Encoded) {
+        (self.before_answer)();
+        match answer {
+            Ok(frame) => responder.answer(frame),
+            Err(failure) => responder.fail(&failure),
+        }
     }
 
     /// Has a message handled.
@@ -71,8 +82,7 @@ impl Dispatch {
             return Err(panic);
         }
         match handling.outcome {
-            Outcome::Now(Ok(frame)) => responder.answer(frame),
-            Outcome::Now(Err(failure)) => responder.fail(&failure),
+            Outcome::Now(answer) => self.respond(responder, answer),
             Outcome::None => {}
             Outcome::Later(answer) => {
                 let mut under_way = self.under_way.lock();
@@ -89,10 +99,8 @@ impl Dispatch {
     pub(super) fn poll_answers(&mut self, task: &mut TaskContext<'_>) {
         while let Poll::Ready(Some((number, answer))) = self.later.poll_next_unpin(task) {
             let responder = self.under_way.lock().calls.remove(&number);
-            match (responder, answer) {
-                (Some(responder), Ok(frame)) => responder.answer(frame),
-                (Some(responder), Err(failure)) => responder.fail(&failure),
-                (None, _) => {}
+            if let Some(responder) = responder {
+                self.respond(responder, answer);
             }
         }
     }
@@ -121,6 +129,8 @@ impl Host {
     {
         let mut dispatch = Dispatch::new(self.limit);
         dispatch.under_way = Arc::clone(&self.under_way);
+        // The owner may kill this process as soon as it has the answer.
+        dispatch.before_answer = flush_output;
         Porter { inbox: Arc::clone(&self.inbox), dispatch, handled, linger: Linger::default() }
     }
 
@@ -164,6 +174,7 @@ where
         }
         this.dispatch.poll_answers(task);
         if turn > 0 {
+            flush_output();
             this.linger.restart();
         }
         this.linger.poll(task);

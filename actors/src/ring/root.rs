@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fiber_core::entry::{Entry, EntryRef, MethodFn};
+use fiber_core::process::flush_output;
 use fiber_core::{Error, Failure, FailureKind, Kind, LinkKind, Result, captures_nothing, codec, panics};
 use fiber_transport::shared::StreamListener;
 use fiber_transport::{Link, Peer, Role, link_kind};
@@ -142,6 +143,8 @@ impl Job {
         let node = RingNode::new(lines, Arc::clone(link), name, limit, restored, Arc::clone(&self.here));
         let mut task = Task { node: Some(node), arguments, limit, outcome: None };
         self.entry.call()(&mut task, &mut (), &mut ());
+        // Its owner may kill this process as soon as it has the outcome.
+        flush_output();
         // A node that was never taken says goodbye too.
         drop(task.node.take());
         *self.here.doing.lock() = Doing::Finished;

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use fiber_core::process::flush_output;
 use fiber_core::{BlockOn, Failure, FailureKind, Outcome, Spin, Tasks, codec};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -20,6 +21,9 @@ const WORTH: Duration = Duration::from_micros(100);
 const FULL: usize = 32 << 10;
 /// An outcome of this many bytes leaves alone, and is not copied.
 const LARGE: usize = 64 << 10;
+/// Output is flushed after each task while fewer tasks than this are left in the run, else with the outcomes: the tasks of
+/// a longer run are so short that flushing would take a good part of their time.
+const FEW: u64 = 256;
 
 /// Runs the executors until no work comes any more.
 pub(super) fn run_all(bench: &Arc<Bench>) {
@@ -51,6 +55,7 @@ fn run(bench: &Bench, index: usize) {
         slot: &bench.slots[index],
         arguments: Bytes::new(),
         claimed: None,
+        flushes: false,
         busy: false,
         runtime: BlockingRuntime::default(),
     };
@@ -107,6 +112,12 @@ struct Outcomes {
 impl SlotState {
     pub(super) fn runs(&self, call: CallId) -> bool {
         self.current.is_some_and(|current| current.call == call)
+    }
+
+    /// Whether few tasks of its run are left to begin.
+    #[inline]
+    fn has_few(&self) -> bool {
+        self.run.as_ref().is_none_or(|run| run.len() < FEW)
     }
 
     /// Takes the tasks of a call that were not begun.
@@ -190,6 +201,8 @@ struct Executor<'a> {
     arguments: Bytes,
     /// Where, in them, those of the claimed task are.
     claimed: Option<(usize, usize)>,
+    /// Whether it flushes the output when the claimed task has ended.
+    flushes: bool,
     /// Whether it counts as busy on the bench.
     busy: bool,
     runtime: BlockingRuntime,
@@ -200,7 +213,13 @@ impl Executor<'_> {
     fn take_run(&mut self) -> Option<&'static fiber_core::entry::Entry> {
         let mut spin = Spin::default();
         let mut work = self.bench.work.lock();
-        work.busy -= usize::from(std::mem::take(&mut self.busy));
+        if std::mem::take(&mut self.busy) {
+            work.busy -= 1;
+            // Others that are busy may keep the output locked for as long as they run.
+            if work.busy == 0 && !self.is_alone() {
+                MutexGuard::unlocked(&mut work, flush_output);
+            }
+        }
         let run = loop {
             let next = work.runs.front().map(|run| run.call);
             // What was done is told before this waits, and before another call's tasks are begun.
@@ -235,8 +254,14 @@ impl Executor<'_> {
         }
         slot.position = 0;
         slot.run = Some(run);
+        self.flushes = self.is_alone() && slot.has_few();
         self.claimed = claim(&mut slot, &self.arguments);
         Some(entry)
+    }
+
+    /// Whether it is the only executor, so that no other task can have locked the output.
+    fn is_alone(&self) -> bool {
+        self.bench.slots.len() == 1
     }
 
     /// Sends an outcome that is too large to be gathered with others, after those that are there.
@@ -244,6 +269,9 @@ impl Executor<'_> {
         let before = slot.take_outcomes();
         let call = slot.outcomes.call;
         drop(slot);
+        if !self.flushes && self.is_alone() {
+            flush_output();
+        }
         let busy = before.as_ref().map_or(0, |results| results.busy);
         if let Some(results) = before {
             self.bench.send(results);
@@ -292,6 +320,10 @@ impl Tasks for Executor<'_> {
 
     #[inline]
     fn finish(&mut self, mut outcome: Outcome, value: &mut Vec<u8>) {
+        // What a task printed leaves this process before its outcome does: the pool may kill it as soon as it has that.
+        if self.flushes {
+            flush_output();
+        }
         if value.len() > self.bench.max_message {
             outcome = too_large(value, self.bench.max_message);
         }
@@ -308,9 +340,14 @@ impl Tasks for Executor<'_> {
         }
         let untaken = self.bench.untaken.load(Ordering::Relaxed) / self.bench.slots.len() as u64;
         let results = if slot.is_worth_sending(untaken) { slot.take_outcomes() } else { None };
+        let flushed = self.flushes;
+        self.flushes = self.is_alone() && slot.has_few();
         self.claimed = claim(&mut slot, &self.arguments);
         drop(slot);
         if let Some(results) = results {
+            if !flushed && self.is_alone() {
+                flush_output();
+            }
             self.bench.send(results);
         }
     }

@@ -1,0 +1,59 @@
+//! A program whose processes print without ending the line, and are killed as soon as they have done their work.
+
+use std::time::Duration;
+
+use actix::{Actor, Context, Handler, Message};
+use fiber::{Pool, Process, Ring, RingNode, SyncManager};
+use serde::{Deserialize, Serialize};
+
+use super::hang;
+
+struct Printer;
+
+impl Actor for Printer {
+    type Context = Context<Self>;
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[rtype(result = "()")]
+struct Print(String);
+
+impl Handler<Print> for Printer {
+    type Result = ();
+
+    fn handle(&mut self, Print(text): Print, _: &mut Context<Self>) {
+        print!("{text}");
+    }
+}
+
+pub(super) fn lines() {
+    fiber::init();
+    let print = |text: String| print!("{text}");
+
+    let pool = Pool::new(1).unwrap();
+    pool.apply(print, "<one task>".into()).wait().unwrap();
+    drop(pool);
+
+    let pool = Pool::new(1).unwrap();
+    pool.map(print, (0..1000).map(|n| format!("<task {n}>"))).wait().unwrap();
+    drop(pool);
+
+    let pool = Pool::builder().processes(1).threads_per_worker(2).build().unwrap();
+    pool.apply(print, "<a thread>".into()).wait().unwrap();
+    drop(pool);
+
+    // The first task's outcome is there when the second is still running, and its text too.
+    let pool = Pool::builder().processes(1).initializer(print, "<initialiser>".to_string()).build().unwrap();
+    let print_or_hang = |text: String| if text.is_empty() { hang() } else { print!("{text}") };
+    let limited = pool.timeout(Duration::from_millis(50)).max_deaths(1);
+    limited.map(print_or_hang, ["<before a timeout>".into(), String::new()]).wait().unwrap_err();
+    drop(pool);
+
+    Process::spawn(print, "<process>".into()).unwrap().wait().unwrap();
+
+    let manager = SyncManager::start(|| Printer, ()).unwrap();
+    manager.send(Print("<actor>".into())).unwrap();
+    drop(manager);
+
+    Ring::run(2, |node: RingNode| print!("<rank {}>", node.rank()), ()).wait().unwrap();
+}
