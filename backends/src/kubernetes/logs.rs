@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
 use super::api_server::{ApiServer, is_missing, is_passing};
+use super::names::CONTAINER;
 use super::status::{Phase, phase};
 use crate::output::{Pump, Tail, Target};
 
@@ -21,12 +22,17 @@ const NO_LOG: &[u8] = b"unable to retrieve container logs for ";
 /// Lines that are asked for when only the last ones are wanted.
 const LAST: i64 = 20;
 
+/// What the program prints, and no other container that a cluster may have added to its pod.
+fn of_program() -> LogParams {
+    LogParams { container: Some(CONTAINER.into()), ..Default::default() }
+}
+
 /// Passes on what a pod prints, until `ended` says that it prints no more and all of it came. A stream that breaks is taken
 /// up where it was.
 pub(super) async fn follow(pods: Api<Pod>, pod: String, target: Target, tail: Tail, mut ended: watch::Receiver<bool>) {
     let mut pump = Pump::new(target, tail);
     let mut passed = 0;
-    let parameters = LogParams { follow: true, ..Default::default() };
+    let parameters = LogParams { follow: true, ..of_program() };
     loop {
         let was_ended = *ended.borrow_and_update();
         let whole = match pods.log_stream(&pod, &parameters).await {
@@ -69,7 +75,7 @@ async fn pass(stream: impl AsyncBufRead, pump: &mut Pump, passed: &mut usize) ->
 
 /// Takes the last lines that a pod printed.
 pub(super) async fn take_last(pods: &Api<Pod>, pod: &str, tail: &Tail) {
-    let parameters = LogParams { tail_lines: Some(LAST), ..Default::default() };
+    let parameters = LogParams { tail_lines: Some(LAST), ..of_program() };
     match pods.logs(pod, &parameters).await {
         Ok(text) if text.as_bytes().starts_with(NO_LOG) => {}
         Ok(text) => tail.add(text.as_bytes()),
@@ -90,11 +96,8 @@ pub(super) async fn read(
     parts: &mpsc::Sender<fiber_core::Result<Bytes>>,
 ) -> Result<(), kube::Error> {
     let pods = server.api::<Pod>();
-    let parameters = LogParams {
-        follow,
-        tail_lines: tail.map(|lines| i64::try_from(lines).unwrap_or(i64::MAX)),
-        ..Default::default()
-    };
+    let parameters =
+        LogParams { follow, tail_lines: tail.map(|lines| i64::try_from(lines).unwrap_or(i64::MAX)), ..of_program() };
     let mut passed = 0;
     loop {
         let ended = match pods.get_opt(name).await {

@@ -3,6 +3,7 @@
 use fiber_core::ExitReason;
 use k8s_openapi::api::core::v1::{ContainerState, Pod, PodCondition};
 
+use super::names::CONTAINER;
 use crate::Wait;
 
 /// What a shell's, and a container's, exit code is for a program that a signal killed, beside the signal.
@@ -27,11 +28,11 @@ pub(super) enum Phase {
     Ended(ExitReason),
 }
 
-/// What this pod's status says.
+/// What this pod's status says. The state of the program's container counts before the phase of the whole pod: a node may
+/// report the end of a container long before it calls its pod `Succeeded`, and other containers may keep the pod running.
 pub(super) fn phase(pod: &Pod) -> Phase {
     let Some(status) = &pod.status else { return Phase::Starting };
-    let container = status.container_statuses.iter().flatten().next();
-    let state = container.and_then(|container| container.state.as_ref());
+    let state = program(pod);
     let message = status.message.clone().unwrap_or_default();
     let disruption = condition(pod, "DisruptionTarget").filter(|condition| condition.status == "True");
     let removal = || status.reason.as_deref().and_then(|reason| removed(reason, &message));
@@ -98,6 +99,15 @@ pub(super) fn phase(pod: &Pod) -> Phase {
     }
 }
 
+/// The state of the container that has the program: the one of fiber's name, or the first. The statuses of containers are in
+/// the order of their names, and a cluster may add containers to each pod.
+fn program(pod: &Pod) -> Option<&ContainerState> {
+    let statuses = pod.status.as_ref()?.container_statuses.as_deref()?;
+    let named = |name: &str| statuses.iter().find(|status| status.name == name);
+    let first = pod.spec.as_ref().and_then(|spec| spec.containers.first()).map(|container| container.name.as_str());
+    named(CONTAINER).or_else(|| named(first?)).or(statuses.first())?.state.as_ref()
+}
+
 /// Whether a node may take a pod later that it refuses for this reason: the scheduler can know less of what a node has left,
 /// and of how it is marked, than the node itself.
 fn is_for_now(reason: &str) -> bool {
@@ -112,8 +122,7 @@ fn is_passing(words: &str) -> bool {
 
 /// What an image's words are while it can't be pulled, before Kubernetes only says that it will try again.
 pub(super) fn pull_problem(pod: &Pod) -> Option<String> {
-    let status = pod.status.as_ref()?.container_statuses.iter().flatten().next()?;
-    let waiting = status.state.as_ref()?.waiting.as_ref()?;
+    let waiting = program(pod)?.waiting.as_ref()?;
     let tried = waiting.reason.as_deref() == Some("ErrImagePull");
     waiting.message.clone().filter(|_| tried)
 }
@@ -170,6 +179,36 @@ mod tests {
         assert_eq!(ended_with(127, "Error"), Phase::Ended(ExitReason::Code(127)));
         assert_eq!(ended_with(143, "Error"), Phase::Ended(ExitReason::Signal(15)));
         assert_eq!(ended_with(137, "OOMKilled"), Phase::Ended(ExitReason::OutOfMemory));
+    }
+
+    fn terminated(name: &str, exit_code: i32) -> ContainerStatus {
+        let terminated = ContainerStateTerminated { exit_code, ..Default::default() };
+        let state = ContainerState { terminated: Some(terminated), ..Default::default() };
+        ContainerStatus { name: name.into(), state: Some(state), ..Default::default() }
+    }
+
+    fn running(name: &str) -> ContainerStatus {
+        let state = ContainerState { running: Some(Default::default()), ..Default::default() };
+        ContainerStatus { name: name.into(), state: Some(state), ..Default::default() }
+    }
+
+    fn running_pod(containers: Vec<ContainerStatus>) -> Phase {
+        let status =
+            PodStatus { phase: Some("Running".into()), container_statuses: Some(containers), ..Default::default() };
+        phase(&pod(status))
+    }
+
+    #[test]
+    fn a_container_that_has_ended_counts_before_its_pods_phase() {
+        assert_eq!(running_pod(vec![terminated(CONTAINER, 0)]), Phase::Ended(ExitReason::Normal));
+        assert_eq!(running_pod(vec![terminated(CONTAINER, 3)]), Phase::Ended(ExitReason::Code(3)));
+    }
+
+    #[test]
+    fn containers_that_a_cluster_adds_say_nothing_of_the_program() {
+        let containers = |added: ContainerStatus, own| running_pod(vec![added, own]);
+        assert_eq!(containers(running("a-proxy"), terminated(CONTAINER, 0)), Phase::Ended(ExitReason::Normal));
+        assert_eq!(containers(terminated("a-proxy", 1), running(CONTAINER)), Phase::Running);
     }
 
     #[test]

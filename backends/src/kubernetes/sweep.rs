@@ -7,6 +7,7 @@ use kube::api::ListParams;
 use super::api_server::{ApiServer, is_forbidden, is_missing};
 use super::names::{OWNER, SESSION};
 use super::own::OwnPod;
+use super::status::{Phase, phase};
 use crate::owner::Owner;
 
 /// Removes the pods and Secrets of owners that are dead, and says which.
@@ -52,8 +53,9 @@ async fn is_dead(server: &ApiServer, owner: &Owner) -> bool {
     let Owner::Pod { name, uid } = owner else { return owner.is_a_dead_process() };
     match server.api::<Pod>().get(name).await {
         Ok(pod) => {
-            let phase = pod.status.and_then(|status| status.phase).unwrap_or_default();
-            pod.metadata.uid.as_ref() != Some(uid) || matches!(&*phase, "Succeeded" | "Failed")
+            let of_pod = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+            let ended = matches!(of_pod, Some("Succeeded" | "Failed")) || matches!(phase(&pod), Phase::Ended(_));
+            pod.metadata.uid.as_ref() != Some(uid) || ended
         }
         Err(error) => is_missing(&error),
     }
