@@ -1,6 +1,26 @@
-//! How values travel: MessagePack, with structs as maps.
+//! The encoding of values: MessagePack by rmp-serde, with structs as maps.
 //!
-//! Maps cost some bytes against arrays, and keep `#[serde(skip_serializing_if)]`, `flatten` and `default` correct.
+//! Maps cost some bytes compared to arrays, and keep `#[serde(skip_serializing_if)]`, `flatten` and `default` correct.
+//! A value is encoded as `rmp_serde::Serializer::with_struct_map` encodes it, with one exception.
+//!
+//! **Options.** MessagePack has one nil, so in rmp-serde `Some(None)` and `Some(())` become `None`. Here `Some` writes
+//! the byte 0xc1 before a value that begins with nil or with 0xc1; MessagePack reserves this byte. `None` is `c0`,
+//! `Some(None)` is `c1 c0`, `Some(Some(None))` is `c1 c1 c0`, and `Some(5)` stays `05`. The rule looks at encoded
+//! bytes, so it covers every type that is encoded as nil, within newtypes and untagged enums too. An option costs one
+//! comparison; nothing else costs anything.
+//!
+//! **Division of labour.** [`encode`] writes the structure of values itself and leaves scalars, texts, bytes and
+//! extensions to rmp-serde. [`decode`] reads by itself, because rmp-serde's deserializer does not show its position;
+//! 128-bit numbers are rmp-serde's. Errors are rmp-serde's on both sides.
+//!
+//! **Limits.** Values nest up to 1,023 levels. A sequence, map, text or byte string has fewer than 2³² elements or
+//! bytes. Bytes that remain after a value are an error. No length in a message reserves more memory than the message
+//! can fill.
+
+mod decode;
+mod encode;
+#[cfg(test)]
+mod tests;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -12,9 +32,8 @@ use crate::error::{Error, Result};
 /// # Errors
 /// [`Error::Encode`] with serde's words, when the value can't be serialised; `out` may then hold a part of it.
 pub fn append<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> Result<()> {
-    let mut serializer = rmp_serde::Serializer::new(out).with_struct_map();
     value
-        .serialize(&mut serializer)
+        .serialize(&mut encode::Serializer::new(out))
         .map_err(|error| Error::Encode { what: std::any::type_name::<T>(), problem: error.to_string() })
 }
 
@@ -31,36 +50,30 @@ pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>> {
 /// Reads a value back.
 ///
 /// # Errors
-/// [`Error::Decode`] with serde's words and the type that was wanted.
+/// [`Error::Decode`] with serde's words and the type that was wanted; also if bytes remain after the value.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
-    rmp_serde::from_slice(bytes)
-        .map_err(|error| Error::Decode { what: std::any::type_name::<T>(), problem: error.to_string() })
+    let mut deserializer = decode::Deserializer::new(bytes);
+    let mut value = T::deserialize(&mut deserializer).map_err(failed::<T>);
+    if let Err(left) = deserializer.end()
+        && value.is_ok()
+    {
+        value = Err(failed::<T>(left));
+    }
+    value
 }
 
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use serde::{Deserialize, Serialize};
-
-    use super::*;
-
-    #[derive(Debug, PartialEq, Serialize, Deserialize)]
-    struct Gaps {
-        #[serde(skip_serializing_if = "Option::is_none")]
-        first: Option<u8>,
-        second: Vec<BTreeMap<String, (i64, f32)>>,
-    }
-
-    #[test]
-    fn a_skipped_field_does_not_shift_the_next() {
-        let value = Gaps { first: None, second: vec![BTreeMap::from([("a".into(), (-1, 0.5))])] };
-        assert_eq!(decode::<Gaps>(&encode(&value).unwrap()).unwrap(), value);
-    }
-
-    #[test]
-    fn a_wrong_type_is_named() {
-        let error = decode::<Gaps>(&encode("text").unwrap()).unwrap_err();
-        assert!(error.to_string().contains("Gaps"), "{error}");
-    }
+#[cold]
+fn failed<T>(error: rmp_serde::decode::Error) -> Error {
+    Error::Decode { what: std::any::type_name::<T>(), problem: error.to_string() }
 }
+
+/// Nil: `None`, or a unit.
+const NIL: u8 = 0xc0;
+
+/// Marks `Some` around a value that begins with nil or with this mark. MessagePack reserves this byte.
+const SOME: u8 = 0xc1;
+
+/// MessagePack's extension type, as rmp-serde knows it.
+#[derive(Serialize)]
+#[serde(rename = "_ExtStruct")]
+struct Extension<'a>((i8, &'a serde_bytes::Bytes));

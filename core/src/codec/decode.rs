@@ -1,0 +1,448 @@
+//! Reading: structure, texts and numbers here, i128 and extensions by rmp-serde.
+
+use std::io::ErrorKind;
+
+use rmp::Marker;
+use rmp_serde::decode::{Error, ReadRefReader};
+use serde::Deserialize;
+use serde::de::value::{BorrowedBytesDeserializer, I8Deserializer, SeqAccessDeserializer, SeqDeserializer};
+use serde::de::{self, DeserializeSeed, Error as _, Unexpected, Visitor};
+
+use super::{NIL, SOME};
+
+/// An array without elements: a unit struct.
+const NO_ELEMENTS: u8 = Marker::FixArray(0).to_u8();
+
+/// A map of one entry: an enum's variant and its value.
+const ONE_ENTRY: u8 = Marker::FixMap(1).to_u8();
+
+type Result<T> = std::result::Result<T, Error>;
+
+/// How deep values may be nested, as in rmp-serde: what arrives can't use up the stack.
+const DEPTH: u16 = 1024;
+
+/// Reads values from a slice, from which texts and bytes are borrowed.
+pub(super) struct Deserializer<'de> {
+    rest: &'de [u8],
+    depth: u16,
+}
+
+impl<'de> Deserializer<'de> {
+    #[inline]
+    pub(super) fn new(bytes: &'de [u8]) -> Self {
+        Deserializer { rest: bytes, depth: DEPTH }
+    }
+
+    /// Checks that nothing is left.
+    #[inline]
+    pub(super) fn end(&self) -> Result<()> {
+        if self.rest.is_empty() { Ok(()) } else { Err(too_much(self.rest.len())) }
+    }
+
+    #[inline]
+    fn peek(&self) -> Option<u8> {
+        self.rest.first().copied()
+    }
+
+    #[inline]
+    fn marker(&mut self) -> Result<Marker> {
+        self.array().map(|&[byte]| Marker::from_u8(byte))
+    }
+
+    #[inline]
+    fn array<const N: usize>(&mut self) -> Result<&'de [u8; N]> {
+        let Some((array, rest)) = self.rest.split_first_chunk() else { return Err(truncated()) };
+        self.rest = rest;
+        Ok(array)
+    }
+
+    #[inline]
+    fn bytes(&mut self, len: usize) -> Result<&'de [u8]> {
+        let Some((bytes, rest)) = self.rest.split_at_checked(len) else { return Err(truncated()) };
+        self.rest = rest;
+        Ok(bytes)
+    }
+
+    /// The length in a header.
+    #[inline]
+    fn len(&mut self, marker: Marker) -> Result<u32> {
+        // The most frequent ones by themselves, ahead of the jump table.
+        if let Marker::FixStr(len) | Marker::FixArray(len) | Marker::FixMap(len) = marker {
+            return Ok(len.into());
+        }
+        Ok(match marker {
+            Marker::FixExt1 => 1,
+            Marker::FixExt2 => 2,
+            Marker::FixExt4 => 4,
+            Marker::FixExt8 => 8,
+            Marker::FixExt16 => 16,
+            Marker::Str8 | Marker::Bin8 | Marker::Ext8 => u8::from_be_bytes(*self.array()?).into(),
+            Marker::Str16 | Marker::Bin16 | Marker::Ext16 | Marker::Array16 | Marker::Map16 => {
+                u16::from_be_bytes(*self.array()?).into()
+            }
+            Marker::Str32 | Marker::Bin32 | Marker::Ext32 | Marker::Array32 | Marker::Map32 => {
+                u32::from_be_bytes(*self.array()?)
+            }
+            other => return Err(Error::TypeMismatch(other)),
+        })
+    }
+
+    /// The next number of 128 bits, for rmp-serde, which writes it as 16 bytes.
+    fn wide(&mut self) -> rmp_serde::Deserializer<ReadRefReader<'de, [u8]>> {
+        let (number, rest) = self.rest.split_at((2 + size_of::<i128>()).min(self.rest.len()));
+        self.rest = rest;
+        rmp_serde::Deserializer::from_read_ref(number)
+    }
+
+    /// An extension, which types see as the tuple of its number and its bytes.
+    fn extension(&mut self, marker: Marker) -> Result<SeqAccessDeserializer<ExtensionAccess<'de>>> {
+        let len = self.len(marker)?;
+        let number = i8::from_be_bytes(*self.array()?);
+        let bytes = self.bytes(len as usize)?;
+        Ok(SeqAccessDeserializer::new(ExtensionAccess { number: Some(number), bytes: Some(bytes) }))
+    }
+
+    /// Reads what is inside of a value.
+    #[inline]
+    fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        if self.depth == 1 {
+            return Err(Error::DepthLimitExceeded);
+        }
+        self.depth -= 1;
+        let value = read(self);
+        self.depth += 1;
+        value
+    }
+
+    fn number<V: Visitor<'de>>(&mut self, marker: Marker, visitor: V) -> Result<V::Value> {
+        match marker {
+            Marker::FixPos(number) => visitor.visit_u8(number),
+            Marker::FixNeg(number) => visitor.visit_i8(number),
+            Marker::U8 => visitor.visit_u8(u8::from_be_bytes(*self.array()?)),
+            Marker::U16 => visitor.visit_u16(u16::from_be_bytes(*self.array()?)),
+            Marker::U32 => visitor.visit_u32(u32::from_be_bytes(*self.array()?)),
+            Marker::U64 => visitor.visit_u64(u64::from_be_bytes(*self.array()?)),
+            Marker::I8 => visitor.visit_i8(i8::from_be_bytes(*self.array()?)),
+            Marker::I16 => visitor.visit_i16(i16::from_be_bytes(*self.array()?)),
+            Marker::I32 => visitor.visit_i32(i32::from_be_bytes(*self.array()?)),
+            Marker::I64 => visitor.visit_i64(i64::from_be_bytes(*self.array()?)),
+            Marker::F32 => visitor.visit_f32(f32::from_be_bytes(*self.array()?)),
+            Marker::F64 => visitor.visit_f64(f64::from_be_bytes(*self.array()?)),
+            Marker::True | Marker::False => visitor.visit_bool(marker == Marker::True),
+            Marker::Null => visitor.visit_unit(),
+            other => Err(Error::TypeMismatch(other)),
+        }
+    }
+
+    fn any<V: Visitor<'de>>(&mut self, visitor: V, binary: Binary) -> Result<V::Value> {
+        let marker = self.marker()?;
+        match marker {
+            Marker::FixStr(_) | Marker::Str8 | Marker::Str16 | Marker::Str32 => {
+                let len = self.len(marker)?;
+                visitor.visit_borrowed_str(std::str::from_utf8(self.bytes(len as usize)?)?)
+            }
+            Marker::FixArray(_) | Marker::Array16 | Marker::Array32 => {
+                let len = self.len(marker)?;
+                self.nested(|inner| {
+                    let mut elements = Elements { of: inner, left: len };
+                    let value = visitor.visit_seq(&mut elements)?;
+                    elements.end(len, value)
+                })
+            }
+            Marker::FixMap(_) | Marker::Map16 | Marker::Map32 => {
+                let len = self.len(marker)?;
+                self.nested(|inner| {
+                    let mut entries = Elements { of: inner, left: len };
+                    let value = visitor.visit_map(&mut entries)?;
+                    entries.end(len, value)
+                })
+            }
+            Marker::Bin8 | Marker::Bin16 | Marker::Bin32 => {
+                let len = self.len(marker)?;
+                let bytes = self.bytes(len as usize)?;
+                match binary {
+                    Binary::Bytes => visitor.visit_borrowed_bytes(bytes),
+                    Binary::Numbers => visitor.visit_seq(SeqDeserializer::new(bytes.iter().copied())),
+                }
+            }
+            Marker::FixExt1
+            | Marker::FixExt2
+            | Marker::FixExt4
+            | Marker::FixExt8
+            | Marker::FixExt16
+            | Marker::Ext8
+            | Marker::Ext16
+            | Marker::Ext32 => visitor.visit_newtype_struct(self.extension(marker)?),
+            Marker::Reserved => self.nested(|inner| visitor.visit_some(inner)),
+            _ => self.number(marker, visitor),
+        }
+    }
+}
+
+/// As what bytes come to a type.
+enum Binary {
+    Bytes,
+    /// To one that wants a sequence.
+    Numbers,
+}
+
+#[cold]
+fn truncated() -> Error {
+    Error::InvalidDataRead(ErrorKind::UnexpectedEof.into())
+}
+
+#[cold]
+fn too_much(left: usize) -> Error {
+    Error::custom(format!("{left} bytes are left after the value"))
+}
+
+/// Reads numbers, the most frequent form of each ahead of the jump table.
+macro_rules! numbers {
+    (integers: $($method:ident)*) => {
+        $(#[inline]
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
+            let marker = self.marker()?;
+            if let Marker::FixPos(number) = marker {
+                return visitor.visit_u8(number);
+            }
+            self.number(marker, visitor)
+        })*
+    };
+    (floats: $($method:ident $marker:ident $visit:ident $type:ident)*) => {
+        $(#[inline]
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
+            let marker = self.marker()?;
+            if marker == Marker::$marker {
+                return visitor.$visit($type::from_be_bytes(*self.array()?));
+            }
+            self.number(marker, visitor)
+        })*
+    };
+}
+
+macro_rules! any {
+    ($binary:ident: $($method:ident($($type:ty),*))*) => {
+        $(#[inline]
+        fn $method<V: Visitor<'de>>(self, $(_: $type,)* visitor: V) -> Result<V::Value> {
+            self.any(visitor, Binary::$binary)
+        })*
+    };
+}
+
+impl<'de> de::Deserializer<'de> for &mut Deserializer<'de> {
+    type Error = Error;
+
+    numbers! { integers:
+        deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64
+        deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64
+    }
+
+    numbers! { floats:
+        deserialize_f32 F32 visit_f32 f32
+        deserialize_f64 F64 visit_f64 f64
+    }
+
+    #[inline]
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
+        let marker = self.marker()?;
+        self.number(marker, visitor)
+    }
+
+    any! { Bytes:
+        deserialize_any() deserialize_char() deserialize_str() deserialize_string() deserialize_bytes()
+        deserialize_byte_buf() deserialize_unit() deserialize_map() deserialize_identifier() deserialize_ignored_any()
+    }
+
+    any! { Numbers:
+        deserialize_seq() deserialize_tuple(usize) deserialize_tuple_struct(&'static str, usize)
+        deserialize_struct(&'static str, &'static [&'static str])
+    }
+
+    #[inline]
+    fn deserialize_i128<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
+        self.wide().deserialize_i128(visitor)
+    }
+
+    #[inline]
+    fn deserialize_u128<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
+        self.wide().deserialize_u128(visitor)
+    }
+
+    #[inline]
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
+        match self.peek() {
+            Some(NIL) => {
+                self.rest = &self.rest[1..];
+                visitor.visit_none()
+            }
+            Some(SOME) => {
+                self.rest = &self.rest[1..];
+                self.nested(|inner| visitor.visit_some(inner))
+            }
+            _ => visitor.visit_some(self),
+        }
+    }
+
+    #[inline]
+    fn deserialize_unit_struct<V: Visitor<'de>>(self, _name: &'static str, visitor: V) -> Result<V::Value> {
+        if self.peek() == Some(NO_ELEMENTS) {
+            self.rest = &self.rest[1..];
+            return visitor.visit_unit();
+        }
+        self.any(visitor, Binary::Bytes)
+    }
+
+    #[inline]
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value> {
+        if name == rmp_serde::MSGPACK_EXT_STRUCT_NAME {
+            let marker = self.marker()?;
+            return visitor.visit_newtype_struct(self.extension(marker)?);
+        }
+        visitor.visit_newtype_struct(self)
+    }
+
+    #[inline]
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        _variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value> {
+        let valued = self.peek() == Some(ONE_ENTRY);
+        if valued {
+            self.rest = &self.rest[1..];
+        }
+        visitor.visit_enum(Variant { of: self, valued })
+    }
+
+    #[inline]
+    fn is_human_readable(&self) -> bool {
+        false
+    }
+}
+
+/// The elements of an array, or the entries of a map.
+struct Elements<'a, 'de> {
+    of: &'a mut Deserializer<'de>,
+    left: u32,
+}
+
+impl Elements<'_, '_> {
+    #[inline]
+    fn next(&mut self) -> bool {
+        let more = self.left > 0;
+        self.left -= u32::from(more);
+        more
+    }
+
+    #[inline]
+    fn end<T>(&self, len: u32, value: T) -> Result<T> {
+        if self.left == 0 { Ok(value) } else { Err(Error::LengthMismatch(len - self.left)) }
+    }
+
+    /// How many there can be at most: the length is the sender's word, and each takes a byte or more.
+    #[inline]
+    fn bound(&self) -> Option<usize> {
+        Some(self.of.rest.len().min(self.left as usize))
+    }
+}
+
+impl<'de> de::SeqAccess<'de> for Elements<'_, 'de> {
+    type Error = Error;
+
+    #[inline]
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>> {
+        if self.next() { seed.deserialize(&mut *self.of).map(Some) } else { Ok(None) }
+    }
+
+    #[inline]
+    fn size_hint(&self) -> Option<usize> {
+        self.bound()
+    }
+}
+
+impl<'de> de::MapAccess<'de> for Elements<'_, 'de> {
+    type Error = Error;
+
+    #[inline]
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>> {
+        if self.next() { seed.deserialize(&mut *self.of).map(Some) } else { Ok(None) }
+    }
+
+    #[inline]
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value> {
+        seed.deserialize(&mut *self.of)
+    }
+
+    #[inline]
+    fn size_hint(&self) -> Option<usize> {
+        self.bound()
+    }
+}
+
+/// An enum's variant: its name, or a map from it to its value.
+struct Variant<'a, 'de> {
+    of: &'a mut Deserializer<'de>,
+    valued: bool,
+}
+
+impl Variant<'_, '_> {
+    #[inline]
+    fn expect_value(&self, wanted: &'static str) -> Result<()> {
+        if self.valued { Ok(()) } else { Err(Error::invalid_type(Unexpected::UnitVariant, &wanted)) }
+    }
+}
+
+impl<'de> de::EnumAccess<'de> for Variant<'_, 'de> {
+    type Error = Error;
+    type Variant = Self;
+
+    #[inline]
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self)> {
+        Ok((seed.deserialize(&mut *self.of)?, self))
+    }
+}
+
+impl<'de> de::VariantAccess<'de> for Variant<'_, 'de> {
+    type Error = Error;
+
+    #[inline]
+    fn unit_variant(self) -> Result<()> {
+        if self.valued { Deserialize::deserialize(self.of) } else { Ok(()) }
+    }
+
+    #[inline]
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value> {
+        self.expect_value("newtype variant")?;
+        self.of.nested(|inner| seed.deserialize(inner))
+    }
+
+    #[inline]
+    fn tuple_variant<V: Visitor<'de>>(self, _len: usize, visitor: V) -> Result<V::Value> {
+        self.expect_value("tuple variant")?;
+        self.of.any(visitor, Binary::Numbers)
+    }
+
+    #[inline]
+    fn struct_variant<V: Visitor<'de>>(self, _fields: &'static [&'static str], visitor: V) -> Result<V::Value> {
+        self.expect_value("struct variant")?;
+        self.of.any(visitor, Binary::Numbers)
+    }
+}
+
+/// An extension as the tuple of its number and its bytes.
+struct ExtensionAccess<'de> {
+    number: Option<i8>,
+    bytes: Option<&'de [u8]>,
+}
+
+impl<'de> de::SeqAccess<'de> for ExtensionAccess<'de> {
+    type Error = Error;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>> {
+        if let Some(number) = self.number.take() {
+            return seed.deserialize(I8Deserializer::new(number)).map(Some);
+        }
+        self.bytes.take().map(|bytes| seed.deserialize(BorrowedBytesDeserializer::new(bytes))).transpose()
+    }
+}

@@ -1,0 +1,338 @@
+//! Writing: the structure here, every scalar and text by rmp-serde.
+
+use std::io::Write;
+
+use rmp::encode::{write_array_len, write_map_len};
+use rmp_serde::encode::Error;
+use serde::ser::{self, Error as _, Serialize};
+
+use super::{Extension, NIL, SOME};
+
+type Result<T = ()> = std::result::Result<T, Error>;
+
+/// Appends values to a buffer, each as rmp-serde would with structs as maps, except options around nil.
+pub(super) struct Serializer<'out> {
+    rmp: rmp_serde::Serializer<&'out mut Vec<u8>>,
+}
+
+impl<'out> Serializer<'out> {
+    #[inline]
+    pub(super) fn new(out: &'out mut Vec<u8>) -> Self {
+        Serializer { rmp: rmp_serde::Serializer::new(out) }
+    }
+
+    #[inline]
+    fn out(&mut self) -> &mut Vec<u8> {
+        self.rmp.get_mut()
+    }
+
+    #[inline]
+    fn position(&self) -> usize {
+        self.rmp.get_ref().len()
+    }
+
+    /// Writes the header of an enum's variant that has a value: a map of one entry.
+    #[inline]
+    fn variant(&mut self, variant: &'static str) -> Result {
+        write_map_len(self.out(), 1)?;
+        ser::Serializer::serialize_str(self, variant)
+    }
+
+    #[inline]
+    fn compound<const KIND: bool>(&mut self, len: Option<usize>) -> Result<Compound<'_, 'out, KIND>> {
+        let (at, declared) = (self.position(), len.unwrap_or(0));
+        header::<KIND>(self.out(), declared)?;
+        Ok(Compound { serializer: self, at, declared, count: 0 })
+    }
+
+    #[cold]
+    fn mark_some(&mut self, at: usize) -> Result {
+        self.out().insert(at, SOME);
+        Ok(())
+    }
+
+    /// Turns the tuple `(i8, bytes)` at `at` into MessagePack's extension type, by rmp-serde's rule for it.
+    #[cold]
+    fn make_extension(&mut self, at: usize) -> Result {
+        let tuple = self.out().split_off(at);
+        let extension = rmp_serde::from_slice(&tuple)
+            .map_err(|error| Error::custom(format!("an extension is a tuple of an i8 and bytes: {error}")))?;
+        Extension(extension).serialize(&mut self.rmp)
+    }
+}
+
+/// The length of a sequence, map, text or of bytes, which MessagePack keeps in 32 bits at most.
+#[inline]
+fn length(len: usize) -> Result<u32> {
+    u32::try_from(len)
+        .map_err(|_| Error::custom(format!("{len} elements or bytes in one piece; at most {} fit", u32::MAX)))
+}
+
+/// Forwards to rmp-serde.
+macro_rules! scalars {
+    ($($method:ident($type:ty))*) => {
+        $(#[inline]
+        fn $method(self, value: $type) -> Result {
+            self.rmp.$method(value)
+        })*
+    };
+}
+
+impl<'s, 'out> ser::Serializer for &'s mut Serializer<'out> {
+    type Ok = ();
+    type Error = Error;
+    type SerializeSeq = Compound<'s, 'out, ARRAY>;
+    type SerializeTuple = Compound<'s, 'out, ARRAY>;
+    type SerializeTupleStruct = Compound<'s, 'out, ARRAY>;
+    type SerializeTupleVariant = Compound<'s, 'out, ARRAY>;
+    type SerializeMap = Compound<'s, 'out, MAP>;
+    type SerializeStruct = Compound<'s, 'out, MAP>;
+    type SerializeStructVariant = Compound<'s, 'out, MAP>;
+
+    scalars! {
+        serialize_bool(bool)
+        serialize_i8(i8) serialize_i16(i16) serialize_i32(i32) serialize_i64(i64) serialize_i128(i128)
+        serialize_u8(u8) serialize_u16(u16) serialize_u32(u32) serialize_u64(u64) serialize_u128(u128)
+        serialize_f32(f32) serialize_f64(f64)
+        serialize_char(char)
+    }
+
+    #[inline]
+    fn serialize_str(self, text: &str) -> Result {
+        length(text.len())?;
+        self.rmp.serialize_str(text)
+    }
+
+    #[inline]
+    fn serialize_bytes(self, bytes: &[u8]) -> Result {
+        length(bytes.len())?;
+        self.rmp.serialize_bytes(bytes)
+    }
+
+    #[inline]
+    fn serialize_none(self) -> Result {
+        self.rmp.serialize_none()
+    }
+
+    #[inline]
+    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result {
+        let at = self.position();
+        value.serialize(&mut *self)?;
+        match self.rmp.get_ref().get(at) {
+            Some(&(NIL | SOME)) => self.mark_some(at),
+            _ => Ok(()),
+        }
+    }
+
+    #[inline]
+    fn serialize_unit(self) -> Result {
+        self.rmp.serialize_unit()
+    }
+
+    #[inline]
+    fn serialize_unit_struct(self, name: &'static str) -> Result {
+        self.rmp.serialize_unit_struct(name)
+    }
+
+    #[inline]
+    fn serialize_unit_variant(self, name: &'static str, index: u32, variant: &'static str) -> Result {
+        self.rmp.serialize_unit_variant(name, index, variant)
+    }
+
+    #[inline]
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(self, name: &'static str, value: &T) -> Result {
+        let at = self.position();
+        value.serialize(&mut *self)?;
+        if name == rmp_serde::MSGPACK_EXT_STRUCT_NAME { self.make_extension(at) } else { Ok(()) }
+    }
+
+    #[inline]
+    fn serialize_newtype_variant<T: Serialize + ?Sized>(
+        self,
+        _name: &'static str,
+        _index: u32,
+        variant: &'static str,
+        value: &T,
+    ) -> Result {
+        self.variant(variant)?;
+        value.serialize(self)
+    }
+
+    #[inline]
+    fn serialize_seq(self, len: Option<usize>) -> Result<Compound<'s, 'out, ARRAY>> {
+        self.compound::<ARRAY>(len)
+    }
+
+    #[inline]
+    fn serialize_tuple(self, len: usize) -> Result<Compound<'s, 'out, ARRAY>> {
+        self.compound::<ARRAY>(Some(len))
+    }
+
+    #[inline]
+    fn serialize_tuple_struct(self, _name: &'static str, len: usize) -> Result<Compound<'s, 'out, ARRAY>> {
+        self.compound::<ARRAY>(Some(len))
+    }
+
+    #[inline]
+    fn serialize_tuple_variant(
+        self,
+        _name: &'static str,
+        _index: u32,
+        variant: &'static str,
+        len: usize,
+    ) -> Result<Compound<'s, 'out, ARRAY>> {
+        self.variant(variant)?;
+        self.compound::<ARRAY>(Some(len))
+    }
+
+    #[inline]
+    fn serialize_map(self, len: Option<usize>) -> Result<Compound<'s, 'out, MAP>> {
+        self.compound::<MAP>(len)
+    }
+
+    #[inline]
+    fn serialize_struct(self, _name: &'static str, len: usize) -> Result<Compound<'s, 'out, MAP>> {
+        self.compound::<MAP>(Some(len))
+    }
+
+    #[inline]
+    fn serialize_struct_variant(
+        self,
+        _name: &'static str,
+        _index: u32,
+        variant: &'static str,
+        len: usize,
+    ) -> Result<Compound<'s, 'out, MAP>> {
+        self.variant(variant)?;
+        self.compound::<MAP>(Some(len))
+    }
+
+    #[inline]
+    fn is_human_readable(&self) -> bool {
+        false
+    }
+}
+
+const ARRAY: bool = false;
+const MAP: bool = true;
+
+/// A marker and a length of 32 bits.
+const LONGEST_HEADER: usize = 5;
+
+/// Writes the header of an array or a map.
+#[inline]
+fn header<const KIND: bool>(out: &mut impl Write, len: usize) -> Result {
+    let len = length(len)?;
+    let written = if KIND == MAP { write_map_len(out, len) } else { write_array_len(out, len) };
+    written.map(drop).map_err(Error::from)
+}
+
+/// An array or map that is being written. Its header is what serde said of its length, and is corrected at the end
+/// if there was another number of elements: a wrong header would change what follows.
+pub(super) struct Compound<'s, 'out, const KIND: bool> {
+    serializer: &'s mut Serializer<'out>,
+    at: usize,
+    declared: usize,
+    count: usize,
+}
+
+impl<const KIND: bool> Compound<'_, '_, KIND> {
+    #[inline]
+    fn element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result {
+        self.count += 1;
+        value.serialize(&mut *self.serializer)
+    }
+
+    #[inline]
+    fn field<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Result {
+        self.count += 1;
+        ser::Serializer::serialize_str(&mut self.serializer.rmp, key)?;
+        value.serialize(&mut *self.serializer)
+    }
+
+    #[inline]
+    fn finish(self) -> Result {
+        if self.count == self.declared { Ok(()) } else { self.correct() }
+    }
+
+    #[cold]
+    fn correct(self) -> Result {
+        let header = |len| {
+            let mut bytes = [0; LONGEST_HEADER];
+            let mut unused = &mut bytes[..];
+            header::<KIND>(&mut unused, len)?;
+            let used = LONGEST_HEADER - unused.len();
+            Ok::<_, Error>(bytes.into_iter().take(used))
+        };
+        let (wrong, right) = (header(self.declared)?, header(self.count)?);
+        self.serializer.out().splice(self.at..self.at + wrong.len(), right);
+        Ok(())
+    }
+}
+
+macro_rules! arrays {
+    ($($trait:ident $method:ident)*) => {
+        $(impl ser::$trait for Compound<'_, '_, ARRAY> {
+            type Ok = ();
+            type Error = Error;
+
+            #[inline]
+            fn $method<T: Serialize + ?Sized>(&mut self, value: &T) -> Result {
+                self.element(value)
+            }
+
+            #[inline]
+            fn end(self) -> Result {
+                self.finish()
+            }
+        })*
+    };
+}
+
+arrays! {
+    SerializeSeq serialize_element
+    SerializeTuple serialize_element
+    SerializeTupleStruct serialize_field
+    SerializeTupleVariant serialize_field
+}
+
+macro_rules! structs {
+    ($($trait:ident)*) => {
+        $(impl ser::$trait for Compound<'_, '_, MAP> {
+            type Ok = ();
+            type Error = Error;
+
+            #[inline]
+            fn serialize_field<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Result {
+                self.field(key, value)
+            }
+
+            #[inline]
+            fn end(self) -> Result {
+                self.finish()
+            }
+        })*
+    };
+}
+
+structs! { SerializeStruct SerializeStructVariant }
+
+impl ser::SerializeMap for Compound<'_, '_, MAP> {
+    type Ok = ();
+    type Error = Error;
+
+    #[inline]
+    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result {
+        self.element(key)
+    }
+
+    #[inline]
+    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result {
+        value.serialize(&mut *self.serializer)
+    }
+
+    #[inline]
+    fn end(self) -> Result {
+        self.finish()
+    }
+}

@@ -1,0 +1,110 @@
+//! What serde can't carry is refused, at the sender or on arrival, with an error that names the type.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use super::*;
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "tag")]
+enum Internal {
+    NewtypeOfOption(Option<u8>),
+    NewtypeOfNumber(u8),
+    NewtypeOfList(Vec<u8>),
+    Struct { wide: i128 },
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Untagged {
+    Wide(i128),
+    UnitStruct(Unit),
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Flattened {
+    field: u8,
+    #[serde(flatten)]
+    rest: BTreeMap<String, u128>,
+}
+
+/// Checks that `value` is refused in words that name its type.
+fn refused<T: Serialize + DeserializeOwned + Debug>(value: &T) {
+    let error = encode(value).and_then(|bytes| decode::<T>(&bytes)).unwrap_err().to_string();
+    assert!(error.contains(std::any::type_name::<T>()), "{error}");
+}
+
+#[test]
+fn what_an_internally_tagged_enum_has_no_room_for_is_refused() {
+    refused(&Internal::NewtypeOfOption(None));
+    refused(&Internal::NewtypeOfOption(Some(1)));
+    refused(&Internal::NewtypeOfNumber(1));
+    refused(&Internal::NewtypeOfList(vec![1]));
+}
+
+#[test]
+fn numbers_of_128_bits_are_refused_where_serde_buffers() {
+    refused(&Internal::Struct { wide: -1 });
+    refused(&Untagged::Wide(1 << 100));
+    refused(&Flattened { field: 1, rest: BTreeMap::from([("wide".to_owned(), 1)]) });
+}
+
+#[test]
+fn a_unit_struct_in_an_untagged_enum_is_refused() {
+    refused(&vec![Untagged::UnitStruct(Unit)]);
+}
+
+#[test]
+fn a_name_that_is_there_twice_is_refused() {
+    refused(&Flattened { field: 1, rest: BTreeMap::from([("field".to_owned(), 2)]) });
+}
+
+#[test]
+fn what_has_no_form_is_refused_at_the_sender() {
+    assert!(matches!(encode(&(UNIX_EPOCH - Duration::from_secs(1))), Err(Error::Encode { .. })));
+    assert!(matches!(encode(Path::new(OsStr::from_bytes(&[0xff]))), Err(Error::Encode { .. })));
+}
+
+#[test]
+fn a_wrong_type_is_named() {
+    let error = decode::<Flattened>(&encode("text").unwrap()).unwrap_err();
+    assert!(error.to_string().contains("Flattened"), "{error}");
+}
+
+/// The three places where serde itself reads other than it wrote, with any format: the documentation names them.
+#[test]
+fn what_serde_itself_confuses_arrives_as_documented() {
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(untagged)]
+    enum Ambiguous {
+        First(f64),
+        Second(u8),
+    }
+    let arrived: Ambiguous = decode(&encode(&Ambiguous::Second(1)).unwrap()).unwrap();
+    assert_eq!(arrived, Ambiguous::First(1.0));
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Optional {
+        #[serde(flatten)]
+        rest: Option<BTreeMap<String, u8>>,
+    }
+    let arrived: Optional = decode(&encode(&Optional { rest: None }).unwrap()).unwrap();
+    assert_eq!(arrived, Optional { rest: Some(BTreeMap::new()) });
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Both {
+        #[serde(flatten)]
+        first: Optional,
+        #[serde(flatten)]
+        second: BTreeMap<String, u8>,
+    }
+    let rest = BTreeMap::from([("a".to_owned(), 1)]);
+    let both = Both { first: Optional { rest: None }, second: rest.clone() };
+    let arrived: Both = decode(&encode(&both).unwrap()).unwrap();
+    assert_eq!(arrived, Both { first: Optional { rest: Some(rest.clone()) }, second: rest });
+}

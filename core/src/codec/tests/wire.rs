@@ -1,0 +1,221 @@
+//! The bytes: those of rmp-serde, and what becomes of others.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use serde::de::IgnoredAny;
+use serde::ser::{SerializeMap, SerializeSeq, SerializeStruct};
+use serde::{Deserialize, Serializer};
+use serde_bytes::ByteBuf;
+
+use super::*;
+
+#[test]
+fn an_option_is_marked_only_around_nil() {
+    assert_eq!(encode(&None::<Option<u8>>).unwrap(), [0xc0]);
+    assert_eq!(encode(&Some(None::<u8>)).unwrap(), [0xc1, 0xc0]);
+    assert_eq!(encode(&Some(Some(()))).unwrap(), [0xc1, 0xc1, 0xc0]);
+    assert_eq!(encode(&Some(Some(1_u8))).unwrap(), [1]);
+    assert_eq!(encode(&Some(Unit)).unwrap(), [0x90]);
+    assert_eq!(encode(&Some((None::<u8>, Some(())))).unwrap(), [0x92, 0xc0, 0xc1, 0xc0]);
+}
+
+/// What serde is told is another length than it then gets.
+struct Miscounted {
+    told: usize,
+    given: u16,
+}
+
+impl Serialize for Miscounted {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let mut list = serializer.serialize_seq(Some(self.told))?;
+        (0..self.given).try_for_each(|n| list.serialize_element(&n))?;
+        list.end()
+    }
+}
+
+struct Unknown(u16);
+
+impl Serialize for Unknown {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        (0..self.0).try_for_each(|n| map.serialize_entry(&n, &Some(Some(()))))?;
+        map.end()
+    }
+}
+
+struct MiscountedFields;
+
+impl Serialize for MiscountedFields {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("MiscountedFields", 5)?;
+        fields.serialize_field("one", &Some(()))?;
+        fields.end()
+    }
+}
+
+#[test]
+fn lengths_that_serde_does_not_know_or_gets_wrong_are_put_right() {
+    for given in [0, 1, 15, 16, 300] {
+        let numbers: Vec<_> = (0..given).collect();
+        for told in [0, 3, 16, 70_000] {
+            let value = (Miscounted { told, given }, "after");
+            assert_eq!(encode(&value).unwrap(), by_rmp_serde(&(&numbers, "after")), "{told} for {given}");
+        }
+        let map: BTreeMap<_, _> = numbers.iter().map(|n| (*n, Some(Some(())))).collect();
+        assert_eq!(encode(&(Unknown(given), "after")).unwrap(), encode(&(map, "after")).unwrap());
+    }
+    let unknown = std::iter::repeat_n(7, 5).filter(|n| *n > 0);
+    let mut out = vec![1, 2, 3];
+    super::encode::Serializer::new(&mut out).collect_seq(unknown).unwrap();
+    assert_eq!(out, [1, 2, 3, 0x95, 7, 7, 7, 7, 7]);
+    let read: (BTreeMap<String, Option<()>>, u8) = decode(&encode(&(MiscountedFields, 9)).unwrap()).unwrap();
+    assert_eq!(read, (BTreeMap::from([("one".to_owned(), Some(()))]), 9));
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename = "_ExtStruct")]
+struct Extended((i8, ByteBuf));
+
+#[test]
+fn extensions_travel_as_with_rmp_serde() {
+    for len in [0, 1, 2, 4, 8, 16, 17, 255, 256, 70_000] {
+        for number in [-128, -1, 0, 127] {
+            arrives(&(
+                Extended((number, ByteBuf::from(vec![0xc0; len]))),
+                Some(Some(Extended((number, ByteBuf::new())))),
+            ));
+        }
+    }
+    #[derive(Serialize)]
+    #[serde(rename = "_ExtStruct")]
+    struct Malformed(u8);
+    assert!(matches!(encode(&Malformed(1)), Err(Error::Encode { .. })));
+}
+
+#[test]
+fn bytes_come_to_a_type_that_wants_numbers() {
+    assert_eq!(decode::<Vec<u8>>(&encode(&ByteBuf::from([0, 200, 0xc1])).unwrap()).unwrap(), [0, 200, 0xc1]);
+}
+
+#[derive(Debug, Deserialize)]
+enum Chain {
+    #[allow(dead_code)]
+    Link(Box<Chain>),
+}
+
+#[derive(Debug, Deserialize)]
+#[allow(dead_code)]
+struct Endless(Option<Box<Endless>>);
+
+#[test]
+fn what_is_too_deep_is_refused_in_every_form() {
+    fn check<T: DeserializeOwned + Debug>(part: &[u8]) {
+        let error = decode::<T>(&part.repeat(1_000_000)).unwrap_err().to_string();
+        assert!(error.contains("depth limit exceeded"), "{error}");
+    }
+    let checks = || {
+        check::<Chain>(b"\x81\xa4Link");
+        check::<Endless>(&[0xc1]);
+        check::<IgnoredAny>(&[0x91]);
+        check::<IgnoredAny>(&[0x81, 0x01]);
+        check::<IgnoredAny>(&[0xc1]);
+    };
+    // The stack of a main thread; without optimisation a level takes up to 3 KB.
+    std::thread::Builder::new().stack_size(8 << 20).spawn(checks).unwrap().join().unwrap();
+}
+
+#[test]
+fn what_is_left_over_is_refused() {
+    let error = decode::<u8>(&[1, 2]).unwrap_err();
+    assert!(error.to_string().contains("1 bytes are left"), "{error}");
+}
+
+#[test]
+fn a_length_that_is_not_there_takes_no_memory() {
+    // Types reserve room for as many elements as the length says.
+    struct Reserved(usize);
+    impl<'de> Deserialize<'de> for Reserved {
+        fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+            struct Visitor;
+            impl<'de> serde::de::Visitor<'de> for Visitor {
+                type Value = Reserved;
+                fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                    formatter.write_str("a list")
+                }
+                fn visit_seq<A: serde::de::SeqAccess<'de>>(
+                    self,
+                    mut list: A,
+                ) -> std::result::Result<Reserved, A::Error> {
+                    let reserved = list.size_hint();
+                    while list.next_element::<u8>()?.is_some() {}
+                    Ok(Reserved(reserved.unwrap()))
+                }
+            }
+            deserializer.deserialize_seq(Visitor)
+        }
+    }
+    assert_eq!(decode::<Reserved>(&[0xdd, 0, 0, 0, 2, 1, 2]).unwrap().0, 2);
+    for huge in [
+        &[0xdd, 0xff, 0xff, 0xff, 0xff, 1][..],
+        &[0xdf, 0xff, 0xff, 0xff, 0xff, 1],
+        &[0xdb, 0xff, 0xff, 0xff, 0xff, 1],
+        &[0xc6, 0xff, 0xff, 0xff, 0xff, 1],
+        &[0xc9, 0xff, 0xff, 0xff, 0xff, 1],
+    ] {
+        assert!(decode::<Reserved>(huge).is_err());
+        assert!(decode::<Vec<u64>>(huge).is_err());
+        assert!(decode::<String>(huge).is_err());
+        assert!(decode::<ByteBuf>(huge).is_err());
+    }
+}
+
+/// A type with a place for every form.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+enum Everything {
+    Unit,
+    Numbers(i8, u64, i128, f32, f64, bool, char),
+    Texts { text: String, bytes: ByteBuf, deep: Option<Option<()>> },
+    Many(Vec<Everything>),
+    Entries(BTreeMap<Option<u8>, Everything>),
+    Extended(Extended),
+}
+
+fn everything() -> impl Strategy<Value = Everything> {
+    let leaf = prop_oneof![
+        Just(Everything::Unit),
+        any::<(i8, u64, i128, f32, f64, bool, char)>()
+            .prop_map(|(a, b, c, d, e, f, g)| Everything::Numbers(a, b, c, d, e, f, g)),
+        any::<(String, Vec<u8>, Option<Option<()>>)>().prop_map(|(text, bytes, deep)| Everything::Texts {
+            text,
+            bytes: bytes.into(),
+            deep
+        }),
+        any::<(i8, Vec<u8>)>().prop_map(|(number, bytes)| Everything::Extended(Extended((number, bytes.into())))),
+    ];
+    leaf.prop_recursive(4, 40, 20, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..20).prop_map(Everything::Many),
+            proptest::collection::btree_map(any::<Option<u8>>(), inner, 0..20).prop_map(Everything::Entries),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn nested_values_arrive_and_any_part_of_one_is_refused(value in everything(), cut in any::<prop::sample::Index>()) {
+        arrives(&value);
+        let bytes = encode(&value).unwrap();
+        prop_assert!(decode::<Everything>(&bytes[..cut.index(bytes.len())]).is_err());
+    }
+
+    #[test]
+    fn other_bytes_are_an_error_or_a_value(mut value in everything().prop_map(|value| encode(&value).unwrap()), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+        let at = at.index(value.len());
+        value[at] = byte;
+        if let Ok(read) = decode::<Everything>(&value) {
+            encode(&read).unwrap();
+        }
+        let _ = decode::<IgnoredAny>(&value);
+    }
+}
