@@ -1,4 +1,4 @@
-//! Futures run to their end on a thread that waits for them.
+//! Futures and streams run to their end on a thread that waits for them.
 
 use std::cell::OnceCell;
 use std::future::{Future, poll_fn};
@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use fiber_core::BlockOn;
+use fiber_core::{BlockOn, Result, block_on};
 use fiber_transport::Linger;
+use futures_core::Stream;
 use futures_util::task::AtomicWaker;
 
 /// Runs the futures of tasks. The runtime is made when a task first needs it.
@@ -57,5 +58,36 @@ impl Wake for Step {
     fn wake(self: Arc<Self>) {
         self.due.store(true, Ordering::Release);
         self.runner.wake();
+    }
+}
+
+/// A stream of results as an iterator, which blocks the thread while the next is not there.
+///
+/// On fiber's own threads it gives [`Error::WouldDeadlock`](fiber_core::Error::WouldDeadlock), and then ends.
+#[derive(Debug)]
+#[must_use = "an iterator takes nothing before it is asked to; dropping it drops the handle that it was made of"]
+pub struct Blocking<S> {
+    stream: S,
+    refused: bool,
+}
+
+impl<S> Blocking<S> {
+    pub(crate) fn new(stream: S) -> Blocking<S> {
+        Blocking { stream, refused: false }
+    }
+}
+
+impl<T, S: Stream<Item = Result<T>> + Unpin> Iterator for Blocking<S> {
+    type Item = Result<T>;
+
+    fn next(&mut self) -> Option<Result<T>> {
+        if self.refused {
+            return None;
+        }
+        let next = poll_fn(|context| Pin::new(&mut self.stream).poll_next(context).map(Ok));
+        block_on(next).unwrap_or_else(|error| {
+            self.refused = true;
+            Some(Err(error))
+        })
     }
 }

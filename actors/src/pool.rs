@@ -1,6 +1,8 @@
 //! Pools: supervised worker processes that run tasks, and lose none.
 
+mod absence;
 mod broadcast;
+mod buffer;
 mod builder;
 mod calls;
 mod exchange;
@@ -24,14 +26,14 @@ use fiber_core::{
 };
 
 use crate::reply::Reply;
-use exchange::{Exchange, Release};
+use exchange::{Exchange, Order};
 use feeder::{encode, feed, feed_one, look_after};
 use ledger::Terms;
 use shared::{Done, Ending, Request, Shared, State};
 
 pub use broadcast::Broadcast;
 pub use builder::PoolBuilder;
-pub use calls::{Apply, Blocking, Imap, ImapUnordered, Map};
+pub use calls::{Apply, Imap, ImapUnordered, Map};
 
 /// Supervised worker processes that run task functions.
 ///
@@ -59,6 +61,8 @@ pub use calls::{Apply, Blocking, Imap, ImapUnordered, Map};
 pub struct Pool {
     owner: Arc<Owner>,
     terms: Terms,
+    /// Bytes that a call may store in this process.
+    buffer: u64,
 }
 
 struct Owner {
@@ -94,7 +98,8 @@ impl Pool {
 
     fn of(shared: Arc<Shared>) -> Pool {
         let terms = Terms { chunk: 1, timeout: None, retries: 0, deaths: 3, timeouts: 1 };
-        Pool { owner: Arc::new(Owner { shared }), terms }
+        let buffer = shared.node.config().call_buffer.as_u64();
+        Pool { owner: Arc::new(Owner { shared }), terms, buffer }
     }
 
     fn shared(&self) -> &Arc<Shared> {
@@ -160,6 +165,31 @@ impl Pool {
         self.with(|terms| terms.deaths = count.max(1))
     }
 
+    /// This pool, for calls that store at most this many bytes of arguments and results in this process;
+    /// `call_buffer` of the [configuration](fiber_core::Config) (64 MiB) without it.
+    ///
+    /// [`imap`](Pool::imap) and [`imap_unordered`](Pool::imap_unordered) store results that have arrived
+    /// and have not been taken. Half of the bytes are for them, half for arguments. While a half is full, no more items
+    /// are taken from the iterator, or no more tasks are handed out. [`map`](Pool::map) stores all
+    /// results, whatever they take, so there this limits the arguments alone.
+    ///
+    /// Two tasks for each thread of the workers are let through whatever they take, and a
+    /// [`chunk`](Pool::chunk) is handed out whole.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(2)?.buffer(16 << 20);
+    /// for image in pool.imap(|seed: u8| vec![seed; 1 << 20], 0..50) {
+    ///     assert_eq!(image?.len(), 1 << 20);
+    /// }
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    #[must_use]
+    pub fn buffer(&self, bytes: u64) -> Pool {
+        Pool { buffer: bytes, ..self.clone() }
+    }
+
     fn with(&self, change: impl FnOnce(&mut Terms)) -> Pool {
         let mut pool = self.clone();
         change(&mut pool.terms);
@@ -191,6 +221,9 @@ impl Pool {
     }
 
     /// Runs a task for each item. The results come together, in the order of the items; the first failure ends it.
+    ///
+    /// All results are stored until then. Where they don't fit into memory together, use
+    /// [`imap`](Pool::imap).
     pub fn map<F, I, M, N>(&self, function: F, items: I) -> Map<<F::Output as Output<N>>::Value>
     where
         F: Function<I::Item, M>,
@@ -200,7 +233,7 @@ impl Pool {
         N: 'static,
     {
         const { captures_nothing::<F>() };
-        let (call, length) = self.begin::<F, I, M, Values<N>>(function, items, Release::Settled);
+        let (call, length) = self.begin::<F, I, M, Values<N>>(function, items, Order::Together);
         Map::new(call, length)
     }
 
@@ -214,12 +247,13 @@ impl Pool {
         N: 'static,
     {
         const { captures_nothing::<F>() };
-        let (call, length) = self.begin::<F, I, M, Tries<N>>(function, items, Release::Settled);
+        let (call, length) = self.begin::<F, I, M, Tries<N>>(function, items, Order::Together);
         Map::new(call, length)
     }
 
     /// Runs a task for each item. The results are a stream in the order of the items, in which a failure takes the
-    /// place of a result. Items are taken as results are: an endless iterator runs in bounded memory.
+    /// place of a result. Items are taken as results are: an endless iterator runs in bounded memory, which
+    /// [`buffer`](Pool::buffer) sets.
     pub fn imap<F, I, M, N>(&self, function: F, items: I) -> Imap<<F::Output as Output<N>>::Value>
     where
         F: Function<I::Item, M>,
@@ -229,7 +263,7 @@ impl Pool {
         N: 'static,
     {
         const { captures_nothing::<F>() };
-        let (call, length) = self.begin::<F, I, M, Values<N>>(function, items, Release::Taken);
+        let (call, length) = self.begin::<F, I, M, Values<N>>(function, items, Order::Tasks);
         Imap::new(call, length)
     }
 
@@ -243,7 +277,7 @@ impl Pool {
         N: 'static,
     {
         const { captures_nothing::<F>() };
-        let (call, length) = self.begin::<F, I, M, Tries<N>>(function, items, Release::Taken);
+        let (call, length) = self.begin::<F, I, M, Tries<N>>(function, items, Order::Tasks);
         Imap::new(call, length)
     }
 
@@ -257,7 +291,7 @@ impl Pool {
         N: 'static,
     {
         const { captures_nothing::<F>() };
-        let (call, length) = self.begin::<F, I, M, Values<N>>(function, items, Release::Taken);
+        let (call, length) = self.begin::<F, I, M, Values<N>>(function, items, Order::Arrival);
         ImapUnordered::new(call, length)
     }
 
@@ -275,7 +309,7 @@ impl Pool {
         N: 'static,
     {
         const { captures_nothing::<F>() };
-        let (call, length) = self.begin::<F, I, M, Tries<N>>(function, items, Release::Taken);
+        let (call, length) = self.begin::<F, I, M, Tries<N>>(function, items, Order::Arrival);
         ImapUnordered::new(call, length)
     }
 
@@ -300,7 +334,10 @@ impl Pool {
         Broadcast::new(Arc::clone(self.shared()), value)
     }
 
-    /// Waits until all workers that the pool is to have are ready; starts them if need be.
+    /// Waits until the workers that the pool is to have are ready; starts them if need be.
+    ///
+    /// Workers that the cluster has no room for, or whose start failed, are not waited for once another is
+    /// ready: the pool goes on trying to start them. [`ready`](Pool::ready) counts those that are ready.
     pub fn wait_until_ready(&self) -> Reply<()> {
         let shared = Arc::clone(self.shared());
         shared.ensure_started(Meta::new());
@@ -313,7 +350,8 @@ impl Pool {
     }
 
     /// Changes the number of worker processes, while they work. Workers that are one too many finish what they hold.
-    /// The reply comes when that many are ready and no more.
+    /// The reply comes when that many are ready and no more, or when the others have no room or their start
+    /// failed: they come as soon as they can.
     pub fn scale(&self, processes: usize) -> Reply<()> {
         let shared = Arc::clone(self.shared());
         if processes == 0 {
@@ -373,7 +411,7 @@ impl Pool {
         let _ = function;
         let mut encoded = Vec::with_capacity(64);
         encode(args, &mut encoded, self.shared().max_message)?;
-        let exchange = self.open(task_entry::<F, A, M, K>(), Release::Settled, Meta::of::<F>())?;
+        let exchange = self.open(task_entry::<F, A, M, K>(), Order::Together, Meta::of::<F>())?;
         feed_one(self.shared(), &exchange, encoded);
         Ok((exchange, Arc::clone(self.shared())))
     }
@@ -383,7 +421,7 @@ impl Pool {
         &self,
         function: F,
         items: I,
-        release: Release,
+        order: Order,
     ) -> (Result<(Arc<Exchange>, Arc<Shared>)>, Option<u64>)
     where
         F: Function<I::Item, M>,
@@ -398,7 +436,7 @@ impl Pool {
             _ => None,
         };
         let entry = task_entry::<F, I::Item, M, K>();
-        let call = self.open(entry, release, Meta::of::<F>()).and_then(|exchange| {
+        let call = self.open(entry, order, Meta::of::<F>()).and_then(|exchange| {
             let shared = Arc::clone(self.shared());
             let (feeding, pool) = (Arc::clone(&exchange), Arc::clone(&shared));
             let feeder = std::thread::Builder::new().name("fiber-feed".into());
@@ -417,10 +455,10 @@ impl Pool {
         (call, length)
     }
 
-    fn open(&self, entry: &'static Entry, release: Release, meta: Meta) -> Result<Arc<Exchange>> {
+    fn open(&self, entry: &'static Entry, order: Order, meta: Meta) -> Result<Arc<Exchange>> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let shared = self.shared();
-        let exchange = Exchange::new(NEXT.fetch_add(1, Ordering::Relaxed), entry.name(), release);
+        let exchange = Exchange::new(NEXT.fetch_add(1, Ordering::Relaxed), entry.name(), order, self.buffer);
         let state = shared.state.lock();
         shared.refusal(&state)?;
         // Under the lock, so that no call begins while the pool ends.

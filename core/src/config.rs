@@ -66,6 +66,8 @@ pub struct Config {
     pub spin: Duration,
     /// The largest message: one task's arguments, or one result. At most 2 GiB.
     pub max_message: ByteSize,
+    /// How many bytes of arguments and results one call of a pool may store in the process that made it.
+    pub call_buffer: ByteSize,
     /// Whether the parent ends its children on SIGINT, SIGTERM and SIGHUP before it dies of them.
     pub signals: bool,
     /// The image that containers are made from. Without one: the image of this process's own container, or one that is
@@ -135,6 +137,7 @@ impl Default for Config {
             shutdown_timeout: Duration::from_secs(5),
             spin: spin::DEFAULT,
             max_message: ByteSize::gib(1),
+            call_buffer: ByteSize::mib(64),
             signals: true,
             image: None,
             registry: None,

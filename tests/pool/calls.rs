@@ -70,6 +70,33 @@ async fn handles_are_futures_and_streams_of_any_runtime() {
 }
 
 #[test]
+fn detached_calls_run_to_their_end_before_a_pool_has_been_joined() {
+    let directory = tempfile::tempdir().unwrap();
+    let touch = |path: String| {
+        sleep_ms(1);
+        std::fs::write(path, "").unwrap();
+        // Results that nobody takes hold nothing up.
+        vec![0u8; 100_000]
+    };
+    let paths = |call: &str| {
+        let path = |n: u32| directory.path().join(format!("{call}-{n}")).to_string_lossy().into_owned();
+        (0..100).map(path).collect::<Vec<_>>()
+    };
+    let pool = pool(2).buffer(1 << 20);
+    paths("apply").into_iter().for_each(|path| pool.apply(touch, path).detach());
+    pool.map(touch, paths("map")).detach();
+    pool.imap_unordered(touch, paths("imap_unordered")).detach();
+    pool.try_map(|path: String| std::fs::write(path + "/none", ""), paths("try_map")).detach();
+    let mut some = pool.imap(touch, paths("imap"));
+    for result in (&mut some).into_iter().take(3) {
+        assert_eq!(result.unwrap().len(), 100_000);
+    }
+    some.detach();
+    pool.join().wait().unwrap();
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 400);
+}
+
+#[test]
 fn five_thousand_applies_at_once() {
     let pool = pool(4);
     let calls: Vec<_> = (0..5000)

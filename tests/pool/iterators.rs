@@ -9,6 +9,38 @@ fn an_endless_iterator_is_taken_as_results_are() {
 }
 
 #[test]
+fn handles_are_iterators_that_block() {
+    let pool = pool(2);
+    let mut squares = Vec::new();
+    for square in pool.imap(square, 0..100) {
+        squares.push(square.unwrap());
+    }
+    assert!(squares.into_iter().eq((0..100).map(|x| x * x)));
+    let mut sum = 0;
+    for square in pool.imap_unordered(square, 0..100) {
+        sum += square.unwrap();
+    }
+    assert_eq!(sum, (0..100).map(|x| x * x).sum::<u64>());
+    // By reference, the handle is there for the rest.
+    let mut rest = pool.try_imap(|x: u32| if x == 1 { Err("one") } else { Ok(x) }, 0..4);
+    for first in &mut rest {
+        assert_eq!(first.unwrap(), 0);
+        break;
+    }
+    let rest: Vec<_> = rest.into_iter().map(|result| result.map_err(drop)).collect();
+    assert_eq!(rest, [Err(()), Ok(2), Ok(3)]);
+}
+
+#[tokio::test]
+async fn handles_that_are_iterators_are_still_streams() {
+    use futures_util::{StreamExt, TryStreamExt};
+    let pool = pool(2);
+    let squares: Vec<u64> = pool.imap(square, 0..5).try_collect().await.unwrap();
+    assert_eq!(squares, [0, 1, 4, 9, 16]);
+    assert_eq!(pool.imap_unordered(square, 0..5).take(3).count().await, 3);
+}
+
+#[test]
 fn an_iterator_that_waits_for_results_is_fed() {
     // The next item depends on the last result.
     let (next, items) = std::sync::mpsc::channel();

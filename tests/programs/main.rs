@@ -3,6 +3,7 @@
 //! The tests start this binary again, with the name of a [scenario](scenarios) in its environment; then it is that
 //! program, from the first line of `main` on, and the processes that fiber starts for it are the same program.
 
+mod buffers;
 mod configuration;
 mod deaths;
 mod executable;
@@ -10,6 +11,7 @@ mod memory;
 mod output;
 mod program;
 mod scenarios;
+mod shortages;
 mod sizes;
 mod starts;
 mod strangers;
@@ -23,11 +25,13 @@ fn main() -> ExitCode {
         return scenarios::run(&scenario);
     }
     let topics = [
+        ("buffers", buffers::TESTS),
         ("configuration", configuration::TESTS),
         ("deaths", deaths::TESTS),
         ("executable", executable::TESTS),
         ("memory", memory::TESTS),
         ("output", output::TESTS),
+        ("shortages", shortages::TESTS),
         ("sizes", sizes::TESTS),
         ("starts", starts::TESTS),
         ("strangers", strangers::TESTS),

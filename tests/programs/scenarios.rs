@@ -1,5 +1,7 @@
 //! The programs that the tests start.
 
+mod buffers;
+mod shortages;
 mod unfinished;
 
 use std::io::BufRead;
@@ -42,6 +44,11 @@ pub(crate) fn run(name: &str) -> ExitCode {
         "progress" => progress(),
         "unfinished lines" => unfinished::lines(),
         "out of memory" => out_of_memory(),
+        "slow consumer" => buffers::slow_consumer(),
+        "slow worker" => buffers::slow_worker(),
+        "shortage of some" => shortages::of_some(),
+        "shortage while growing" => shortages::while_growing(),
+        "shortage of all" => shortages::of_all(),
         other => panic!("there is no scenario `{other}`"),
     }
     ExitCode::SUCCESS

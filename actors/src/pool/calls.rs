@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use super::exchange::{Arrived, Exchange};
 use super::progress::Progress;
 use super::run::{Items, PREFIX, Run};
 use super::shared::{Ending, Shared};
+use crate::blocking::Blocking;
 
 /// A call under way.
 struct Active {
@@ -30,19 +31,37 @@ impl Active {
     fn poll_arrived(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Arrived>>> {
         let arrived = ready!(self.exchange.poll_arrived(context));
         match &arrived {
-            Some(Ok(arrived)) => {
-                let count = match arrived {
-                    Arrived::Outcomes(run) => run.len(),
-                    Arrived::Failed(..) => 1,
-                };
-                self.progress.advance(count, self.exchange.total());
-            }
+            Some(Ok(arrived)) => self.progress.advance(arrived.len(), self.exchange.total()),
             Some(Err(_)) | None => {
                 self.finished = true;
                 self.progress.finish();
             }
         }
         Poll::Ready(arrived)
+    }
+
+    /// Notes that outcomes are not stored any more.
+    fn took(&self, arrived: &Arrived) {
+        if self.exchange.taken(arrived) {
+            self.pool.resume(self.exchange.id);
+        }
+    }
+
+    /// Takes the outcomes on the node's thread until the call has ended. Results are not decoded there: that
+    /// is code of users.
+    fn detach(mut self) {
+        let node = self.pool.node;
+        node.spawn(move || async move {
+            while let Some(arrived) = poll_fn(|context| self.poll_arrived(context)).await {
+                match arrived {
+                    Ok(arrived) => {
+                        self.took(&arrived);
+                        failures(self.exchange.function, arrived).iter().for_each(warn);
+                    }
+                    Err(error) => return warn(&error),
+                }
+            }
+        });
     }
 
     fn cancel(&mut self) {
@@ -58,6 +77,26 @@ impl Drop for Active {
             self.pool.cancel(self.exchange.id, Ending::LetFinish);
         }
     }
+}
+
+/// The failures among outcomes.
+fn failures(function: &'static str, arrived: Arrived) -> Vec<Error> {
+    let run = match arrived {
+        Arrived::Outcomes(run) => run,
+        Arrived::Failed(_, error) => return vec![error],
+    };
+    let bytes = run.arguments();
+    let failed = Items::new(&bytes).zip(run.start..run.end).filter(|((_, failed), _)| *failed);
+    failed.map(|((item, _), index)| failure(function, index, item)).collect()
+}
+
+fn failure(function: &'static str, index: u64, item: &[u8]) -> Error {
+    let failure = codec::decode(item).unwrap_or_else(|error| Failure::new(FailureKind::Result, error));
+    Error::Task { function, index, failure }
+}
+
+fn warn(error: &Error) {
+    tracing::warn!("of a detached call: {error}");
 }
 
 /// A call, or why there is none.
@@ -85,9 +124,24 @@ impl<T: DeserializeOwned> Call<T> {
         Decode { function, index: run.start, end: run.end, bytes: run.arguments(), position: 0, value: PhantomData }
     }
 
+    fn took(&self, arrived: &Arrived) {
+        if let Ok(active) = &self.active {
+            active.took(arrived);
+        }
+    }
+
     fn cancel(&mut self) {
         if let Ok(active) = &mut self.active {
             active.cancel();
+        }
+    }
+
+    fn detach(self) {
+        match self.active {
+            // It has ended, or is to be polled no more.
+            Ok(active) if active.finished => {}
+            Ok(active) => active.detach(),
+            Err(error) => warn(&error),
         }
     }
 
@@ -126,17 +180,17 @@ impl<T: DeserializeOwned> Iterator for Decode<T> {
         if !failed {
             return Some(codec::decode(item));
         }
-        let failure = codec::decode(item).unwrap_or_else(|error| Failure::new(FailureKind::Result, error));
-        Some(Err(Error::Task { function: self.function, index, failure }))
+        Some(Err(failure(self.function, index, item)))
     }
 }
 
 macro_rules! call_handle {
     () => {
-        /// Ends the call: what has not begun is not begun, and workers that run a task of it are replaced. The handle
-        /// then gives [`Error::Cancelled`].
+        /// Ends the call: tasks that have not begun are not begun, and workers that run a task of it are replaced. The
+        /// handle then gives [`Error::Cancelled`].
         ///
-        /// Dropping the handle is milder: what runs is run to its end, for nobody.
+        /// Dropping the handle is milder: tasks that run are run to their end, and their results discarded.
+        /// [`detach`](Self::detach) runs all of them.
         pub fn cancel(&mut self) {
             self.call.cancel();
         }
@@ -157,7 +211,8 @@ macro_rules! debug_handle {
 }
 
 /// One task under way: a future of its result.
-#[must_use = "a call whose handle is dropped is cancelled"]
+#[must_use = "dropping this cancels every task that has not begun: use `.wait()` or `.await`, or `.detach()` to run \
+              without it"]
 pub struct Apply<T> {
     call: Call<T>,
 }
@@ -170,6 +225,24 @@ impl<T: DeserializeOwned> Apply<T> {
     }
 
     call_handle!();
+
+    /// Runs the call to its end without a handle. Results are discarded; a failure is logged
+    /// (`tracing::warn`).
+    ///
+    /// [`Pool::join`](super::Pool::join) waits for it, as for all calls. Dropping the last handle of the
+    /// pool ends it, and so does the end of the program.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(2)?;
+    /// pool.apply(|line: String| println!("{line}"), "logged by a worker".into()).detach();
+    /// pool.join().wait()?;
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    pub fn detach(self) {
+        self.call.detach();
+    }
 
     /// Blocks this thread until the result is there.
     ///
@@ -203,7 +276,8 @@ fn taken() -> Error {
 }
 
 /// Many tasks under way: a future of all their results, in the order of the arguments.
-#[must_use = "a call whose handle is dropped is cancelled"]
+#[must_use = "dropping this cancels every task that has not begun: use `.wait()` or `.await`, or `.detach()` to run \
+              without it"]
 pub struct Map<T> {
     call: Call<T>,
     parts: Vec<(u64, Vec<T>)>,
@@ -218,6 +292,16 @@ impl<T: DeserializeOwned> Map<T> {
     }
 
     call_handle!();
+
+    /// Runs the call to its end without a handle. Results are discarded; a failure is logged
+    /// (`tracing::warn`).
+    ///
+    /// [`Pool::join`](super::Pool::join) waits for it, as for all calls. Dropping the last handle of the
+    /// pool ends it, and so does the end of the program.
+    /// A task that fails does not cancel the others.
+    pub fn detach(self) {
+        self.call.detach();
+    }
 
     /// Shows a progress bar while the results are awaited, if standard error is a terminal.
     pub fn progress(mut self, label: impl Into<String>) -> Map<T> {
@@ -273,7 +357,8 @@ impl<T: DeserializeOwned> Future for Map<T> {
 /// Many tasks under way: a stream of their results, in the order of the arguments.
 ///
 /// A task that fails is an `Err` in its place; the stream goes on.
-#[must_use = "a call whose handle is dropped is cancelled"]
+#[must_use = "dropping this cancels every task that has not begun: take the results with `for`, `.wait()` or as a \
+              `Stream`, or use `.detach()` to run without it"]
 pub struct Imap<T> {
     call: Call<T>,
     next: u64,
@@ -288,7 +373,8 @@ debug_handle!(Imap);
 /// Many tasks under way: a stream of their results, as they come.
 ///
 /// A task that fails is an `Err`; the stream goes on.
-#[must_use = "a call whose handle is dropped is cancelled"]
+#[must_use = "dropping this cancels every task that has not begun: take the results with `for`, `.wait()` or as a \
+              `Stream`, or use `.detach()` to run without it"]
 pub struct ImapUnordered<T> {
     call: Call<T>,
     current: Option<Decode<T>>,
@@ -309,9 +395,10 @@ macro_rules! stream_handle {
                 self
             }
 
-            /// The results as an iterator, which blocks this thread while the next is not there.
+            /// Returns the results as an iterator, which blocks this thread while the next is not there. A `for` loop over
+            /// the handle does the same.
             pub fn wait(self) -> Blocking<$name<T>> {
-                Blocking(self)
+                Blocking::new(self)
             }
 
             fn poll_current(&mut self) -> Option<Result<T>> {
@@ -322,12 +409,25 @@ macro_rules! stream_handle {
                 }
                 result
             }
+        }
 
-            fn took(&self, arrived: &Arrived) {
-                if let Ok(active) = &self.call.active {
-                    let count = if let Arrived::Outcomes(run) = arrived { run.len() } else { 1 };
-                    active.exchange.taken(count);
-                }
+        impl<T: DeserializeOwned> IntoIterator for $name<T> {
+            type Item = Result<T>;
+            type IntoIter = Blocking<$name<T>>;
+
+            /// As [`wait`](Self::wait).
+            fn into_iter(self) -> Blocking<$name<T>> {
+                self.wait()
+            }
+        }
+
+        impl<'a, T: DeserializeOwned> IntoIterator for &'a mut $name<T> {
+            type Item = Result<T>;
+            type IntoIter = Blocking<&'a mut $name<T>>;
+
+            /// As [`wait`](Self::wait); the handle is there for the rest.
+            fn into_iter(self) -> Blocking<&'a mut $name<T>> {
+                Blocking::new(self)
             }
         }
     };
@@ -341,11 +441,30 @@ impl<T: DeserializeOwned> Imap<T> {
         let call = Call::new(started);
         Imap { call, next: 0, early: BTreeMap::new(), current: None, length, ended: false }
     }
+
+    /// Runs the call to its end without a handle. Results are discarded; a failure is logged
+    /// (`tracing::warn`).
+    ///
+    /// [`Pool::join`](super::Pool::join) waits for it, as for all calls. Dropping the last handle of the
+    /// pool ends it, and so does the end of the program.
+    pub fn detach(self) {
+        self.early.values().for_each(|arrived| self.call.took(arrived));
+        self.call.detach();
+    }
 }
 
 impl<T: DeserializeOwned> ImapUnordered<T> {
     pub(super) fn new(started: Result<(Arc<Exchange>, Arc<Shared>)>, length: Option<u64>) -> ImapUnordered<T> {
         ImapUnordered { call: Call::new(started), current: None, length, ended: false }
+    }
+
+    /// Runs the call to its end without a handle. Results are discarded; a failure is logged
+    /// (`tracing::warn`).
+    ///
+    /// [`Pool::join`](super::Pool::join) waits for it, as for all calls. Dropping the last handle of the
+    /// pool ends it, and so does the end of the program.
+    pub fn detach(self) {
+        self.call.detach();
     }
 }
 
@@ -360,7 +479,7 @@ impl<T: DeserializeOwned> Stream for Imap<T> {
             let next = self.next;
             match self.early.remove(&next) {
                 Some(arrived) => {
-                    self.took(&arrived);
+                    self.call.took(&arrived);
                     match arrived {
                         Arrived::Outcomes(run) => {
                             self.next = run.end;
@@ -374,13 +493,7 @@ impl<T: DeserializeOwned> Stream for Imap<T> {
                 }
                 None if self.ended => return Poll::Ready(None),
                 None => match ready!(self.call.poll_arrived(context)) {
-                    Some(Ok(arrived)) => {
-                        let first = match &arrived {
-                            Arrived::Outcomes(run) => run.start,
-                            Arrived::Failed(index, _) => *index,
-                        };
-                        self.early.insert(first, arrived);
-                    }
+                    Some(Ok(arrived)) => drop(self.early.insert(arrived.start(), arrived)),
                     Some(Err(error)) => {
                         self.ended = true;
                         return Poll::Ready(Some(Err(error)));
@@ -404,7 +517,7 @@ impl<T: DeserializeOwned> Stream for ImapUnordered<T> {
         }
         match ready!(self.call.poll_arrived(context)) {
             Some(Ok(arrived)) => {
-                self.took(&arrived);
+                self.call.took(&arrived);
                 match arrived {
                     Arrived::Outcomes(run) => {
                         self.current = Some(self.call.decode(run));
@@ -421,22 +534,6 @@ impl<T: DeserializeOwned> Stream for ImapUnordered<T> {
                 self.ended = true;
                 Poll::Ready(None)
             }
-        }
-    }
-}
-
-/// A stream of results as an iterator that blocks.
-#[derive(Debug)]
-pub struct Blocking<S>(S);
-
-impl<T, S: Stream<Item = Result<T>> + Unpin> Iterator for Blocking<S> {
-    type Item = Result<T>;
-
-    fn next(&mut self) -> Option<Result<T>> {
-        let next = std::future::poll_fn(|context| Pin::new(&mut self.0).poll_next(context).map(Ok));
-        match block_on(next) {
-            Ok(item) => item,
-            Err(error) => Some(Err(error)),
         }
     }
 }

@@ -8,13 +8,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
+use bytes::Bytes;
 use fiber_core::{Error, Result};
 use parking_lot::{Condvar, Mutex};
 
+use super::buffer::Buffer;
 use super::ledger::{Caller, Settled};
 use super::run::{CallId, Run};
 
-/// When a task no longer counts as under way.
+/// When the feeder may forget a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Release {
     /// When its outcome has arrived.
@@ -23,18 +25,35 @@ pub(super) enum Release {
     Taken,
 }
 
+/// How a caller takes the outcomes of its tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// All together.
+    Together,
+    /// One by one, in the order of the tasks.
+    Tasks,
+    /// One by one, as they come.
+    Arrival,
+}
+
+impl Order {
+    fn release(self) -> Release {
+        if self == Order::Together { Release::Settled } else { Release::Taken }
+    }
+}
+
 /// See the module's documentation.
 pub(crate) struct Exchange {
     pub(super) id: CallId,
     pub(super) function: &'static str,
-    release: Release,
+    order: Order,
+    buffer: Buffer,
     open: Mutex<Block>,
     inbox: Mutex<Inbox>,
     /// Wakes the feeder.
     room: Condvar,
+    feeder_waits: AtomicBool,
     released: AtomicU64,
-    /// Bytes of outcomes and the number of tasks that they belong to, to know how much a task weighs.
-    outcome_bytes: AtomicU64,
     /// How many tasks are worth a message, if a worker is idle.
     morsel: AtomicU64,
     stopped: AtomicBool,
@@ -55,7 +74,29 @@ struct Inbox {
     settled: u64,
     ended: Option<Error>,
     waker: Option<Waker>,
-    feeder_waits: bool,
+}
+
+/// Arguments that are stored, and counted until they are not.
+struct Stored {
+    bytes: Vec<u8>,
+    counted: u64,
+    exchange: Arc<Exchange>,
+}
+
+impl AsRef<[u8]> for Stored {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Stored {
+    fn drop(&mut self) {
+        self.exchange.buffer.free_arguments(self.counted);
+        if self.exchange.feeder_waits.load(Ordering::SeqCst) {
+            let _inbox = self.exchange.inbox.lock();
+            self.exchange.room.notify_one();
+        }
+    }
 }
 
 /// What a caller receives.
@@ -67,17 +108,49 @@ pub(super) enum Arrived {
     Failed(u64, Error),
 }
 
+impl Arrived {
+    /// How many tasks.
+    pub(super) fn len(&self) -> u64 {
+        match self {
+            Arrived::Outcomes(run) => run.len(),
+            Arrived::Failed(..) => 1,
+        }
+    }
+
+    /// The index of the first.
+    pub(super) fn start(&self) -> u64 {
+        match self {
+            Arrived::Outcomes(run) => run.start,
+            Arrived::Failed(index, _) => *index,
+        }
+    }
+
+    /// The index after the last.
+    pub(super) fn end(&self) -> u64 {
+        self.start() + self.len()
+    }
+
+    fn size(&self) -> u64 {
+        match self {
+            Arrived::Outcomes(run) => run.size() as u64,
+            Arrived::Failed(..) => 0,
+        }
+    }
+}
+
 impl Exchange {
-    pub(super) fn new(id: CallId, function: &'static str, release: Release) -> Arc<Exchange> {
+    /// A call that stores at most so many bytes.
+    pub(super) fn new(id: CallId, function: &'static str, order: Order, limit: u64) -> Arc<Exchange> {
         Arc::new(Exchange {
             id,
             function,
-            release,
+            order,
+            buffer: Buffer::new(limit, order.release()),
             open: Mutex::default(),
             inbox: Mutex::default(),
             room: Condvar::new(),
+            feeder_waits: AtomicBool::new(false),
             released: AtomicU64::new(0),
-            outcome_bytes: AtomicU64::new(0),
             morsel: AtomicU64::new(1),
             stopped: AtomicBool::new(false),
         })
@@ -94,19 +167,19 @@ impl Exchange {
         self.deliver(arrived);
     }
 
+    /// A task failed before it could be submitted.
+    pub(super) fn fail(&self, index: u64, error: Error) {
+        self.buffer.store_outcomes(1, 0);
+        self.deliver(Arrived::Failed(index, error));
+    }
+
     /// Passes on what the caller is to receive.
-    pub(super) fn deliver(&self, arrived: Arrived) {
-        let count = match &arrived {
-            Arrived::Outcomes(run) => {
-                self.outcome_bytes.fetch_add(run.size() as u64, Ordering::Relaxed);
-                run.len()
-            }
-            Arrived::Failed(..) => 1,
-        };
+    fn deliver(&self, arrived: Arrived) {
+        let count = arrived.len();
         let mut inbox = self.inbox.lock();
         inbox.settled += count;
         inbox.arrived.push_back(arrived);
-        if self.release == Release::Settled {
+        if self.order.release() == Release::Settled {
             self.release(count, &inbox);
         }
         let waker = inbox.waker.take();
@@ -116,10 +189,10 @@ impl Exchange {
         }
     }
 
-    /// Notes that tasks are not under way any more.
-    fn release(&self, count: u64, inbox: &Inbox) {
-        self.released.fetch_add(count, Ordering::Release);
-        if inbox.feeder_waits {
+    /// Notes that the feeder may forget tasks.
+    fn release(&self, count: u64, _: &Inbox) {
+        self.released.fetch_add(count, Ordering::SeqCst);
+        if self.feeder_waits.load(Ordering::SeqCst) {
             self.room.notify_one();
         }
     }
@@ -168,12 +241,17 @@ impl Exchange {
         Poll::Pending
     }
 
-    /// Notes that the caller has taken outcomes of tasks.
-    pub(super) fn taken(&self, count: u64) {
-        if self.release == Release::Taken {
-            let inbox = self.inbox.lock();
-            self.release(count, &inbox);
+    /// Notes that the caller has taken outcomes. Returns whether the ledger keeps tasks of the call back,
+    /// and is to look again.
+    #[must_use]
+    pub(super) fn taken(&self, arrived: &Arrived) -> bool {
+        if self.order.release() == Release::Settled {
+            return false;
         }
+        let resumes = self.buffer.free_outcomes(arrived.len(), arrived.size(), arrived.end());
+        let inbox = self.inbox.lock();
+        self.release(arrived.len(), &inbox);
+        resumes
     }
 
     pub(super) fn total(&self) -> Option<u64> {
@@ -216,7 +294,7 @@ impl Exchange {
     }
 
     /// Takes the tasks of the open block, if there are any.
-    pub(super) fn take_open(&self) -> Option<Run> {
+    pub(super) fn take_open(self: &Arc<Exchange>) -> Option<Run> {
         let mut open = self.open.lock();
         if open.count == 0 {
             return None;
@@ -224,27 +302,32 @@ impl Exchange {
         let (first, end) = (open.first, open.first + open.count);
         (open.first, open.count) = (end, 0);
         let bytes = std::mem::take(&mut open.bytes);
-        Some(Run::new(self.id, first, end, bytes.into()))
+        Some(Run::new(self.id, first, end, self.store(bytes)))
     }
 
-    /// How many tasks are not under way any more.
-    pub(super) fn released(&self) -> u64 {
-        self.released.load(Ordering::Acquire)
+    /// Counts arguments until they are dropped.
+    pub(super) fn store(self: &Arc<Exchange>, bytes: Vec<u8>) -> Bytes {
+        let counted = self.buffer.store_arguments(bytes.capacity());
+        Bytes::from_owner(Stored { bytes, counted, exchange: Arc::clone(self) })
     }
 
-    /// Bytes of all outcomes so far.
-    pub(super) fn outcome_bytes(&self) -> u64 {
-        self.outcome_bytes.load(Ordering::Relaxed)
+    /// Whether a feeder that has fed so many tasks has to stop for now; it may be `least` tasks ahead.
+    pub(super) fn is_full(&self, fed: u64, least: u64) -> bool {
+        self.buffer.is_full(self.ahead(fed), least)
     }
 
-    /// Waits until so many tasks are not under way any more, or no more are wanted.
-    pub(super) fn wait_until_released(&self, count: u64) {
+    /// Waits until there is room for more tasks, or no more are wanted.
+    pub(super) fn wait_for_room(&self, fed: u64, least: u64) {
         let mut inbox = self.inbox.lock();
-        while self.released() < count && !self.is_stopped() {
-            inbox.feeder_waits = true;
+        self.feeder_waits.store(true, Ordering::SeqCst);
+        while !self.buffer.has_emptied(self.ahead(fed), least) && !self.is_stopped() {
             self.room.wait(&mut inbox);
         }
-        inbox.feeder_waits = false;
+        self.feeder_waits.store(false, Ordering::SeqCst);
+    }
+
+    fn ahead(&self, fed: u64) -> u64 {
+        fed - self.released.load(Ordering::SeqCst)
     }
 }
 
@@ -255,5 +338,25 @@ impl Caller for Arc<Exchange> {
 
     fn paced(&self, morsel: u64) {
         self.morsel.store(morsel, Ordering::Relaxed);
+    }
+
+    fn stored(&self, tasks: u64, bytes: u64) {
+        self.buffer.store_outcomes(tasks, bytes);
+    }
+
+    fn room(&self, pending: u64, least: u64) -> u64 {
+        self.buffer.room(pending, least)
+    }
+
+    fn withhold(&self) {
+        self.buffer.withhold();
+    }
+
+    fn overflows(&self, pending: u64, least: u64) -> bool {
+        self.buffer.overflows(pending, least)
+    }
+
+    fn needs(&self) -> Option<u64> {
+        (self.order == Order::Tasks).then(|| self.buffer.next())
     }
 }

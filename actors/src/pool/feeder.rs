@@ -3,28 +3,23 @@
 //! Tasks are encoded where the call is made (one task) or on a thread of the call's own (an iterator, which may block,
 //! or never end). They gather in the open block. The feeder hands it over when it is full, or when a worker is idle and
 //! the block is worth a message; the pool takes it when a worker has room again, and looks every millisecond, for the
-//! iterator may hold the feeder up. The feeder stops while too much is under way, so an endless iterator runs in
-//! bounded memory.
+//! iterator may hold the feeder up. The feeder stops while the call's [buffer](super::buffer) is full, so an endless
+//! iterator runs in bounded memory.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use bytes::Bytes;
 use fiber_core::{Error, Result, codec};
 use serde::Serialize;
 
-use super::exchange::{Arrived, Exchange};
+use super::exchange::Exchange;
 use super::run::{PREFIX, Run, prefix};
 use super::shared::{Ending, Shared};
 
 /// A block is handed over when it holds this many tasks or bytes.
 const BLOCK_TASKS: u64 = 4096;
 const BLOCK_BYTES: usize = 64 << 10;
-/// Tasks and bytes that may be under way before the feeder stops.
-const AHEAD_TASKS: u64 = 64 << 10;
-const AHEAD_BYTES: u64 = 64 << 20;
-
-/// After how many tasks the feeder looks again whether too much is under way: the next may weigh more.
+/// After how many tasks the feeder looks whether the buffer is full, besides after each block.
 const LOOK: u64 = 16;
 
 /// Hands over what the feeder has prepared and can't hand over, while its iterator holds it up.
@@ -60,8 +55,8 @@ pub(super) fn feed_one(pool: &Shared, exchange: &Exchange, encoded: Vec<u8>) {
 }
 
 /// Feeds the tasks of an iterator, on a thread of its own.
-pub(super) fn feed<A: Serialize>(pool: &Shared, exchange: &Exchange, items: impl Iterator<Item = A>) {
-    let mut feeder = Feeder { pool, exchange, fed: 0, fed_bytes: 0, look_at: 0, scratch: Vec::new() };
+pub(super) fn feed<A: Serialize>(pool: &Shared, exchange: &Arc<Exchange>, items: impl Iterator<Item = A>) {
+    let mut feeder = Feeder { pool, exchange, fed: 0, look_at: 0, scratch: Vec::new() };
     let all = std::panic::AssertUnwindSafe(|| {
         items.take_while(|_| !exchange.is_stopped()).for_each(|item| feeder.add(&item))
     });
@@ -81,10 +76,9 @@ pub(super) fn feed<A: Serialize>(pool: &Shared, exchange: &Exchange, items: impl
 
 struct Feeder<'a> {
     pool: &'a Shared,
-    exchange: &'a Exchange,
+    exchange: &'a Arc<Exchange>,
     fed: u64,
-    fed_bytes: u64,
-    /// At how many tasks to look whether too much is under way.
+    /// At how many tasks to look whether the buffer is full.
     look_at: u64,
     scratch: Vec<u8>,
 }
@@ -96,14 +90,13 @@ impl Feeder<'_> {
         self.fed += 1;
         if let Err(error) = encode(item, &mut self.scratch, self.pool.max_message) {
             self.skip(index);
-            self.exchange.deliver(Arrived::Failed(index, error));
+            self.exchange.fail(index, error);
         } else if self.scratch.len() >= BLOCK_BYTES {
             self.skip(index);
-            self.fed_bytes += self.scratch.len() as u64;
-            let bytes: Bytes = std::mem::take(&mut self.scratch).into();
+            let bytes = self.exchange.store(std::mem::take(&mut self.scratch));
             self.pool.submit(Run::new(self.exchange.id, index, index + 1, bytes));
+            self.look_at = self.fed;
         } else {
-            self.fed_bytes += self.scratch.len() as u64;
             let (tasks, bytes) = self.exchange.add(&self.scratch);
             let full = tasks >= BLOCK_TASKS || bytes >= BLOCK_BYTES;
             if full || (self.exchange.are_worth_it(tasks) && self.pool.has_idle()) {
@@ -127,18 +120,13 @@ impl Feeder<'_> {
         }
     }
 
-    /// Waits while too much is under way. What is enough depends on what tasks and outcomes weigh.
+    /// Waits while the buffer is full.
     fn wait_for_room(&mut self) {
-        let weight = (self.fed_bytes + self.exchange.outcome_bytes()) / self.fed;
-        let ahead = (AHEAD_BYTES / weight.max(1)).clamp(self.pool.ahead_at_least(), AHEAD_TASKS);
-        if self.under_way() >= ahead {
+        let least = self.pool.ahead_at_least();
+        if self.exchange.is_full(self.fed, least) {
             self.hand_over();
-            self.exchange.wait_until_released(self.fed - ahead / 2);
+            self.exchange.wait_for_room(self.fed, least);
         }
-        self.look_at = self.fed + ahead.saturating_sub(self.under_way()).clamp(1, LOOK);
-    }
-
-    fn under_way(&self) -> u64 {
-        self.fed - self.exchange.released()
+        self.look_at = self.fed + LOOK;
     }
 }

@@ -9,6 +9,7 @@
 //! - Calls share the workers by the time that their tasks take: the call that has had least is served next.
 //! - When a worker dies and it is certain which tasks it was running, the death counts against them. When it is not,
 //!   all that it held are suspects: each is run alone, so that the next death is certain.
+//! - A call whose caller has no room for more outcomes is kept back until it has.
 //! - A task that runs past its timeout costs its worker, but that is no death: timeouts have a count of their own.
 
 mod call;
@@ -33,6 +34,9 @@ pub(crate) type WorkerId = u64;
 /// What a task is thought to take, before any of its function is known, for the sharing between calls.
 const UNKNOWN: f64 = 1e6;
 
+/// Tasks that a call may have under way for each thread of the workers, whatever they take: one runs, one is next.
+pub(crate) const LEAST: u64 = 2;
+
 /// What a call asks for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Terms {
@@ -55,12 +59,29 @@ pub(crate) trait Caller: Clone {
 
     /// Hears how many tasks are worth being handed out together.
     fn paced(&self, morsel: u64);
+
+    /// Hears that outcomes of so many tasks and bytes are about to be passed on to it.
+    fn stored(&self, tasks: u64, bytes: u64);
+
+    /// How many more tasks may be handed out when so many are pending: enough for `least` in any case.
+    fn room(&self, pending: u64, least: u64) -> u64;
+
+    /// Hears that tasks are kept back for want of room: it asks for [`Ledger::resume`] when there is some.
+    fn withhold(&self);
+
+    /// Whether pending tasks that have not begun should come back.
+    fn overflows(&self, pending: u64, least: u64) -> bool;
+
+    /// The task without whose outcome it can't take others, which it stores.
+    fn needs(&self) -> Option<u64>;
 }
 
 /// What is to be done after the ledger was changed.
 pub(crate) struct Effects<W, C> {
     pub(crate) assignments: Vec<(W, Assignment)>,
     pub(crate) settled: Vec<(C, Settled)>,
+    /// Workers that are to give the tasks of a call back that they have not begun.
+    pub(crate) recalls: Vec<(W, CallId)>,
     /// Workers to be ended at once.
     pub(crate) kills: Vec<(W, ExitReason)>,
     /// Workers that are to end, because they have done all that they were to do; and whether that is because they
@@ -71,7 +92,7 @@ pub(crate) struct Effects<W, C> {
 impl<W, C> Default for Effects<W, C> {
     fn default() -> Effects<W, C> {
         let (assignments, settled, kills) = (Vec::new(), Vec::new(), Vec::new());
-        Effects { assignments, settled, kills, retired: Vec::new() }
+        Effects { assignments, settled, recalls: Vec::new(), kills, retired: Vec::new() }
     }
 }
 
@@ -96,6 +117,8 @@ pub(crate) struct Ledger<W, C> {
     /// Nanoseconds that a task of a function takes.
     paces: HashMap<EntryRef, f64>,
     idle: usize,
+    /// Threads of all workers.
+    threads: u64,
 }
 
 impl<W: Clone, C: Caller> Ledger<W, C> {
@@ -108,6 +131,7 @@ impl<W: Clone, C: Caller> Ledger<W, C> {
             roomy: VecDeque::new(),
             paces: HashMap::new(),
             idle: 0,
+            threads: 0,
         }
     }
 
@@ -140,7 +164,8 @@ impl<W: Clone, C: Caller> Ledger<W, C> {
     pub(crate) fn begin(&mut self, id: CallId, caller: C, entry: EntryRef, terms: Terms) {
         let served = self.queue.first().map_or(0, |(served, _)| *served);
         let (ready, suspects, strikes) = (VecDeque::new(), VecDeque::new(), HashMap::new());
-        let call = Call { caller, entry, terms, ready, ready_tasks: 0, suspects, served, open: 0, strikes };
+        let call =
+            Call { caller, entry, terms, ready, ready_tasks: 0, suspects, served, open: 0, strikes, recalled: false };
         self.calls.insert(id, call);
         self.feeding.push(id);
     }
@@ -192,6 +217,7 @@ impl<W: Clone, C: Caller> Ledger<W, C> {
             tasks: Tasks::None,
         };
         self.workers.insert(id, worker);
+        self.threads += threads;
         self.idle += 1;
         self.fill(id, effects);
     }
@@ -206,10 +232,10 @@ impl<W: Clone, C: Caller> Ledger<W, C> {
         let mut again = Vec::new();
         for piece in results.pieces {
             let bytes = outcomes.split_to((piece.length as usize).min(outcomes.len()));
-            let outcome = Run::new(results.call, piece.first, piece.first + u64::from(piece.count), bytes);
-            for run in worker.take(results.call, outcome.start, outcome.end) {
+            let mut rest = Run::new(results.call, piece.first, piece.first + u64::from(piece.count), bytes);
+            for run in worker.take(results.call, rest.start, rest.end) {
                 done += run.len();
-                let (Some(outcome), ..) = outcome.clone().cut(run.start, run.end) else { continue };
+                let outcome = rest.take(run.start, run.end);
                 if let Some(call) = call {
                     call.settle(run, outcome, &mut again, effects);
                 }
@@ -221,12 +247,46 @@ impl<W: Clone, C: Caller> Ledger<W, C> {
             *pace = if *pace == 0.0 { sample.max(1.0) } else { 0.5 * *pace + 0.5 * sample };
             call.caller.paced(morsel(*pace));
         }
+        self.look_at_room(results.call, effects);
         self.note_idle(id, done);
         for run in again {
             self.requeue(run, Requeue::Front);
         }
         self.forget_if_done(results.call);
         self.refill(id, effects);
+    }
+
+    /// After outcomes of a call have arrived: tasks that were kept back may fit now; or those that were
+    /// handed out when outcomes seemed smaller don't, and have to come back.
+    fn look_at_room(&mut self, id: CallId, effects: &mut Effects<W, C>) {
+        let least = self.least();
+        let Some(call) = self.calls.get_mut(&id) else { return };
+        if call.has_tasks() {
+            self.queue.insert((call.served, id));
+        }
+        if call.recalled || !call.caller.overflows(call.pending(), least) {
+            return;
+        }
+        call.recalled = true;
+        let holders = self.workers.values().filter(|worker| worker.pending_of(id).next().is_some());
+        effects.recalls.extend(holders.map(|worker| (worker.handle.clone(), id)));
+    }
+
+    /// A caller has taken outcomes, so tasks of its call that were kept back may be handed out.
+    pub(crate) fn resume(&mut self, id: CallId, effects: &mut Effects<W, C>) {
+        let first = self.queue.first().map(|(served, _)| *served);
+        let Some(call) = self.calls.get_mut(&id) else { return };
+        if call.has_tasks() && !self.queue.contains(&(call.served, id)) {
+            // What others were given meanwhile is not made up for.
+            call.served = call.served.max(first.unwrap_or(0));
+            self.queue.insert((call.served, id));
+        }
+        self.dispatch(effects);
+    }
+
+    /// How many tasks a call may have handed out, whatever they weigh: enough to keep all workers busy.
+    fn least(&self) -> u64 {
+        LEAST * self.threads
     }
 
     /// A worker gives tasks back that it has not begun.
@@ -285,6 +345,7 @@ impl<W: Clone, C: Caller> Ledger<W, C> {
     pub(crate) fn lost(&mut self, id: WorkerId, exit: &Exit, effects: &mut Effects<W, C>) -> Tasks {
         let Some(worker) = self.workers.remove(&id) else { return Tasks::None };
         let tasks = worker.tasks;
+        self.threads -= worker.threads;
         if worker.held == 0 && !worker.draining {
             self.idle -= 1;
         }
@@ -357,6 +418,7 @@ impl<W: Clone, C: Caller> Ledger<W, C> {
         let workers = strikes.deaths + strikes.timeouts;
         let settled = Settled::Abandoned { index: run.start, workers, exit: exit.clone() };
         call.open -= 1;
+        call.caller.stored(1, 0);
         effects.settled.push((call.caller.clone(), settled));
     }
 
@@ -439,7 +501,7 @@ impl<W: Clone, C: Caller> Ledger<W, C> {
 
     /// Hands out to one worker, until it has no room or nothing is ready.
     fn fill(&mut self, id: WorkerId, effects: &mut Effects<W, C>) {
-        let worker_count = self.workers.len() as u64;
+        let (worker_count, least) = (self.workers.len() as u64, self.least());
         loop {
             let Some(worker) = self.workers.get_mut(&id) else { return };
             let held_up = worker.held_up && worker.held >= worker.threads;
@@ -451,21 +513,32 @@ impl<W: Clone, C: Caller> Ledger<W, C> {
             let Some(worker) = self.workers.get_mut(&id) else { return };
             let Some((served, call_id)) = next else { return list(&mut self.roomy, worker, id) };
             let Some(call) = self.calls.get_mut(&call_id) else { return };
+            let Some(room) = call.room(least) else {
+                self.queue.remove(&(served, call_id));
+                call.caller.withhold();
+                // There may be room by now, and then nobody asks for this again.
+                if call.room(least).is_some() {
+                    self.queue.insert((served, call_id));
+                }
+                continue;
+            };
 
             let pace = self.paces.get(&call.entry).copied().unwrap_or(0.0);
             let suspect = !call.suspects.is_empty();
-            let count = if suspect { u64::from(worker.held == 0) } else { call.count_for(worker, pace, worker_count) };
+            let count =
+                if suspect { u64::from(worker.held == 0) } else { call.count_for(worker, pace, worker_count, room) };
             if count == 0 {
                 // It will ask again when it has done something.
                 return;
             }
             self.queue.remove(&(served, call_id));
+            call.recalled = false;
             let run = call.take(count);
             if worker.held == 0 {
                 self.idle -= 1;
             }
             call.served += (if pace == 0.0 { UNKNOWN } else { pace } * run.len() as f64) as u64;
-            if !call.ready.is_empty() || !call.suspects.is_empty() {
+            if call.has_tasks() {
                 self.queue.insert((call.served, call_id));
             }
             worker.hold(&run, pace, suspect);

@@ -1,6 +1,6 @@
 //! The actor that keeps a pool's workers: it starts its supervisor, adds workers to it and takes them away.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -11,6 +11,7 @@ use fiber_core::{ExitReason, Meta, OutputMode, Result};
 use futures_util::future::LocalBoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
+use super::absence::{Absence, Hopeless, Logged, Reason};
 use super::shared::{Done, Request, Shared, Worker};
 use super::worker::WorkerRoot;
 use crate::node::{Command, Errand, Launch, Node, Patience, attend, launch};
@@ -21,14 +22,13 @@ use crate::supervisor::{Backoff, ChildContext, ChildSpec, Running, Shutdown, Sta
 const LOOK: Duration = Duration::from_millis(100);
 const LOOKS_BEFORE_SHRINKING: u32 = 20;
 
-/// How long after the first worker was found to have no room it is said how many do, if all others are at work by then.
-const NO_ROOM: Duration = Duration::from_secs(2);
+/// How long after the first worker was found to be absent that is logged, if it still is by then.
+const LOG_ABSENCE: Duration = Duration::from_secs(2);
 
 /// A worker that worked for this long is replaced at once when it dies; before, there is a pause that grows.
 const SETTLED: Duration = Duration::from_millis(100);
-/// Starts in a row that may fail, besides one for each worker, before a pool gives up. The same goes for workers that die
-/// young without having had a task: if they had one, it is the tasks that fail.
-const FAILED_STARTS: u32 = 5;
+/// The pauses between starts: the first, and the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(2));
 
 /// What a pool's workers are to be.
 #[derive(Clone)]
@@ -54,14 +54,7 @@ pub(super) struct Manager {
     children: BTreeSet<String>,
     waiting: Vec<Done>,
     short_looks: u32,
-    /// Workers that wait for room, with the cluster's words.
-    no_room: BTreeMap<String, String>,
-    /// Whether that was said since all had room.
-    said_no_room: bool,
-    /// Starts that failed since one last worked.
-    failed_starts: u32,
-    /// Workers that died young and unused since one last did not.
-    died_unused: u32,
+    absence: Absence,
 }
 
 enum Phase {
@@ -100,10 +93,7 @@ impl Manager {
             children: BTreeSet::new(),
             waiting: Vec::new(),
             short_looks: 0,
-            no_room: BTreeMap::new(),
-            said_no_room: false,
-            failed_starts: 0,
-            died_unused: 0,
+            absence: Absence::default(),
         }
     }
 
@@ -114,11 +104,11 @@ impl Manager {
         self.phase = Phase::Starting;
         self.plan.meta = self.plan.meta.or(meta);
         self.note_wanted();
-        // What ends a worker is most often its task, which is given up in time: the pool goes on. It gives up when
-        // workers can't be started any more: see `failed_start`.
+        // What ends a worker is most often its task, which is abandoned in time: the pool goes on. The pool gives up when
+        // no worker is left and none can be started: see `Absence`.
         let supervisor = Supervisor::builder(&*self.name)
             .intensity(u32::MAX, Duration::from_secs(1))
-            .backoff(Backoff::new(Duration::from_millis(10), Duration::from_secs(1)).reset_after(SETTLED));
+            .backoff(Backoff::new(PAUSES.0, PAUSES.1).reset_after(SETTLED));
         let arbiter = self.node.arbiter().clone();
         let started = async move { supervisor.start_on(&arbiter).await };
         context.spawn(started.into_actor(self).map(|started, manager, context| match started {
@@ -166,7 +156,8 @@ impl Manager {
 
     fn note_wanted(&self) {
         if let Some(shared) = self.shared.upgrade() {
-            let wanted = self.wanted.saturating_sub(self.no_room.len());
+            // One at least: a pool without workers is not ready.
+            let wanted = self.wanted.saturating_sub(self.absence.len()).max(1);
             shared.ready.send_modify(|readiness| readiness.wanted = wanted);
         }
     }
@@ -187,15 +178,14 @@ impl Manager {
             let spec =
                 ChildSpec::new(child.clone(), start).shutdown(Shutdown::After(self.node.config().shutdown_timeout));
             let supervisor = supervisor.clone();
-            let added = async move { supervisor.add(spec).await };
-            context.spawn(added.into_actor(self).map(move |added, manager, _| manager.added(&child, added)));
+            let kept = async move { supervisor.keep(spec).await };
+            context.spawn(kept.into_actor(self).map(|kept, manager, _| manager.kept(kept)));
         }
         while self.children.len() > self.wanted {
-            // Those that have no room are missed least.
-            if let Some((child, _)) = self.no_room.pop_first() {
+            // Those that are absent are missed least.
+            if let Some(child) = self.absence.pop() {
                 self.children.remove(&child);
-                let supervisor = supervisor.clone();
-                context.spawn(async move { drop(supervisor.terminate(&child).await) }.into_actor(self));
+                self.terminate(child, context);
                 continue;
             }
             let Some(worker) = shared.with_ledger(|ledger, effects| ledger.drain_one(effects)) else { break };
@@ -204,74 +194,116 @@ impl Manager {
         }
     }
 
-    /// A worker that can't be started at all is not tried again: the pool works with those that it has, if any.
-    fn added(&mut self, child: &str, added: Result<()>) {
-        let Err(error) = added else { return };
-        if !matches!(self.phase, Phase::Running(_)) {
-            return;
-        }
-        self.children.remove(child);
-        self.no_room.remove(child);
-        self.wanted = self.wanted.min(self.children.len());
-        self.note_wanted();
-        if self.children.is_empty() {
+    fn kept(&mut self, kept: Result<()>) {
+        if let (Err(error), Phase::Running(_)) = (kept, &self.phase) {
             self.fail(&format!("failed: {error}"));
-        } else {
-            tracing::warn!("pool `{}` goes on with {} workers: {error}", self.name, self.children.len());
         }
+    }
+
+    fn terminate(&self, child: String, context: &mut Context<Manager>) {
+        if let Phase::Running(supervisor) = &self.phase {
+            let supervisor = supervisor.clone();
+            context.spawn(async move { drop(supervisor.terminate(&child).await) }.into_actor(self));
+        }
+    }
+
+    fn ready(&self) -> usize {
+        self.shared.upgrade().map_or(0, |shared| shared.ready.borrow().ready)
+    }
+
+    fn joined(&mut self, child: String, context: &mut Context<Manager>) {
+        self.absence.joined(&child);
+        if !self.children.contains(&child) {
+            // It was drained, and died before it had ended: this is its successor.
+            return self.terminate(child, context);
+        }
+        self.note_wanted();
+        if self.absence.logged == Logged::Yes && self.absence.is_empty() && self.ready() >= self.wanted {
+            self.absence.logged = Logged::No;
+            tracing::info!("pool `{}` has all its {} workers again", self.name, self.wanted);
+        }
+        // There may be fewer to be than when it was started.
+        self.adjust(context);
     }
 
     /// The pool works with the workers that have room, and grows when there is more.
     fn waits(&mut self, child: String, words: Option<String>, context: &mut Context<Manager>) {
-        let all_had_room = self.no_room.is_empty();
         match words {
-            Some(words) => drop(self.no_room.insert(child, words)),
-            None if self.no_room.remove(&child).is_none() => return,
-            None => {}
+            Some(words) => {
+                self.absence.no_room(child, words);
+                self.log_absence_soon(context);
+            }
+            None => self.absence.found_room(&child),
         }
         self.note_wanted();
-        if all_had_room {
-            self.say_no_room_soon(context);
+    }
+
+    /// The pool works with the others, and the supervisor tries again.
+    fn failed_start(&mut self, child: String, problem: String, context: &mut Context<Manager>) {
+        if !matches!(self.phase, Phase::Running(_)) {
+            return;
         }
-        self.said_no_room &= !self.no_room.is_empty();
-    }
-
-    /// Once, and when it is known of each worker whether it has room.
-    fn say_no_room_soon(&self, context: &mut Context<Manager>) {
-        context.run_later(NO_ROOM, |manager, context| {
-            let Some(words) = manager.no_room.values().next().filter(|_| !manager.said_no_room) else { return };
-            let ready = manager.shared.upgrade().map_or(0, |shared| shared.ready.borrow().ready);
-            if ready == 0 || ready + manager.no_room.len() < manager.wanted {
-                return manager.say_no_room_soon(context);
-            }
-            manager.said_no_room = true;
-            tracing::warn!(
-                "pool `{}` works with {ready} of {} workers, and grows when there is room for the others: {words}",
-                manager.name,
-                manager.wanted,
-            );
-        });
-    }
-
-    fn failed_start(&mut self, problem: &str, context: &mut Context<Manager>) {
-        self.failed_starts += 1;
-        let why = format!("{} starts of workers in a row failed; the last: {problem}", self.failed_starts);
-        self.give_up_after(self.failed_starts, &why, context);
+        if !self.children.contains(&child) {
+            return self.terminate(child, context);
+        }
+        self.absence.failed_start(child, problem.clone(), self.ready(), Instant::now());
+        self.note_wanted();
+        self.log_absence_soon(context);
+        self.give_up_if_hopeless(&problem, context);
     }
 
     fn died_unused(&mut self, end: &str, context: &mut Context<Manager>) {
-        self.died_unused += 1;
-        let why = format!("{} workers in a row died young, before they had a task; the last {end}", self.died_unused);
-        self.give_up_after(self.died_unused, &why, context);
+        self.absence.died_unused(Instant::now());
+        self.give_up_if_hopeless(end, context);
     }
 
-    fn give_up_after(&mut self, failures: u32, why: &str, context: &mut Context<Manager>) {
-        let workers = u32::try_from(self.wanted).unwrap_or(u32::MAX);
-        if failures <= workers.saturating_add(FAILED_STARTS) || !matches!(self.phase, Phase::Running(_)) {
+    /// Once, and when it is known of each worker whether it is absent.
+    fn log_absence_soon(&mut self, context: &mut Context<Manager>) {
+        if self.absence.logged == Logged::No {
+            self.absence.logged = Logged::Soon;
+            context.run_later(LOG_ABSENCE, Manager::log_absence);
+        }
+    }
+
+    fn log_absence(&mut self, context: &mut Context<Manager>) {
+        let Some(reason) = self.absence.reason().cloned() else {
+            self.absence.logged = Logged::No;
+            return;
+        };
+        let ready = self.ready();
+        if ready == 0 || ready + self.absence.len() < self.wanted {
+            context.run_later(LOG_ABSENCE, Manager::log_absence);
             return;
         }
+        self.absence.logged = Logged::Yes;
+        let (name, wanted) = (&self.name, self.wanted);
+        match reason {
+            Reason::NoRoom(words) => tracing::warn!(
+                "pool `{name}` works with {ready} of {wanted} workers, and grows when there is room for the others: {words}"
+            ),
+            Reason::NotStarted(problem) => tracing::warn!(
+                "pool `{name}` works with {ready} of {wanted} workers, and goes on trying to start the others; a start \
+                 failed: {problem}"
+            ),
+        }
+    }
+
+    /// `last` is the last failure, in words.
+    fn give_up_if_hopeless(&mut self, last: &str, context: &mut Context<Manager>) {
+        let patience = self.node.config().start_timeout;
+        let hopeless = self.absence.is_hopeless(&self.children, patience, Instant::now());
+        let (Some(hopeless), Phase::Running(_)) = (hopeless, &self.phase) else { return };
+        let why = match hopeless {
+            Hopeless::NoneStarted => format!("failed: its workers could not be started: {last}"),
+            Hopeless::FailedStarts(count) => {
+                format!("failed: {count} starts of workers in a row failed; the last: {last}")
+            }
+            Hopeless::DiedUnused(count) => {
+                format!("failed: {count} workers in a row died young, before they had a task; the last {last}")
+            }
+        };
         if let Some(shared) = self.shared.upgrade() {
-            shared.end(&format!("failed: {why}"));
+            shared.end(&why);
         }
         self.end(context);
     }
@@ -335,17 +367,12 @@ impl Handler<Request> for Manager {
                 self.adjust(context);
                 let _ = noted.send(());
             }
-            Request::Retire(child) => {
-                if let Phase::Running(supervisor) = &self.phase {
-                    let supervisor = supervisor.clone();
-                    context.spawn(async move { drop(supervisor.terminate(&child).await) }.into_actor(self));
-                }
-            }
-            Request::FailedStart(problem) => self.failed_start(&problem, context),
-            Request::Joined => self.failed_starts = 0,
+            Request::Retire(child) => self.terminate(child, context),
+            Request::FailedStart(child, problem) => self.failed_start(child, problem, context),
+            Request::Joined(child) => self.joined(child, context),
             Request::Waits(child, words) => self.waits(child, words, context),
             Request::DiedUnused(end) => self.died_unused(&end, context),
-            Request::Lived => self.died_unused = 0,
+            Request::Lived => self.absence.worked(),
             Request::Close => self.close(context),
             Request::Join(done) => {
                 self.waiting.push(done);
@@ -392,7 +419,7 @@ impl Start for WorkerStart {
             let launched = launched.await.map_err(|exit| {
                 let reason = exit.not_started();
                 if let Some(shared) = shared.upgrade() {
-                    shared.manager.do_send(Request::FailedStart(reason.obstacle()));
+                    shared.manager.do_send(Request::FailedStart(child.clone(), reason.obstacle()));
                 }
                 reason
             })?;

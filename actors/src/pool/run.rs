@@ -50,6 +50,16 @@ impl Run {
         front
     }
 
+    /// Takes the tasks of `from..to` out, which are in this run, and forgets those before them.
+    pub(crate) fn take(&mut self, from: u64, to: u64) -> Run {
+        if (from, to) == (self.start, self.end) {
+            let empty = Run { start: to, base: to, bytes: Bytes::new(), ..*self };
+            return std::mem::replace(self, empty);
+        }
+        drop(self.split_front(from - self.start));
+        self.split_front(to - from)
+    }
+
     /// The tasks of `from..to` that are in this run, as a run, and what is left before and after them. Nothing is
     /// copied, and no length is read.
     pub(crate) fn cut(self, from: u64, to: u64) -> (Option<Run>, Option<Run>, Option<Run>) {

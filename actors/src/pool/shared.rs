@@ -13,13 +13,11 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::exchange::Exchange;
-use super::ledger::{Effects, Ledger, Tasks, WorkerId};
+use super::ledger::{Effects, LEAST, Ledger, Tasks, WorkerId};
 use super::run::{CallId, Run};
 use super::wire::{FromWorker, PoolNote, ToWorker, WorkerNote};
 use crate::node::{Command, Node};
 
-/// Tasks that a call may have under way, however heavy they are.
-const AHEAD_AT_LEAST: u64 = 64;
 /// A worker that was ready for less than this died young.
 const SHORT_LIFE: Duration = Duration::from_secs(1);
 
@@ -80,13 +78,13 @@ pub(super) enum Request {
     Start(Meta),
     /// To have this many workers, and to say when that is noted.
     Scale(usize, Done),
-    /// To note that a worker could not be started.
-    FailedStart(String),
-    /// To note that one could.
-    Joined,
+    /// To note that the worker of this name could not be started, and why.
+    FailedStart(String, String),
+    /// To note that it could.
+    Joined(String),
     /// To note that a worker waits for room, in the cluster's words, or does so no more.
     Waits(String, Option<String>),
-    /// To note that a worker died young, without having had a task.
+    /// To note that a worker died young, without having had a task, while no other worked.
     DiedUnused(String),
     /// To note that one lived longer, or had tasks, or that others do.
     Lived,
@@ -112,7 +110,7 @@ impl Shared {
             max_message,
             ledger: Mutex::new(Ledger::new()),
             idle: AtomicUsize::new(0),
-            ahead: AtomicU64::new(AHEAD_AT_LEAST),
+            ahead: AtomicU64::new(LEAST),
             state: Mutex::new(State::Open),
             started: AtomicBool::new(false),
             ready: watch::Sender::new(Readiness::default()),
@@ -180,6 +178,9 @@ impl Shared {
         for (worker, assignment) in effects.assignments {
             let _ = worker.link.send(ToWorker::Assignment(assignment).message());
         }
+        for (worker, call) in effects.recalls {
+            let _ = worker.link.send(ToWorker::Note(PoolNote::GiveBack { call }).message());
+        }
         for (worker, reason) in effects.kills {
             let _ = worker.commands.send(Command::Kill(reason));
         }
@@ -197,6 +198,11 @@ impl Shared {
 
     pub(super) fn submit(&self, run: Run) {
         self.with_ledger(|ledger, effects| ledger.submit(run, effects));
+    }
+
+    /// The caller has taken outcomes, so there may be room for those of tasks that were kept back.
+    pub(super) fn resume(&self, call: CallId) {
+        self.with_ledger(|ledger, effects| ledger.resume(call, effects));
     }
 
     pub(super) fn finish_feeding(&self, call: CallId) {
@@ -227,24 +233,27 @@ impl Shared {
         for (id, value) in &*broadcasts {
             let _ = worker.link.send(ToWorker::Broadcast { id: *id, value: value.clone() }.message());
         }
+        let child = worker.child.clone();
         let count = self.with_ledger(|ledger, effects| {
             ledger.join(worker.id, worker, threads, quota, effects);
             ledger.workers()
         });
         drop(broadcasts);
-        self.ahead.fetch_max(4 * count as u64 * threads, Ordering::Relaxed);
+        self.ahead.fetch_max(LEAST * count as u64 * threads, Ordering::Relaxed);
         self.ready.send_modify(|readiness| readiness.ready = count);
-        self.manager.do_send(Request::Joined);
+        self.manager.do_send(Request::Joined(child));
     }
 
     /// A worker's process has ended.
     pub(super) fn lost(&self, worker: &Worker, exit: &Exit) {
+        let is_young = |worker: &Worker| worker.ready_since.elapsed() < SHORT_LIFE;
         let (count, useless) = self.with_ledger(|ledger, effects| {
             let tasks = ledger.lost(worker.id, exit, effects);
-            (ledger.workers(), tasks == Tasks::None && !ledger.is_of_use())
+            let others_work = ledger.is_of_use() || ledger.handles().iter().any(|other| !is_young(other));
+            (ledger.workers(), tasks == Tasks::None && is_young(worker) && !others_work)
         });
         self.ready.send_modify(|readiness| readiness.ready = count);
-        if useless && worker.ready_since.elapsed() < SHORT_LIFE {
+        if useless {
             self.manager.do_send(Request::DiedUnused(exit.to_string()));
         } else {
             self.manager.do_send(Request::Lived);

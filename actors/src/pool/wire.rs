@@ -68,6 +68,8 @@ pub(crate) enum WorkerNote {
 pub(crate) enum PoolNote {
     /// Tasks of this call need not be begun; with `kill`, those that run are to end as well.
     Cancel { call: CallId, kill: bool },
+    /// There is no room for the outcomes of this call: tasks that have not begun are to come back.
+    GiveBack { call: CallId },
     /// This broadcast value is not used any more.
     Forget { broadcast: u64 },
 }

@@ -135,6 +135,7 @@ impl Bench {
             Ok(ToWorker::Broadcast { id, value }) => broadcast::receive(id, value),
             Ok(ToWorker::Note(PoolNote::Forget { broadcast })) => broadcast::forget(broadcast),
             Ok(ToWorker::Note(PoolNote::Cancel { call, kill })) => self.cancel(call, kill),
+            Ok(ToWorker::Note(PoolNote::GiveBack { call })) => self.give_back_call(call),
             Err(error) => tracing::error!("a message of the pool was ignored: {error}"),
         }
     }
@@ -186,11 +187,7 @@ impl Bench {
     }
 
     fn cancel(&self, call: CallId, kill: bool) {
-        let mut work = self.work.lock();
-        let (mut given_up, others): (VecDeque<_>, _) = work.runs.drain(..).partition(|run| run.call == call);
-        work.runs = others;
-        self.count_untaken(&work);
-        drop(work);
+        let mut given_up = self.take_untaken(call);
         let mut runs = false;
         for slot in &self.slots {
             let mut slot = slot.lock();
@@ -201,6 +198,27 @@ impl Bench {
         if runs && kill {
             self.note(WorkerNote::RunsCancelled);
         }
+    }
+
+    /// Gives back the tasks of a call that have not begun, but for those that belong to a chunk that has.
+    fn give_back_call(&self, call: CallId) {
+        let mut given_up = self.take_untaken(call);
+        for slot in &self.slots {
+            let mut slot = slot.lock();
+            if slot.has_run_of(call) {
+                given_up.extend(slot.give_up());
+            }
+        }
+        given_up.iter().for_each(|run| self.give_back(run));
+    }
+
+    /// Takes the runs of a call that no executor has taken.
+    fn take_untaken(&self, call: CallId) -> VecDeque<Assigned> {
+        let mut work = self.work.lock();
+        let (taken, others) = work.runs.drain(..).partition(|run| run.call == call);
+        work.runs = others;
+        self.count_untaken(&work);
+        taken
     }
 
     fn give_back(&self, run: &Assigned) {

@@ -19,6 +19,7 @@ use super::blocks::Encoded;
 use super::client::Got;
 use super::core::{Core, Side};
 use super::wire::{ADMITTED, Ask, Closing};
+use crate::blocking::Blocking;
 use crate::node::Node;
 use crate::remote::{Alarm, Asked};
 use crate::sync::{Ticket, Waiting};
@@ -267,15 +268,10 @@ impl<T: DeserializeOwned> Elements<T> {
         Elements { core: core.clone(), next: None, ended: false }
     }
 
-    /// The same for code that is not async: an iterator, which blocks.
-    pub fn wait(self) -> impl Iterator<Item = Result<T>> {
-        let mut elements = self;
-        std::iter::from_fn(move || {
-            if elements.ended {
-                return None;
-            }
-            elements.conclude(Get::new(&elements.core).wait())
-        })
+    /// Returns the elements as an iterator, which blocks this thread while the next is not there. A `for`
+    /// loop over this does the same.
+    pub fn wait(self) -> Blocking<Elements<T>> {
+        Blocking::new(self)
     }
 
     fn conclude(&mut self, next: Result<T>) -> Option<Result<T>> {
@@ -294,6 +290,26 @@ impl<T: DeserializeOwned> Elements<T> {
 }
 
 impl<T> Unpin for Elements<T> {}
+
+impl<T: DeserializeOwned> IntoIterator for Elements<T> {
+    type Item = Result<T>;
+    type IntoIter = Blocking<Elements<T>>;
+
+    /// As [`wait`](Elements::wait).
+    fn into_iter(self) -> Blocking<Elements<T>> {
+        self.wait()
+    }
+}
+
+impl<'a, T: DeserializeOwned> IntoIterator for &'a mut Elements<T> {
+    type Item = Result<T>;
+    type IntoIter = Blocking<&'a mut Elements<T>>;
+
+    /// As [`wait`](Elements::wait); the stream is there for the rest.
+    fn into_iter(self) -> Blocking<&'a mut Elements<T>> {
+        Blocking::new(self)
+    }
+}
 
 impl<T: DeserializeOwned> futures_core::Stream for Elements<T> {
     type Item = Result<T>;

@@ -197,7 +197,12 @@ impl Supervisor {
             pause = backoff.pause(child.streak, rand::random());
             child.streak = child.streak.saturating_add(1);
         }
-        tracing::warn!("`{path}` {reason}; it is restarted in {pause:?}");
+        // A shortage may last for hours: what fails again and again for it is logged once.
+        if got.ran().is_none() && child.streak > 1 {
+            tracing::debug!("`{path}` {reason}; it is restarted in {pause:?}");
+        } else {
+            tracing::warn!("`{path}` {reason}; it is restarted in {pause:?}");
+        }
         self.restart(key, pause);
     }
 

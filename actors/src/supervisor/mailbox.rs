@@ -13,6 +13,8 @@ use super::spec::{ChildSpec, check_name};
 
 pub(super) enum Command {
     Add(ChildSpec, oneshot::Sender<Result<()>>),
+    /// As `Add`, for a child that is kept if its first start fails, and tried again.
+    Keep(ChildSpec, oneshot::Sender<Result<()>>),
     End {
         name: String,
         how: End,
@@ -60,6 +62,7 @@ impl Handler<Command> for Supervisor {
         }
         match command {
             Command::Add(spec, answer) => self.add(spec, answer),
+            Command::Keep(spec, answer) => self.keep(spec, answer),
             Command::End { name, how, done } => {
                 // Who asked may have gone since.
                 let _ = done.send(self.end_one(&name, how));
@@ -103,20 +106,34 @@ impl Supervisor {
     }
 
     fn add(&mut self, spec: ChildSpec, answer: oneshot::Sender<Result<()>>) {
-        let refusal = check_name(spec.name()).err().or_else(|| {
+        if let Some(error) = self.refusal(&spec) {
+            let _ = answer.send(Err(error));
+            return;
+        }
+        let key = self.insert(spec, Origin::Adding(answer));
+        self.begin(key, Turn::Alone);
+    }
+
+    fn keep(&mut self, spec: ChildSpec, answer: oneshot::Sender<Result<()>>) {
+        let refusal = self.refusal(&spec);
+        if refusal.is_none() {
+            let key = self.insert(spec, Origin::Added);
+            self.begin(key, Turn::Alone);
+        }
+        // Who asked may have gone since.
+        let _ = answer.send(refusal.map_or(Ok(()), Err));
+    }
+
+    /// Why a child can't be taken in, if so.
+    fn refusal(&self, spec: &ChildSpec) -> Option<Error> {
+        check_name(spec.name()).err().or_else(|| {
             if self.is_ending() {
                 let reason = ExitReason::Shutdown;
                 return Some(Error::ActorStopped { name: self.identity.path().into(), reason });
             }
             let problem = format!("supervisor `{}` has a child `{}` already", self.identity.path(), spec.name());
             self.names.contains_key(spec.name()).then_some(Error::Invalid { what: "add", problem })
-        });
-        if let Some(error) = refusal {
-            let _ = answer.send(Err(error));
-            return;
-        }
-        let key = self.insert(spec, Origin::Adding(answer));
-        self.begin(key, Turn::Alone);
+        })
     }
 
     /// Ends a child; what is returned resolves when it has ended.

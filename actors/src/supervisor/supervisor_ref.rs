@@ -61,6 +61,18 @@ impl SupervisorRef {
         })
     }
 
+    /// Adds a child whose first start is like any other: if it fails, it is tried again. The reply comes
+    /// before the start.
+    pub(crate) fn keep(&self, spec: ChildSpec) -> Reply<()> {
+        let this = self.clone();
+        Reply::begun(async move {
+            let (answer, taken_in) = oneshot::channel();
+            this.command(Command::Keep(spec, answer)).await?;
+            let stopped = || Error::ActorStopped { name: this.path().into(), reason: ExitReason::Shutdown };
+            taken_in.await.unwrap_or_else(|_| Err(stopped()))
+        })
+    }
+
     /// Ends a child as its specification says, waits until it has ended, and forgets it.
     ///
     /// # Errors

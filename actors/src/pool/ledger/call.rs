@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use fiber_core::entry::EntryRef;
 
 use super::worker::Worker;
-use super::{Effects, Settled, Terms};
+use super::{Caller, Effects, Settled, Terms};
 use crate::pool::run::{Items, Run};
 use crate::pool::wire::Assignment;
 
@@ -31,6 +31,8 @@ pub(super) struct Call<C> {
     pub(super) open: u64,
     /// Tasks that had trouble.
     pub(super) strikes: HashMap<u64, Strikes>,
+    /// Whether workers were asked to give tasks back, and none has been handed out since.
+    pub(super) recalled: bool,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -40,7 +42,35 @@ pub(super) struct Strikes {
     pub(super) failures: u32,
 }
 
-impl<C: Clone> Call<C> {
+impl<C: Caller> Call<C> {
+    /// Whether there is something to hand out.
+    pub(super) fn has_tasks(&self) -> bool {
+        !self.ready.is_empty() || !self.suspects.is_empty()
+    }
+
+    /// How many tasks workers have.
+    pub(super) fn pending(&self) -> u64 {
+        self.open - self.ready_tasks - self.suspects.iter().map(Run::len).sum::<u64>()
+    }
+
+    /// How many tasks may be handed out, if any. If there is no room for outcomes, still those that were
+    /// handed out before, and the one without which the caller can't make room.
+    pub(super) fn room(&mut self, least: u64) -> Option<u64> {
+        let room = self.caller.room(self.pending(), least);
+        let exempt = room == 0 && (!self.suspects.is_empty() || self.bring_needed_to_front());
+        Some(room.max(u64::from(exempt))).filter(|room| *room > 0)
+    }
+
+    fn bring_needed_to_front(&mut self) -> bool {
+        let Some(index) = self.caller.needs() else { return false };
+        let Some(place) = self.ready.iter().position(|run| run.contains(index)) else { return false };
+        let Some(run) = self.ready.remove(place) else { return false };
+        let (needed, before, after) = run.cut(index, index + 1);
+        after.into_iter().chain(before).for_each(|run| self.ready.insert(place, run));
+        needed.into_iter().for_each(|run| self.ready.push_front(run));
+        true
+    }
+
     pub(super) fn take(&mut self, count: u64) -> Run {
         let (queue, suspect) =
             if self.suspects.is_empty() { (&mut self.ready, false) } else { (&mut self.suspects, true) };
@@ -55,8 +85,8 @@ impl<C: Clone> Call<C> {
         run
     }
 
-    /// How many tasks a worker is to get now.
-    pub(super) fn count_for<W>(&self, worker: &Worker<W>, pace: f64, workers: u64) -> u64 {
+    /// How many tasks a worker is to get now, if there is room for the outcomes of so many.
+    pub(super) fn count_for<W>(&self, worker: &Worker<W>, pace: f64, workers: u64, outcomes: u64) -> u64 {
         let chunk = u64::from(self.terms.chunk);
         let idle_threads = worker.threads.saturating_sub(worker.held);
         let room = if pace == 0.0 {
@@ -70,7 +100,7 @@ impl<C: Clone> Call<C> {
             return 0;
         }
         let share = (self.ready_tasks / (2 * workers.max(1))).max(morsel(pace));
-        let count = room.min(share).max(chunk).min(u64::from(u32::MAX));
+        let count = room.min(share).min(outcomes).max(chunk).min(u64::from(u32::MAX));
         worker.quota.map_or(count, |quota| count.min(quota))
     }
 
@@ -111,6 +141,7 @@ impl<C: Clone> Call<C> {
     fn pass_on<W>(&mut self, outcome: Option<Run>, effects: &mut Effects<W, C>) {
         if let Some(outcome) = outcome {
             self.open -= outcome.len();
+            self.caller.stored(outcome.len(), outcome.size() as u64);
             effects.settled.push((self.caller.clone(), Settled::Outcomes(outcome)));
         }
     }

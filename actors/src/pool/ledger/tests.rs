@@ -1,6 +1,7 @@
 //! The ledger against a simple model: a table that says of each task where it is.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use bytes::Bytes;
 use fiber_core::entry::EntryRef;
@@ -8,12 +9,24 @@ use fiber_core::{Exit, ExitReason};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use super::super::buffer::Buffer;
+use super::super::exchange::{Order, Release};
 use super::super::run::{Items, push_item};
 use super::super::wire::Piece;
 use super::*;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Nobody(CallId);
+/// A caller that has submitted all that it has.
+#[derive(Clone, Debug)]
+struct Nobody {
+    id: CallId,
+    order: Order,
+    buffer: Rc<Buffer>,
+}
+
+/// A caller that takes all outcomes together.
+fn nobody(id: CallId) -> Nobody {
+    Nobody { id, order: Order::Together, buffer: Rc::new(Buffer::new(0, Release::Settled)) }
+}
 
 impl Caller for Nobody {
     fn more(&self) -> Option<Run> {
@@ -21,6 +34,26 @@ impl Caller for Nobody {
     }
 
     fn paced(&self, _: u64) {}
+
+    fn stored(&self, tasks: u64, bytes: u64) {
+        self.buffer.store_outcomes(tasks, bytes);
+    }
+
+    fn room(&self, pending: u64, least: u64) -> u64 {
+        self.buffer.room(pending, least)
+    }
+
+    fn withhold(&self) {
+        self.buffer.withhold();
+    }
+
+    fn overflows(&self, pending: u64, least: u64) -> bool {
+        self.buffer.overflows(pending, least)
+    }
+
+    fn needs(&self) -> Option<u64> {
+        (self.order == Order::Tasks).then(|| self.buffer.next())
+    }
 }
 
 /// What may happen to a pool. Numbers choose among what there is.
@@ -31,6 +64,7 @@ enum Step {
         deaths: u32,
         timeouts: u32,
         retries: u32,
+        order: Order,
     },
     Submit {
         call: usize,
@@ -65,6 +99,11 @@ enum Step {
         worker: usize,
         task: usize,
     },
+    /// The caller takes what it can of its next outcomes.
+    Take {
+        call: usize,
+        tasks: usize,
+    },
     Cancel {
         call: usize,
     },
@@ -73,8 +112,9 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        1 => (1u32..5, 1u32..4, 1u32..3, 0u32..2)
-            .prop_map(|(chunk, deaths, timeouts, retries)| Step::Begin { chunk, deaths, timeouts, retries }),
+        1 => (1u32..5, 1u32..4, 1u32..3, 0u32..2, order()).prop_map(|(chunk, deaths, timeouts, retries, order)| {
+            Step::Begin { chunk, deaths, timeouts, retries, order }
+        }),
         4 => (any::<usize>(), 1u64..30).prop_map(|(call, tasks)| Step::Submit { call, tasks }),
         2 => (1u64..4, proptest::option::of(1u64..20)).prop_map(|(threads, quota)| Step::Join { threads, quota }),
         8 => (any::<usize>(), any::<usize>(), 1usize..8, proptest::bool::weighted(0.2))
@@ -83,9 +123,14 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (any::<usize>(), 1usize..5).prop_map(|(worker, tasks)| Step::Return { worker, tasks }),
         2 => (any::<usize>(), any::<bool>()).prop_map(|(worker, planned)| Step::Lose { worker, planned }),
         1 => (any::<usize>(), any::<usize>()).prop_map(|(worker, task)| Step::TimeOut { worker, task }),
+        3 => (any::<usize>(), 1usize..8).prop_map(|(call, tasks)| Step::Take { call, tasks }),
         1 => any::<usize>().prop_map(|call| Step::Cancel { call }),
         1 => Just(Step::Drain),
     ]
+}
+
+fn order() -> impl Strategy<Value = Order> {
+    prop_oneof![Just(Order::Together), Just(Order::Tasks), Just(Order::Arrival)]
 }
 
 type Task = (CallId, u64);
@@ -94,6 +139,9 @@ type Task = (CallId, u64);
 #[derive(Default)]
 struct Model {
     calls: BTreeMap<CallId, Terms>,
+    callers: BTreeMap<CallId, Nobody>,
+    /// Outcomes that have arrived and have not been taken: index and end of their tasks, and bytes.
+    untaken: BTreeMap<CallId, Vec<(u64, u64, u64)>>,
     submitted: BTreeMap<CallId, u64>,
     /// Tasks that each worker holds, in the order in which it got them.
     workers: BTreeMap<WorkerId, Vec<Task>>,
@@ -118,9 +166,13 @@ fn arguments(count: u64) -> Bytes {
     bytes.into()
 }
 
+/// Bytes of an outcome.
+const OUTCOME: u64 = 11;
+
 fn results(call: CallId, first: u64, count: u64, failed: bool) -> Results {
     let mut outcomes = Vec::new();
     (0..count).for_each(|_| push_item(&mut outcomes, b"outcome", failed));
+    assert_eq!(outcomes.len() as u64, count * OUTCOME);
     let piece = Piece { first, count: count as u32, length: outcomes.len() as u32 };
     Results { call, busy: 1000 * count, pieces: vec![piece], outcomes: outcomes.into() }
 }
@@ -137,12 +189,16 @@ impl Table {
     fn take(&mut self, step: Step) {
         let mut effects = Effects::default();
         match step {
-            Step::Begin { chunk, deaths, timeouts, retries } => {
+            Step::Begin { chunk, deaths, timeouts, retries, order } => {
                 let id = self.model.next_call;
                 self.model.next_call += 1;
                 let terms = Terms { chunk, timeout: Some(LIMIT), retries, deaths, timeouts };
-                self.ledger.begin(id, Nobody(id), EntryRef { offset: id, name: 0 }, terms);
+                // Room for two outcomes of those that follow each other.
+                let release = if order == Order::Together { Release::Settled } else { Release::Taken };
+                let caller = Nobody { id, order, buffer: Rc::new(Buffer::new(4 * OUTCOME, release)) };
+                self.ledger.begin(id, caller.clone(), EntryRef { offset: id, name: 0 }, terms);
                 self.model.calls.insert(id, terms);
+                self.model.callers.insert(id, caller);
                 self.model.submitted.insert(id, 0);
             }
             Step::Submit { call, tasks } => {
@@ -221,6 +277,12 @@ impl Table {
                 *self.model.timeouts.entry(task).or_default() += 1;
                 self.ledger.lost(worker, &Exit::new(ExitReason::TaskTimedOut(LIMIT), Vec::new()), &mut effects);
             }
+            Step::Take { call, tasks } => {
+                let Some(call) = Table::pick(&self.model.calls, call) else { return };
+                for _ in 0..tasks {
+                    self.take_outcome(call, &mut effects);
+                }
+            }
             Step::Cancel { call } => {
                 let Some(call) = Table::pick(&self.model.calls, call) else { return };
                 self.model.calls.remove(&call);
@@ -238,8 +300,25 @@ impl Table {
         self.apply(effects);
     }
 
+    /// The caller of a call takes one outcome, if there is one for it.
+    fn take_outcome(&mut self, call: CallId, effects: &mut Effects<WorkerId, Nobody>) -> bool {
+        let (caller, untaken) = (&self.model.callers[&call], self.model.untaken.entry(call).or_default());
+        let in_turn = |(start, ..): &(u64, u64, u64)| caller.order != Order::Tasks || *start == caller.buffer.next();
+        let Some(place) = untaken.iter().position(in_turn) else { return false };
+        let (start, end, bytes) = untaken.remove(place);
+        if caller.buffer.free_outcomes(end - start, bytes, end) {
+            self.ledger.resume(call, effects);
+        }
+        true
+    }
+
     fn apply(&mut self, effects: Effects<WorkerId, Nobody>) {
-        for (Nobody(caller), settled) in effects.settled {
+        for (Nobody { id: caller, .. }, settled) in effects.settled {
+            let (start, end, bytes) = match &settled {
+                Settled::Outcomes(run) => (run.start, run.end, run.size() as u64),
+                Settled::Abandoned { index, .. } => (*index, *index + 1, 0),
+            };
+            self.model.untaken.entry(caller).or_default().push((start, end, bytes));
             let tasks: Vec<_> = match settled {
                 Settled::Outcomes(run) => {
                     assert!(Items::new(&run.arguments()).count() as u64 >= run.len(), "each task has an outcome");
@@ -284,10 +363,20 @@ impl Table {
         all.find(|task| !self.model.settled.contains(task))
     }
 
-    /// The workers do what they are given, until they are given nothing more.
+    /// The workers do what they are given, and callers take what comes, until there is nothing more.
     fn work(&mut self) {
-        while let Some(busy) = self.model.workers.values().position(|held| !held.is_empty()) {
-            self.take(Step::Complete { worker: busy, first: 0, tasks: 1000, failed: false });
+        loop {
+            if let Some(busy) = self.model.workers.values().position(|held| !held.is_empty()) {
+                self.take(Step::Complete { worker: busy, first: 0, tasks: 1000, failed: false });
+                continue;
+            }
+            let mut effects = Effects::default();
+            let calls: Vec<_> = self.model.calls.keys().copied().collect();
+            let taken = calls.into_iter().filter(|call| self.take_outcome(*call, &mut effects)).count();
+            self.apply(effects);
+            if taken == 0 {
+                return;
+            }
         }
     }
 
@@ -337,7 +426,7 @@ const LIMIT: Duration = Duration::from_secs(7);
 /// abandoned. Returns how many it cost.
 fn workers_until_abandoned(terms: Terms, ends: impl Fn(u64) -> ExitReason) -> u32 {
     let mut ledger = Ledger::new();
-    ledger.begin(1, Nobody(1), EntryRef { offset: 1, name: 0 }, terms);
+    ledger.begin(1, nobody(1), EntryRef { offset: 1, name: 0 }, terms);
     ledger.submit(Run::new(1, 0, 1, arguments(1)), &mut Effects::default());
     for worker in 0..100 {
         let mut effects = Effects::default();
@@ -372,7 +461,7 @@ fn timeouts_and_deaths_are_counted_apart() {
 #[test]
 fn tasks_of_one_worker_that_run_past_their_timeout_together_all_count() {
     let mut ledger = Ledger::new();
-    ledger.begin(1, Nobody(1), EntryRef { offset: 1, name: 0 }, Terms { timeout: Some(LIMIT), ..terms() });
+    ledger.begin(1, nobody(1), EntryRef { offset: 1, name: 0 }, Terms { timeout: Some(LIMIT), ..terms() });
     ledger.join(1, 1, 2, None, &mut Effects::default());
     let mut effects = Effects::default();
     ledger.submit(Run::new(1, 0, 2, arguments(2)), &mut effects);
@@ -386,7 +475,7 @@ fn tasks_of_one_worker_that_run_past_their_timeout_together_all_count() {
 fn long_tasks_are_handed_out_one_for_each_thread() {
     let mut ledger = Ledger::new();
     let mut effects = Effects::default();
-    ledger.begin(1, Nobody(1), EntryRef { offset: 1, name: 0 }, terms());
+    ledger.begin(1, nobody(1), EntryRef { offset: 1, name: 0 }, terms());
     ledger.join(1, 1, 2, None, &mut effects);
     ledger.submit(Run::new(1, 0, 100, arguments(100)), &mut effects);
     let count =
@@ -402,7 +491,7 @@ fn long_tasks_are_handed_out_one_for_each_thread() {
 fn suspects_of_a_death_are_run_alone() {
     let mut ledger = Ledger::new();
     let mut effects = Effects::default();
-    ledger.begin(1, Nobody(1), EntryRef { offset: 1, name: 0 }, Terms { chunk: 10, ..terms() });
+    ledger.begin(1, nobody(1), EntryRef { offset: 1, name: 0 }, Terms { chunk: 10, ..terms() });
     ledger.join(1, 1, 1, None, &mut effects);
     ledger.submit(Run::new(1, 0, 10, arguments(10)), &mut effects);
     let mut effects = Effects::default();
@@ -425,7 +514,7 @@ fn calls_share_a_worker_by_the_time_of_their_tasks() {
     let mut ledger = Ledger::new();
     let mut effects = Effects::default();
     for call in [1, 2] {
-        ledger.begin(call, Nobody(call), EntryRef { offset: call, name: 0 }, terms());
+        ledger.begin(call, nobody(call), EntryRef { offset: call, name: 0 }, terms());
         ledger.submit(Run::new(call, 0, 1000, arguments(1000)), &mut effects);
     }
     ledger.join(1, 1, 1, None, &mut effects);
@@ -448,7 +537,7 @@ fn calls_share_a_worker_by_the_time_of_their_tasks() {
 fn a_worker_that_gave_back_all_that_it_held_gets_work_again() {
     let mut ledger = Ledger::new();
     let mut effects = Effects::default();
-    ledger.begin(1, Nobody(1), EntryRef { offset: 1, name: 0 }, terms());
+    ledger.begin(1, nobody(1), EntryRef { offset: 1, name: 0 }, terms());
     ledger.submit(Run::new(1, 0, 10, arguments(10)), &mut effects);
     ledger.join(7, 7, 1, None, &mut effects);
     ledger.complete(7, Results { busy: 1_500_000, ..results(1, 0, 1, false) }, &mut effects);
@@ -457,4 +546,71 @@ fn a_worker_that_gave_back_all_that_it_held_gets_work_again() {
     ledger.returned(7, 1, 2, 1, &mut effects);
     assert_eq!(ledger.idle(), 0);
     assert!(!effects.assignments.is_empty());
+}
+
+/// A call whose caller takes outcomes in the order of its tasks, with room for four of them; and its only
+/// worker, which holds all that it may by time.
+fn a_full_buffer() -> (Ledger<WorkerId, Nobody>, Nobody, Effects<WorkerId, Nobody>) {
+    let mut ledger = Ledger::new();
+    let mut effects = Effects::default();
+    let caller = Nobody { order: Order::Tasks, buffer: Rc::new(Buffer::new(8 * OUTCOME, Release::Taken)), ..nobody(1) };
+    ledger.begin(1, caller.clone(), EntryRef { offset: 1, name: 0 }, terms());
+    ledger.submit(Run::new(1, 0, 100, arguments(100)), &mut effects);
+    ledger.join(1, 1, 1, None, &mut effects);
+    let mut effects = Effects::default();
+    ledger.complete(1, Results { busy: 1, ..results(1, 0, 1, false) }, &mut effects);
+    (ledger, caller, effects)
+}
+
+fn assigned(effects: &Effects<WorkerId, Nobody>) -> Vec<std::ops::Range<u64>> {
+    let range = |(_, a): &(WorkerId, Assignment)| a.first..a.first + u64::from(a.count);
+    effects.assignments.iter().map(range).collect()
+}
+
+#[test]
+fn no_task_is_handed_out_without_room_for_its_outcome() {
+    let (mut ledger, caller, effects) = a_full_buffer();
+    assert_eq!(assigned(&effects), [1..4], "one of four outcomes is there");
+    let mut effects = Effects::default();
+    ledger.complete(1, results(1, 1, 3, false), &mut effects);
+    assert_eq!(assigned(&effects), []);
+    assert!(caller.buffer.free_outcomes(2, 2 * OUTCOME, 2), "the ledger waits for room");
+    let mut effects = Effects::default();
+    ledger.resume(1, &mut effects);
+    assert_eq!(assigned(&effects), [4..6]);
+}
+
+#[test]
+fn a_full_buffer_does_not_keep_back_the_task_that_the_caller_waits_for() {
+    let (mut ledger, caller, _) = a_full_buffer();
+    assert!(caller.buffer.free_outcomes(1, OUTCOME, 1));
+    let mut effects = Effects::default();
+    ledger.resume(1, &mut effects);
+    // What comes after task 1 fills the buffer, and its worker dies.
+    let mut effects = Effects::default();
+    ledger.complete(1, results(1, 2, 2, false), &mut effects);
+    caller.buffer.store_outcomes(0, 10 * OUTCOME);
+    let mut effects = Effects::default();
+    ledger.lost(1, &Exit::new(ExitReason::Shutdown, Vec::new()), &mut effects);
+    ledger.join(2, 2, 1, None, &mut effects);
+    assert_eq!(assigned(&effects), [1..2]);
+}
+
+#[test]
+fn tasks_come_back_when_outcomes_are_larger_than_they_seemed() {
+    let mut ledger = Ledger::new();
+    let mut effects = Effects::default();
+    let caller = Nobody { order: Order::Arrival, buffer: Rc::new(Buffer::new(1000, Release::Taken)), ..nobody(1) };
+    ledger.begin(1, caller.clone(), EntryRef { offset: 1, name: 0 }, terms());
+    ledger.submit(Run::new(1, 0, 100, arguments(100)), &mut effects);
+    ledger.join(1, 1, 1, None, &mut effects);
+    ledger.complete(1, Results { busy: 1, ..results(1, 0, 1, false) }, &mut Effects::default());
+    let mut outcome = Vec::new();
+    push_item(&mut outcome, &[0; 600], false);
+    let piece = Piece { first: 1, count: 1, length: outcome.len() as u32 };
+    let large = Results { call: 1, busy: 1, pieces: vec![piece], outcomes: outcome.into() };
+    let mut effects = Effects::default();
+    ledger.complete(1, large, &mut effects);
+    assert_eq!(effects.recalls, [(1, 1)]);
+    assert_eq!(assigned(&effects), []);
 }

@@ -120,10 +120,14 @@ impl SlotState {
         self.run.as_ref().is_none_or(|run| run.len() < FEW)
     }
 
+    /// Whether it has tasks of a call that were not begun.
+    pub(super) fn has_run_of(&self, call: CallId) -> bool {
+        self.run.as_ref().is_some_and(|run| run.call == call)
+    }
+
     /// Takes the tasks of a call that were not begun.
     pub(super) fn drop_call(&mut self, call: CallId) -> Option<Assigned> {
-        self.run.as_ref().filter(|run| run.call == call)?;
-        self.give_up_after(0)
+        if self.has_run_of(call) { self.give_up_after(0) } else { None }
     }
 
     /// Takes the tasks that were not begun, but for those that belong to a chunk that was.

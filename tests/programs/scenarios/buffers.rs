@@ -1,0 +1,77 @@
+//! Programs that take results, or do their tasks, more slowly than others come.
+
+use std::time::Duration;
+
+use fiber::{Pool, Result};
+use rustix::process::{Resource, Rlimit, setrlimit};
+use serde_bytes::ByteBuf;
+
+const MEMORY: u64 = 1 << 30;
+/// How many results are taken.
+const TAKEN: usize = 40;
+/// Small results that come before large ones.
+const SMALL: u64 = 20_000;
+
+fn give(size: u64) -> ByteBuf {
+    ByteBuf::from(vec![7; size as usize])
+}
+
+fn try_give(size: u64) -> std::result::Result<ByteBuf, String> {
+    Ok(give(size))
+}
+
+fn work(_: u32) {
+    std::thread::sleep(Duration::from_millis(5));
+}
+
+/// Prints the most memory that this process has had.
+fn print_peak() {
+    let status = std::fs::read_to_string("/proc/self/status").expect("/proc is mounted");
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("the kernel counts it");
+    let kib: u64 = line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).expect("it is a number");
+    println!("peak {}", kib / 1024);
+}
+
+/// Takes some results of an endless call; between them the same workers do other work.
+pub(super) fn slow_consumer() {
+    fiber::init();
+    let [form, size]: [String; 2] = std::env::args().skip(1).collect::<Vec<_>>().try_into().expect("two arguments");
+    let size: u64 = size.parse().expect("a size");
+    setrlimit(Resource::Data, Rlimit { current: Some(MEMORY), maximum: Some(MEMORY) }).expect("less is allowed");
+    let pool = Pool::new(2).expect("a pool can be made");
+    let sizes = std::iter::repeat(size);
+    let results: Box<dyn Iterator<Item = Result<ByteBuf>>> = match &*form {
+        "imap" => Box::new(pool.imap(give, sizes).wait()),
+        "imap_unordered" => Box::new(pool.imap_unordered(give, sizes).wait()),
+        "try_imap" => Box::new(pool.try_imap(try_give, sizes).wait()),
+        "try_imap_unordered" => Box::new(pool.try_imap_unordered(try_give, sizes).wait()),
+        "imap, small ones first" => {
+            let sizes = (0..).map(move |index| if index < SMALL { 8 } else { size });
+            Box::new(pool.imap(give, sizes).wait())
+        }
+        other => panic!("`{other}` is no form"),
+    };
+    let mut large = results.map(|result| result.expect("it is given")).filter(|result| result.len() as u64 == size);
+    for _ in 0..TAKEN {
+        large.next().expect("there is no end");
+        pool.map(work, 0..16).wait().expect("others work as well");
+    }
+    print_peak();
+}
+
+/// Maps small arguments, and then large ones to slow tasks.
+pub(super) fn slow_worker() {
+    fiber::init();
+    let pool = Pool::new(2).expect("a pool can be made");
+    let small = std::iter::repeat_n(0, 60_000);
+    let large = std::iter::repeat_n(1 << 20, 400);
+    let take = |bytes: ByteBuf| {
+        if !bytes.is_empty() {
+            work(0);
+        }
+        bytes.len()
+    };
+    let lengths = pool.map(take, small.chain(large).map(give)).wait().expect("all can be mapped");
+    assert_eq!(lengths.into_iter().sum::<usize>(), 400 << 20);
+    print_peak();
+}

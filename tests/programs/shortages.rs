@@ -1,0 +1,54 @@
+//! A shortage that passes ends no pool.
+
+use crate::program::{Program, Setup};
+
+crate::tests![
+    a_pool_works_with_the_workers_that_it_has_and_is_whole_again_after_a_shortage,
+    a_pool_that_grows_in_a_shortage_is_whole_after_it,
+    a_pool_that_lost_all_workers_in_a_shortage_works_after_it,
+    a_pool_without_workers_that_can_not_start_any_gives_up_with_the_reason,
+];
+
+/// The system's words.
+const SHORTAGE: &str = "Too many open files";
+
+/// Waits until so many starts of workers have failed.
+fn failed_starts(program: &Program, count: usize) {
+    (0..count).for_each(|_| drop(program.line_with("could not be started")));
+}
+
+fn a_pool_works_with_the_workers_that_it_has_and_is_whole_again_after_a_shortage() {
+    let mut program = Setup::new("shortage of some").start();
+    let warning = program.line_with("works with 2 of 3 workers");
+    assert!(warning.contains("WARN") && warning.contains("pool `short`") && warning.contains(SHORTAGE), "{warning}");
+    program.say("go on");
+    assert_eq!(program.line("meanwhile "), "42");
+    assert_eq!(program.line("ready "), "2");
+    program.line("all right");
+    let ending = program.end().code(0).says(&["pool `short` has all its 3 workers again"]);
+    assert!(!ending.out.contains("works with"), "it says so once: {}", ending.out);
+}
+
+fn a_pool_that_grows_in_a_shortage_is_whole_after_it() {
+    let mut program = Setup::new("shortage while growing").start();
+    assert_eq!(program.line("ready "), "1");
+    failed_starts(&program, 12);
+    program.say("go on");
+    assert_eq!(program.line("ready "), "1");
+    program.end().code(0);
+}
+
+fn a_pool_that_lost_all_workers_in_a_shortage_works_after_it() {
+    let mut program = Setup::new("shortage of all").start();
+    failed_starts(&program, 16);
+    program.say("go on");
+    program.end().code(0).says(&["done 42"]);
+}
+
+fn a_pool_without_workers_that_can_not_start_any_gives_up_with_the_reason() {
+    let program = Setup::new("shortage of all").env("FIBER_START_TIMEOUT", "10s").start();
+    let error = program.line("failed ");
+    assert!(error.starts_with("pool `short` failed: ") && error.contains("starts of workers in a row"), "{error}");
+    assert!(error.contains(SHORTAGE), "{error}");
+    program.end().code(0);
+}
