@@ -1,17 +1,25 @@
 //! What can go wrong, for callers.
 
+mod debug;
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::exit::{Exit, ExitReason};
+use crate::panics::Panic;
 
 /// `Result` with fiber's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What went wrong, where, and what to do about it.
-#[derive(Clone, Debug, thiserror::Error)]
+///
+/// `{:?}` shows the same text as `{}`, so that `main` and `unwrap` print it as well; after it comes the
+/// [`backtrace`](Error::backtrace), if there is one. `{:#?}` shows the variant with its fields.
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// `fiber::init()` was not called in this program.
@@ -219,6 +227,15 @@ pub enum Error {
 }
 
 impl Error {
+    /// Where the function of [`Error::Task`] or [`Error::Call`] panicked, if it did in a process for which `RUST_BACKTRACE` is
+    /// set. Children inherit the variable.
+    pub fn backtrace(&self) -> Option<&str> {
+        match self {
+            Error::Task { failure, .. } | Error::Call { failure, .. } => failure.backtrace(),
+            _ => None,
+        }
+    }
+
     /// A refusal of the system.
     pub fn system(what: impl Into<String>, problem: impl fmt::Display) -> Error {
         Error::System { what: what.into(), problem: problem.to_string() }
@@ -240,6 +257,17 @@ pub struct Failure {
     pub kind: FailureKind,
     /// In words.
     pub message: String,
+    backtrace: Option<Backtrace>,
+}
+
+/// A backtrace, whose lines stay lines in `{:#?}`.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Backtrace(String);
+
+impl fmt::Debug for Backtrace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
 impl fmt::Display for Failure {
@@ -258,7 +286,19 @@ impl fmt::Display for Failure {
 impl Failure {
     /// A failure of the given kind.
     pub fn new(kind: FailureKind, message: impl fmt::Display) -> Failure {
-        Failure { kind, message: message.to_string() }
+        Failure { kind, message: message.to_string(), backtrace: None }
+    }
+
+    /// Where the function panicked, if it did in a process for which `RUST_BACKTRACE` is set.
+    pub fn backtrace(&self) -> Option<&str> {
+        self.backtrace.as_ref().map(|backtrace| backtrace.0.as_str())
+    }
+}
+
+impl From<Panic> for Failure {
+    fn from(panic: Panic) -> Failure {
+        let backtrace = panic.backtrace.map(Backtrace);
+        Failure { kind: FailureKind::Panicked, message: panic.message, backtrace }
     }
 }
 

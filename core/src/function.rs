@@ -158,8 +158,8 @@ where
     fn run(tasks: &mut dyn Tasks) {
         let mut value = Vec::new();
         // Panics are caught for all tasks at once, until there is one: it would cost as much as a short task.
-        while let Err(message) = panics::catch(|| catch_unwind(AssertUnwindSafe(|| Self::run_all(tasks, &mut value)))) {
-            fail(&mut value, FailureKind::Panicked, message);
+        while let Err(panic) = panics::catch(|| catch_unwind(AssertUnwindSafe(|| Self::run_all(tasks, &mut value)))) {
+            fail(&mut value, &Failure::from(panic));
             tasks.finish(Outcome::Failure, &mut value);
         }
     }
@@ -170,7 +170,7 @@ where
             let outcome = match Self::run_one(args, executor, value) {
                 Ok(()) => Outcome::Value,
                 Err((kind, message)) => {
-                    fail(value, kind, message);
+                    fail(value, &Failure::new(kind, message));
                     Outcome::Failure
                 }
             };
@@ -186,7 +186,7 @@ where
     }
 }
 
-fn fail(value: &mut Vec<u8>, kind: FailureKind, message: String) {
+fn fail(value: &mut Vec<u8>, failure: &Failure) {
     value.clear();
-    codec::append(value, &Failure { kind, message }).expect("a failure is made of text, which serialises");
+    codec::append(value, failure).expect("a failure is made of text, which serialises");
 }

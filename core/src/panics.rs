@@ -5,32 +5,69 @@
 use std::any::Any;
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::cell::{Cell, RefCell};
-use std::panic;
+use std::fmt;
+use std::panic::{self, PanicHookInfo};
 use std::sync::Once;
 
 thread_local! {
     static CATCHING: Cell<bool> = const { Cell::new(false) };
-    static CAUGHT: RefCell<Option<String>> = const { RefCell::new(None) };
+    static CAUGHT: RefCell<Option<Panic>> = const { RefCell::new(None) };
 }
 
-/// Runs `body`, which catches its own panics, and puts a caught one into words: message, place and, if
-/// `RUST_BACKTRACE` asks for it, the backtrace.
+/// A panic that was caught.
+#[derive(Clone, Debug)]
+pub struct Panic {
+    /// Its message and its place, in one line if the message is one.
+    pub message: String,
+    /// The backtrace, if `RUST_BACKTRACE` asks for it.
+    pub backtrace: Option<String>,
+}
+
+impl fmt::Display for Panic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Panic {
+    /// Prints the backtrace, if there is one, for a panic whose message goes where no backtrace can.
+    pub fn print_backtrace(&self) {
+        if let Some(backtrace) = &self.backtrace {
+            eprintln!("the backtrace of the panic `{self}`:\n{backtrace}");
+        }
+    }
+
+    fn of(info: &PanicHookInfo<'_>) -> Panic {
+        let message = info.payload_as_str().unwrap_or(NO_MESSAGE);
+        let message = match info.location() {
+            Some(place) => format!("{message} (at {place})"),
+            None => message.to_string(),
+        };
+        let backtrace = Backtrace::capture();
+        let captured = backtrace.status() == BacktraceStatus::Captured;
+        Panic { message, backtrace: captured.then(|| backtrace.to_string()) }
+    }
+}
+
+const NO_MESSAGE: &str = "a panic without a message";
+
+/// Runs `body`, which catches its own panics, and returns a caught one with its message and place.
 ///
 /// # Errors
-/// The panic in words.
-pub fn catch<T>(body: impl FnOnce() -> Result<T, Box<dyn Any + Send>>) -> Result<T, String> {
+/// The panic.
+pub fn catch<T>(body: impl FnOnce() -> Result<T, Box<dyn Any + Send>>) -> Result<T, Panic> {
     static HOOK: Once = Once::new();
     HOOK.call_once(install);
     let outer = CATCHING.replace(true);
     let result = body();
     CATCHING.set(outer);
-    result.map_err(|payload| CAUGHT.take().unwrap_or_else(|| message(&*payload)))
+    result.map_err(|payload| CAUGHT.take().unwrap_or_else(|| Panic { message: message(&*payload), backtrace: None }))
 }
 
 /// The message of a panic's payload.
 pub fn message(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().map(ToString::to_string);
-    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without a message".into())
+    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| NO_MESSAGE.into())
 }
 
 fn install() {
@@ -39,20 +76,22 @@ fn install() {
         if !CATCHING.get() {
             return previous(info);
         }
-        let mut text = message_of(info);
-        if let Some(place) = info.location() {
-            text.push_str(&format!(" (at {place})"));
+        if !aborts(info) {
+            return CAUGHT.set(Some(Panic::of(info)));
         }
-        let backtrace = Backtrace::capture();
-        if backtrace.status() == BacktraceStatus::Captured {
-            text.push_str(&format!("\n{backtrace}"));
-        }
-        CAUGHT.set(Some(text));
+        previous(info);
+        // Nothing catches this one, so the last printed lines are all that is left of it. A backtrace has pushed the message
+        // out of them. If it followed another panic, that is the cause, and nothing has printed it.
+        let cause = CAUGHT.take().unwrap_or_else(|| Panic::of(info));
+        eprintln!("fiber: this process aborts because a task panicked: {cause}");
     }));
 }
 
-fn message_of(info: &panic::PanicHookInfo<'_>) -> String {
-    info.payload_as_str().unwrap_or("a panic without a message").to_string()
+/// Whether the process ends by this panic: as all do with `panic = "abort"`, and some in every program, for example one
+/// that leaves an `extern "C"` function, or a destructor that runs because of another.
+fn aborts(info: &PanicHookInfo<'_>) -> bool {
+    // `PanicHookInfo::can_unwind` is not stable. Its `Debug` shows no text of the program's own that could be mistaken.
+    cfg!(panic = "abort") || format!("{info:?}").contains("can_unwind: false")
 }
 
 #[cfg(test)]
@@ -64,6 +103,7 @@ mod tests {
     #[test]
     fn a_panic_is_told_with_its_place() {
         let told = catch(|| catch_unwind(|| panic!("no {}", 7))).unwrap_err();
-        assert!(told.starts_with("no 7 (at ") && told.contains("panics.rs"), "{told}");
+        assert!(told.message.starts_with("no 7 (at ") && told.message.contains("panics.rs"), "{told}");
+        assert!(!told.message.contains('\n'), "{told}");
     }
 }

@@ -60,8 +60,9 @@ pub(super) fn feed<A: Serialize>(pool: &Shared, exchange: &Arc<Exchange>, items:
     let all = std::panic::AssertUnwindSafe(|| {
         items.take_while(|_| !exchange.is_stopped()).for_each(|item| feeder.add(&item))
     });
-    if let Err(message) = fiber_core::panics::catch(|| std::panic::catch_unwind(all)) {
-        let problem = format!("the iterator panicked: {message}");
+    if let Err(panic) = fiber_core::panics::catch(|| std::panic::catch_unwind(all)) {
+        panic.print_backtrace();
+        let problem = format!("the iterator panicked: {panic}");
         pool.cancel(exchange.id, Ending::LetFinish);
         return exchange.end(Error::Invalid { what: "the tasks of a call", problem });
     }

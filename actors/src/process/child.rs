@@ -168,7 +168,12 @@ fn reason(shared: &Shared, exit: &Exit, told: Told) -> ExitReason {
     let by_itself = matches!(exit.reason, ExitReason::Normal | ExitReason::Code(_));
     match (&*shared.outcome.lock(), &exit.reason) {
         (Some((Outcome::Failure, failure)), _) if by_itself => match codec::decode::<Failure>(failure) {
-            Ok(Failure { kind: FailureKind::Panicked, message, .. }) => ExitReason::Panicked(message),
+            Ok(failure) if failure.kind == FailureKind::Panicked => {
+                if let Some(backtrace) = failure.backtrace() {
+                    eprintln!("`{}` panicked: {}; the backtrace:\n{backtrace}", shared.name, failure.message);
+                }
+                ExitReason::Panicked(failure.message)
+            }
             Ok(Failure { kind: FailureKind::Returned, message, .. }) => ExitReason::Failed(message),
             Ok(failure) => ExitReason::Failed(failure.to_string()),
             Err(_) => exit.reason.clone(),

@@ -78,8 +78,12 @@ impl Dispatch {
         let mut handling = Handling { message, wanted, limit: self.limit, outcome: Outcome::None };
         let body = AssertUnwindSafe(|| entry.call()(actor, context, &mut handling));
         if let Err(panic) = panics::catch(|| catch_unwind(body)) {
-            responder.fail(&failed(FailureKind::Panicked, &panic));
-            return Err(panic);
+            if !wanted {
+                panic.print_backtrace();
+            }
+            let message = panic.message.clone();
+            responder.fail(&CallFailure::Failed(panic.into()));
+            return Err(message);
         }
         match handling.outcome {
             Outcome::Now(answer) => self.respond(responder, answer),

@@ -236,6 +236,6 @@ where
             Ok(value)
         });
         let outcome = panics::catch(|| catch_unwind(work));
-        task.outcome = Some(outcome.unwrap_or_else(|message| Err(Failure::new(FailureKind::Panicked, message))));
+        task.outcome = Some(outcome.unwrap_or_else(|panic| Err(panic.into())));
     }
 }

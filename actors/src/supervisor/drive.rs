@@ -109,7 +109,11 @@ fn drop_quietly<A: Actor<Context = Context<A>>>(future: Option<ContextFut<A, Con
 
 /// Runs foreign code; its panic becomes a reason.
 pub(super) fn caught<T>(body: impl FnOnce() -> T) -> Result<T, ExitReason> {
-    panics::catch(|| catch_unwind(AssertUnwindSafe(body))).map_err(ExitReason::Panicked)
+    panics::catch(|| catch_unwind(AssertUnwindSafe(body))).map_err(|panic| {
+        // A reason is a line; the backtrace that someone asked for comes out here.
+        panic.print_backtrace();
+        ExitReason::Panicked(panic.message)
+    })
 }
 
 /// Awaits a foreign future; its panic becomes a reason.

@@ -1,0 +1,59 @@
+//! What `main` and `unwrap` print of an error.
+
+use std::fmt;
+
+use super::Error;
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if f.alternate() {
+            return variant(self, f);
+        }
+        write!(f, "{self}")?;
+        match self.backtrace() {
+            Some(backtrace) => write!(f, "\n\nbacktrace of the panic:\n{backtrace}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Writes the variant with its fields, as the derived implementation would.
+fn variant(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    macro_rules! variants {
+        ($($name:ident { $($field:ident),* })+) => {
+            match error {
+                Error::Config(problem) => f.debug_tuple("Config").field(problem).finish(),
+                $(Error::$name { $($field),* } => {
+                    let mut shown = f.debug_struct(stringify!($name));
+                    $(shown.field(stringify!($field), $field);)*
+                    shown.finish()
+                })+
+            }
+        };
+    }
+    variants! {
+        NotInitialised {}
+        Invalid { what, problem }
+        Start { name, problem }
+        Exited { name, exit }
+        Task { function, index, failure }
+        WorkerDied { function, index, deaths, exit }
+        Cancelled { function }
+        PoolEnded { pool, state }
+        TimedOut { what, limit }
+        Encode { what, problem }
+        Decode { what, problem }
+        TooLarge { what, size, limit }
+        UnknownEntry { offset, build }
+        WouldDeadlock {}
+        ActorStopped { name, reason }
+        Call { actor, message, failure }
+        MailboxFull { name, capacity }
+        OwnerEnded { what, reason }
+        Closed { what, how }
+        OtherSession { name }
+        RankDied { ring, verdict, rank, exit }
+        Ring { ring, problem }
+        System { what, problem }
+    }
+}
