@@ -35,7 +35,7 @@ pub use fiber_actors::{
     Get, Imap, ImapUnordered, Keep, ManagerBuilder, Map, NoSnapshots, NodeFunction, Pipe, PipeReceiver, PipeSender,
     Pool, PoolBuilder, Process, ProcessBuilder, ProcessHandle, Put, Queue, Reduction, RemoteAddr, RemoteMessage,
     RemoteRecipient, Rendezvous, Reply, Ring, RingBuilder, RingNode, RingRun, Routing, Snapshot, Snapshots,
-    SyncManager, active_children, init,
+    SyncManager, active_children, init, suspend_progress,
 };
 pub use fiber_core::{
     Arguments, Awaited, Conclusion, Conclusions, Config, Diverging, Error, Exit, ExitReason, Failure, FailureKind,

@@ -22,7 +22,7 @@ pub use blocking::{Blocking, block_on_main};
 pub use manager::{AsyncManager, Keep, ManagerBuilder, NoSnapshots, Snapshot, Snapshots, SyncManager};
 pub use node::init;
 pub use pipe::{Pipe, PipeReceiver, PipeSender};
-pub use pool::{Apply, Broadcast, Imap, ImapUnordered, Map, Pool, PoolBuilder};
+pub use pool::{Apply, Broadcast, Imap, ImapUnordered, Map, Pool, PoolBuilder, suspend_progress};
 pub use process::{Process, ProcessBuilder, ProcessHandle, active_children};
 pub use queue::{Delivery, Elements, Get, Put, Queue};
 pub use remote::{Call, RemoteAddr, RemoteMessage, RemoteRecipient};

@@ -35,6 +35,8 @@ pub use broadcast::Broadcast;
 pub use builder::PoolBuilder;
 pub use calls::{Apply, Imap, ImapUnordered, Map};
 
+pub use progress::suspend_progress;
+
 /// Supervised worker processes that run task functions.
 ///
 /// A task is any `fn`, or any closure that captures nothing, with arguments and a result that serde can carry; both

@@ -47,7 +47,7 @@ pub use docker::{Docker, DockerCluster};
 #[cfg(feature = "kubernetes")]
 pub use kubernetes::Kubernetes;
 pub use local::Local;
-pub use output::{flush, flush_within};
+pub use output::{flush, flush_within, print_within};
 #[cfg(feature = "docker")]
 pub use progress::{Progress, Step};
 

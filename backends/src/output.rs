@@ -3,7 +3,7 @@
 mod log;
 
 use std::collections::VecDeque;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -206,10 +206,7 @@ fn printer() -> &'static mpsc::Sender<Print> {
         let (sender, mut receiver) = mpsc::channel::<Print>(WAITING);
         let run = move || {
             while let Some(print) = receiver.blocking_recv() {
-                match print.stream {
-                    Stream::Out => write(io::stdout().lock(), &print.bytes),
-                    Stream::Error => write(io::stderr().lock(), &print.bytes),
-                }
+                print.stream.write(&print.bytes);
             }
         };
         if let Err(error) = std::thread::Builder::new().name("fiber-output".into()).spawn(run) {
@@ -217,6 +214,43 @@ fn printer() -> &'static mpsc::Sender<Print> {
         }
         sender
     })
+}
+
+/// Runs the writes to a terminal, in place of the printer.
+static AROUND: OnceLock<fn(&mut dyn FnMut())> = OnceLock::new();
+
+/// Has `around` run what writes the output of children to a terminal, once each time: so it can clear the screen before and
+/// draw on it again afterwards. The first one stays.
+pub fn print_within(around: fn(&mut dyn FnMut())) {
+    let _ = AROUND.set(around);
+}
+
+impl Stream {
+    fn write(self, bytes: &[u8]) {
+        match (self, AROUND.get()) {
+            (Stream::Out, Some(around)) if io::stdout().is_terminal() => {
+                let mut stream = io::stdout().lock();
+                around(&mut || write(&mut stream, bytes));
+            }
+            // Its lock may be held by a thread that waits for the screen.
+            (Stream::Error, Some(around)) if io::stderr().is_terminal() => around(&mut || write(Unlocked, bytes)),
+            (Stream::Out, _) => write(io::stdout().lock(), bytes),
+            (Stream::Error, _) => write(io::stderr().lock(), bytes),
+        }
+    }
+}
+
+/// Standard error without its lock.
+struct Unlocked;
+
+impl Write for Unlocked {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(rustix::io::retry_on_intr(|| rustix::io::write(rustix::stdio::stderr(), bytes))?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Whether the printer has something to write.

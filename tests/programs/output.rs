@@ -8,6 +8,7 @@ crate::tests![
     it_can_go_to_a_file_a_process,
     it_can_go_nowhere,
     a_progress_bar_is_drawn_in_a_terminal_and_nowhere_else,
+    lines_beside_a_progress_bar_leave_no_stale_bar,
     nobody_has_to_read_it,
     a_slow_reader_misses_nothing,
     what_can_not_be_written_is_told_and_stops_nothing,
@@ -57,6 +58,31 @@ fn a_progress_bar_is_drawn_in_a_terminal_and_nowhere_else() {
     Setup::new("progress").in_a_terminal().run().code(0).says(&["squares ", "300/300", "sum 8955050"]);
     let ending = Setup::new("progress").run().code(0).says(&["sum 8955050"]);
     assert_eq!(ending.errors, "");
+}
+
+fn lines_beside_a_progress_bar_leave_no_stale_bar() {
+    let setup = Setup::new("progress beside lines").in_a_terminal();
+    let go = setup.directory().join("go");
+    let program = setup.start();
+    let of_workers = (0..8).flat_map(|x| [format!("worker {x}"), format!("also worker {x}")]);
+    let of_workers = of_workers.collect::<Vec<_>>();
+
+    program.shows(&of_workers);
+    std::fs::write(go, "").unwrap();
+    let ending = program.end().code(0);
+
+    // `script` has no size to give to its terminal; 80 columns are what programs take then.
+    let size = |cells| std::num::NonZero::new(cells).unwrap();
+    let mut terminal = vt100::Parser::new(size(60), size(80), 0);
+    terminal.process(ending.out.replace('\n', "\r\n").as_bytes());
+    let rows = terminal.screen().rows(0, 80).map(|row| row.trim_end().to_string());
+    let screen = rows.filter(|row| !row.is_empty()).collect::<Vec<_>>();
+    let bars = screen.iter().filter(|row| row.starts_with("lines ")).collect::<Vec<_>>();
+    assert!(matches!(*bars, [bar] if bar.contains(" 8/8 ")), "{screen:#?}");
+    for line in of_workers.into_iter().chain((0..8).map(|x| format!("program {x}"))) {
+        assert_eq!(screen.iter().filter(|row| **row == line).count(), 1, "{line} in {screen:#?}");
+    }
+    assert_eq!(screen.len(), 25, "{screen:#?}");
 }
 
 fn nobody_has_to_read_it() {

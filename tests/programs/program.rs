@@ -230,6 +230,15 @@ impl Program {
         found.unwrap_or_default()
     }
 
+    /// Waits until all of this stands in the lines that it printed.
+    #[allow(dead_code, reason = "the tests of containers do without it")]
+    pub(crate) fn shows(&self, texts: &[String]) {
+        self.wait_until("what it should show", || {
+            let lines = self.out.lines.lock().unwrap();
+            texts.iter().all(|text| lines.iter().any(|line| line.contains(text)))
+        });
+    }
+
     /// Waits for its end, after which no process of it and nothing in its temporary directory is left.
     pub(crate) fn end(mut self) -> Ending {
         drop(self.child.stdin.take());

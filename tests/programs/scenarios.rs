@@ -4,7 +4,7 @@ mod buffers;
 mod shortages;
 mod unfinished;
 
-use std::io::BufRead;
+use std::io::{BufRead, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use crate::program::pid;
 /// The `main` of a scenario. Whether it is to begin with `fiber::init()` is its own affair.
 pub(crate) fn run(name: &str) -> ExitCode {
     match name {
-        "async main" => finish(async_main()),
-        "plain main" => finish(plain_main()),
+        "async main" => finish(async_main::main()),
+        "plain main" => finish(plain_main::main()),
         "main with init" => finish(main_with_init()),
-        "failing main" => finish(failing_main()),
+        "failing main" => finish(failing_main::main()),
         "family" => family(&Then::Wait),
         "family, main returns" => family(&Then::Return),
         "family, main exits" => family(&Then::Exit),
@@ -29,6 +29,7 @@ pub(crate) fn run(name: &str) -> ExitCode {
         "family, main panics" => family(&Then::Panic),
         "no init" => no_init(),
         "init too late" => init_too_late(),
+        "init in a runtime" => init_in_a_runtime(),
         "init in the parent alone" => init_in_parent_alone(),
         "init after work" => init_after_work(),
         "work on demand" => work_on_demand(),
@@ -43,6 +44,7 @@ pub(crate) fn run(name: &str) -> ExitCode {
         "report" => report(),
         "progress" => progress(),
         "unfinished lines" => unfinished::lines(),
+        "progress beside lines" => progress_beside_lines(),
         "out of memory" => out_of_memory(),
         "slow consumer" => buffers::slow_consumer(),
         "slow worker" => buffers::slow_worker(),
@@ -72,6 +74,27 @@ fn progress() {
     println!("sum {}", squares.into_iter().sum::<u64>());
 }
 
+/// The program and its workers print lines while a bar is on the screen: the workers up to a file `go`, the program after it.
+fn progress_beside_lines() {
+    fn speak(x: u64) -> u64 {
+        wait_until(|| x == 0 || Path::new("bar").exists());
+        println!("worker {x}");
+        eprintln!("also worker {x}");
+        x
+    }
+    fiber::init();
+    let pool = Pool::new(2).unwrap();
+    let mut results = pool.imap(speak, 0..8).progress("lines").wait();
+    let first = results.next().unwrap().unwrap();
+    std::fs::write("bar", "").unwrap();
+    wait_until(|| Path::new("go").exists());
+    // As many programs do it.
+    let mut out = std::io::stdout().lock();
+    for x in [first].into_iter().chain(results.map(Result::unwrap)) {
+        fiber::suspend_progress(|| writeln!(out, "program {x}").unwrap());
+    }
+}
+
 fn hang() {
     loop {
         std::thread::park();
@@ -89,18 +112,26 @@ fn wait_until(reached: impl Fn() -> bool) {
     }
 }
 
-#[fiber::main]
-async fn async_main() -> fiber::Result<()> {
-    let pool = Pool::builder().processes(2).start().await?;
-    println!("sum {}", pool.map(square, 0..10).await?.iter().sum::<u64>());
-    Ok(())
+mod async_main {
+    use super::{Pool, square};
+
+    #[fiber::main]
+    pub(super) async fn main() -> fiber::Result<()> {
+        let pool = Pool::builder().processes(2).start().await?;
+        println!("sum {}", pool.map(square, 0..10).await?.iter().sum::<u64>());
+        Ok(())
+    }
 }
 
-#[fiber::main]
-fn plain_main() -> fiber::Result<()> {
-    let pool = Pool::builder().processes(2).start().wait()?;
-    println!("sum {}", pool.map(square, 0..10).wait()?.iter().sum::<u64>());
-    Ok(())
+mod plain_main {
+    use super::{Pool, square};
+
+    #[fiber::main]
+    pub(super) fn main() -> fiber::Result<()> {
+        let pool = Pool::builder().processes(2).start().wait()?;
+        println!("sum {}", pool.map(square, 0..10).wait()?.iter().sum::<u64>());
+        Ok(())
+    }
 }
 
 fn main_with_init() -> fiber::Result<()> {
@@ -110,10 +141,14 @@ fn main_with_init() -> fiber::Result<()> {
     Ok(())
 }
 
-#[fiber::main]
-async fn failing_main() -> Result<(), String> {
-    let pool = Pool::new(1).map_err(|error| error.to_string())?;
-    pool.try_apply(|| Err::<(), _>("no such luck"), ()).await.map_err(|error| error.to_string())
+mod failing_main {
+    use super::Pool;
+
+    #[fiber::main]
+    pub(super) async fn main() -> Result<(), String> {
+        let pool = Pool::new(1).map_err(|error| error.to_string())?;
+        pool.try_apply(|| Err::<(), _>("no such luck"), ()).await.map_err(|error| error.to_string())
+    }
 }
 
 /// What a main does when all of its family are at work.
@@ -172,6 +207,14 @@ fn init_too_late() {
     fiber::init();
     eprintln!("main went on");
     println!("{}", Pool::new(1).and_then(|pool| pool.map(square, 0..3).wait()).unwrap_err());
+}
+
+#[actix::main]
+async fn init_in_a_runtime() {
+    eprintln!("main began");
+    fiber::init();
+    eprintln!("main went on");
+    println!("{}", Pool::new(1).unwrap().map(square, 0..3).await.unwrap_err());
 }
 
 fn init_in_parent_alone() {

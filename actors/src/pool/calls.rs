@@ -303,7 +303,8 @@ impl<T: DeserializeOwned> Map<T> {
         self.call.detach();
     }
 
-    /// Shows a progress bar while the results are awaited, if standard error is a terminal.
+    /// Shows a progress bar while the results are awaited, if standard error is a terminal. Print lines beside it with
+    /// [`suspend_progress`](crate::suspend_progress).
     pub fn progress(mut self, label: impl Into<String>) -> Map<T> {
         self.call.progress(label.into(), self.length);
         self
@@ -389,7 +390,8 @@ macro_rules! stream_handle {
         impl<T: DeserializeOwned> $name<T> {
             call_handle!();
 
-            /// Shows a progress bar while the results are taken, if standard error is a terminal.
+            /// Shows a progress bar while the results are taken, if standard error is a terminal. Print lines beside it with
+            /// [`suspend_progress`](crate::suspend_progress).
             pub fn progress(mut self, label: impl Into<String>) -> $name<T> {
                 self.call.progress(label.into(), self.length);
                 self

@@ -1,6 +1,14 @@
 //! Progress bars, for people: nothing is drawn where standard error is no terminal.
+//!
+//! Bars that are on the screen at the same time form a group, which is taken off the screen while something else is printed. A
+//! thread that holds the lock of standard output may advance a bar, so that lock comes before the group's, always.
 
-use indicatif::{ProgressBar, ProgressStyle};
+use std::cell::Cell;
+use std::fmt::Write;
+use std::io;
+
+use indicatif::{HumanCount, MultiProgress, ProgressBar, ProgressState, ProgressStyle};
+use parking_lot::Mutex;
 
 /// How far a call is.
 #[derive(Default)]
@@ -10,11 +18,14 @@ impl Progress {
     pub(super) fn new(label: String, length: Option<u64>) -> Progress {
         let bar = length.map_or_else(ProgressBar::no_length, ProgressBar::new);
         let template = match length {
-            Some(_) => "{prefix} {wide_bar} {human_pos}/{human_len} {per_sec} {eta}",
-            None => "{prefix} {spinner} {human_pos} {per_sec}",
+            Some(_) => "{prefix} {wide_bar} {human_pos}/{human_len} {rate} {eta}",
+            None => "{prefix} {spinner} {human_pos} {rate}",
         };
         let style = ProgressStyle::with_template(template).expect("the template is right");
-        Progress(Some(bar.with_style(style).with_prefix(label)))
+        let style = style.with_key("rate", |state: &ProgressState, text: &mut dyn Write| {
+            let _ = text.write_str(&rate(state.per_sec()));
+        });
+        Progress(Some(Group::add(bar.with_style(style).with_prefix(label))))
     }
 
     pub(super) fn advance(&self, count: u64, total: Option<u64>) {
@@ -26,9 +37,97 @@ impl Progress {
         }
     }
 
-    pub(super) fn finish(&self) {
-        if let Some(bar) = &self.0 {
-            bar.abandon();
+    pub(super) fn finish(&mut self) {
+        if let Some(bar) = self.0.take() {
+            Group::finish(&bar);
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+/// The bars that are on the screen together.
+struct Group {
+    screen: MultiProgress,
+    /// The finished ones among them too, which would vanish when they are dropped.
+    bars: Vec<ProgressBar>,
+}
+
+static GROUP: Mutex<Option<Group>> = Mutex::new(None);
+
+impl Group {
+    fn add(bar: ProgressBar) -> ProgressBar {
+        fiber_backends::print_within(|print| suspend_progress(print));
+        let mut group = GROUP.lock();
+        let group = group.get_or_insert_with(|| Group { screen: MultiProgress::new(), bars: Vec::new() });
+        let bar = group.screen.add(bar);
+        group.bars.push(bar.clone());
+        bar
+    }
+
+    /// The last one to finish leaves the group on the screen as it is.
+    fn finish(bar: &ProgressBar) {
+        bar.abandon();
+        let whole = GROUP.lock().take_if(|group| group.bars.iter().all(ProgressBar::is_finished));
+        drop(whole);
+    }
+}
+
+/// Runs `print` while no progress bar is on the screen, and draws the bars again below what it has printed.
+///
+/// A line that is printed beside a bar leaves a stale bar behind. Fiber passes on what workers and processes print in this way
+/// by itself; a program does so with its own lines, and with those of its logger, while a call with `progress` runs. `print`
+/// does nothing but print: a call that advances a bar would wait for itself.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// let pool = fiber::Pool::new(2)?;
+/// for square in pool.imap(|x: u64| x * x, 0..10).progress("squares").wait() {
+///     let square = square?;
+///     fiber::suspend_progress(|| println!("{square}"));
+/// }
+/// # Ok::<(), fiber::Error>(())
+/// ```
+pub fn suspend_progress<R>(print: impl FnOnce() -> R) -> R {
+    thread_local! {
+        static SUSPENDED: Cell<bool> = const { Cell::new(false) };
+    }
+    if SUSPENDED.get() {
+        return print();
+    }
+    let screen = GROUP.lock().as_ref().map(|group| group.screen.clone());
+    let Some(screen) = screen else { return print() };
+    let _first = io::stdout().lock();
+    SUSPENDED.set(true);
+    let result = screen.suspend(print);
+    SUSPENDED.set(false);
+    result
+}
+
+/// Tasks a second, with as many digits as tell something.
+fn rate(per_second: f64) -> String {
+    match per_second {
+        rate if rate >= 1000.0 => format!("{}/s", HumanCount(rate as u64)),
+        rate if rate >= 1.0 => format!("{rate:.1}/s"),
+        rate => format!("{rate:.2}/s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rate;
+
+    #[test]
+    fn rates_have_the_digits_that_tell_something() {
+        for (per_second, expected) in
+            [(0.0, "0.00/s"), (0.254, "0.25/s"), (21.0987, "21.1/s"), (999.0, "999.0/s"), (1_234_567.8, "1,234,567/s")]
+        {
+            assert_eq!(rate(per_second), expected);
         }
     }
 }
