@@ -12,4 +12,5 @@ fn misuse_is_refused_with_words_that_help() {
     tests.compile_fail("tests/ui/handles.rs");
     tests.compile_fail("tests/ui/parameters.rs");
     tests.compile_fail("tests/ui/meta_unknown.rs");
+    tests.compile_fail("tests/ui/main_elsewhere.rs");
 }

@@ -36,6 +36,16 @@ fn check(arguments: &TokenStream, signature: &Signature) -> Result<()> {
             "`#[fiber::main]` takes no arguments: settings come from the environment, a file or `Pool::builder()`",
         ));
     }
+    if signature.ident != "main" {
+        errors.push(Error::new_spanned(
+            &signature.ident,
+            format!(
+                "`#[fiber::main]` goes on `main`: on `{}` it would leave `main` without `fiber::init()`, which comes before \
+                 all else. Put it on `main` and remove it here",
+                signature.ident
+            ),
+        ));
+    }
     if !signature.generics.params.is_empty() {
         errors.push(Error::new_spanned(
             &signature.generics,
@@ -163,18 +173,11 @@ mod tests {
     }
 
     #[test]
-    fn the_name_is_free() {
-        let expected = quote!(
-            fn start() {
-                ::fiber::init();
-            }
-        );
-        assert_eq!(
-            expanded(quote!(
-                fn start() {}
-            )),
-            expected.to_string()
-        );
+    fn another_function_is_refused() {
+        let output = expanded(quote!(
+            fn start() {}
+        ));
+        assert!(output.contains("goes on `main`: on `start`") && output.contains("Put it on `main`"), "{output}");
     }
 
     #[test]

@@ -43,12 +43,14 @@ fn without_init_the_error_says_what_to_do() {
 }
 
 fn init_after_a_thread_was_started_is_told() {
-    let ending = Setup::new("init too late").run().code(0).says(&[
-        "exited with code 70 before it was ready",
-        "must come before anything that starts a thread: make it the first line of `main`",
-    ]);
-    assert_eq!(ending.errors.matches("main went on").count(), 1, "{}", ending.errors);
-    assert!(begun(&ending) < 20, "{}", ending.errors);
+    for late in ["init too late", "init in a runtime"] {
+        let ending = Setup::new(late).run().code(0).says(&["use `#[fiber::main]` in their place"]);
+        let words = "must come before anything that starts a thread: make it the first line of `main`";
+        let both = format!("{}{}", ending.out, ending.errors);
+        assert_eq!(both.matches(words).count(), 1, "{both}");
+        assert_eq!(ending.errors.matches("main went on").count(), 1, "{}", ending.errors);
+        assert!(begun(&ending) < 20, "{}", ending.errors);
+    }
 }
 
 fn children_without_init_do_not_multiply() {

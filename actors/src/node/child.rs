@@ -20,6 +20,16 @@ use crate::remote::MeshPeer;
 
 /// The exit code of a child that could not begin its work.
 const EXIT_NOT_STARTED: i32 = 70;
+/// The exit code of a child in which a thread or an async runtime was started before `fiber::init()`.
+const EXIT_TOO_LATE: i32 = 71;
+
+/// What kept a child that exited with this code from its work, if fiber gives the code a meaning.
+pub(super) fn obstacle(code: i32) -> Option<&'static str> {
+    (code == EXIT_TOO_LATE).then_some(
+        "`fiber::init()` must come before anything that starts a thread: make it the first line of `main`. `#[tokio::main]` and \
+         `#[actix::main]` start their runtime before that line: use `#[fiber::main]` in their place, which calls `init` itself",
+    )
+}
 
 /// Makes this program able to host fiber's processes: the first thing that `main` has to do.
 ///
@@ -42,14 +52,17 @@ pub fn init() {
     let child = match fiber_core::process::take_env(["FIBER_NODE", "FIBER_KEY"]) {
         Some([None, None]) => None,
         Some([node, key]) => Some((node.unwrap_or_default(), key.unwrap_or_default())),
-        None if std::env::var_os("FIBER_NODE").is_some() => {
-            give_up("`fiber::init()` must come before anything that starts a thread: make it the first line of `main`")
-        }
+        // Its parent has the words for this code: a line that this process printed would stand there twice.
+        None if std::env::var_os("FIBER_NODE").is_some() => quit(EXIT_TOO_LATE),
         None => None,
     };
     INITIALISED.store(true, Ordering::Release);
     fiber_core::process::keep_large_blocks();
     let Some((node, key)) = child else { return };
+    if tokio::runtime::Handle::try_current().is_ok() {
+        // An async task of this process could not run in a runtime of its own.
+        quit(EXIT_TOO_LATE);
+    }
     let calling = node.to_str().and_then(|text| text.parse::<Calling>().ok());
     let key = fiber_core::process::secret(key).and_then(|text| text.parse::<SessionKey>().ok());
     match (calling, key) {

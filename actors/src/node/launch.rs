@@ -355,8 +355,10 @@ fn early_end(exit: Exit) -> Exit {
     if let ExitReason::NotStarted(_) = exit.reason {
         return exit;
     }
-    let problem =
-        format!("it {} before it was ready: is `fiber::init()` the first thing that `main` does?", exit.reason);
+    let known = exit.code().and_then(super::child::obstacle).map(str::to_string);
+    let problem = known.unwrap_or_else(|| {
+        format!("it {} before it was ready: is `fiber::init()` the first thing that `main` does?", exit.reason)
+    });
     Exit::new(ExitReason::NotStarted(problem), exit.tail)
 }
 

@@ -1,0 +1,6 @@
+#[fiber::main]
+fn start() {}
+
+fn main() {
+    start();
+}
