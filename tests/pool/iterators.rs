@@ -21,6 +21,14 @@ fn handles_are_iterators_that_block() {
         sum += square.unwrap();
     }
     assert_eq!(sum, (0..100).map(|x| x * x).sum::<u64>());
+    let queue = fiber::Queue::new().unwrap();
+    (0..3).for_each(|x| drop(queue.put(x)));
+    queue.close().wait().unwrap();
+    let mut elements = Vec::new();
+    for element in queue.stream() {
+        elements.push(element.unwrap());
+    }
+    assert_eq!(elements, [0, 1, 2]);
     // By reference, the handle is there for the rest.
     let mut rest = pool.try_imap(|x: u32| if x == 1 { Err("one") } else { Ok(x) }, 0..4);
     for first in &mut rest {

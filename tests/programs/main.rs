@@ -6,6 +6,7 @@
 mod buffers;
 mod configuration;
 mod deaths;
+mod detached;
 mod executable;
 mod memory;
 mod output;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         ("buffers", buffers::TESTS),
         ("configuration", configuration::TESTS),
         ("deaths", deaths::TESTS),
+        ("detached", detached::TESTS),
         ("executable", executable::TESTS),
         ("memory", memory::TESTS),
         ("output", output::TESTS),

@@ -1,6 +1,8 @@
 //! The programs that the tests start.
 
 mod buffers;
+mod detached;
+mod managed;
 mod shortages;
 mod unfinished;
 
@@ -50,6 +52,8 @@ pub(crate) fn run(name: &str) -> ExitCode {
         "slow worker" => buffers::slow_worker(),
         "shortage of some" => shortages::of_some(),
         "shortage while growing" => shortages::while_growing(),
+        "shortage of a managed actor" => managed::shortage(),
+        "detached" => detached::detached(),
         "shortage of all" => shortages::of_all(),
         other => panic!("there is no scenario `{other}`"),
     }

@@ -7,6 +7,7 @@ crate::tests![
     a_pool_that_grows_in_a_shortage_is_whole_after_it,
     a_pool_that_lost_all_workers_in_a_shortage_works_after_it,
     a_pool_without_workers_that_can_not_start_any_gives_up_with_the_reason,
+    a_managed_actor_outlives_a_shortage,
 ];
 
 /// The system's words.
@@ -51,4 +52,11 @@ fn a_pool_without_workers_that_can_not_start_any_gives_up_with_the_reason() {
     assert!(error.starts_with("pool `short` failed: ") && error.contains("starts of workers in a row"), "{error}");
     assert!(error.contains(SHORTAGE), "{error}");
     program.end().code(0);
+}
+
+fn a_managed_actor_outlives_a_shortage() {
+    let mut program = Setup::new("shortage of a managed actor").start();
+    (0..6).for_each(|_| drop(program.line_with(SHORTAGE)));
+    program.say("go on");
+    program.end().code(0).says(&["doubled 42"]);
 }

@@ -142,7 +142,9 @@ pub(crate) async fn launch(node: &'static Node, launch: Launch) -> Result<Launch
         output: launch.output,
         log_dir: node.endpoint.config.log_dir.clone(),
     };
-    let job = match node.backend.create(spec).await {
+    let again = launch.restarts > 0 && launch.patience.is_none();
+    let created = if again { create_again(node, spec).await } else { node.backend.create(spec).await };
+    let job = match created {
         Ok(job) => job,
         Err(error) => {
             EXPECTED.with_borrow_mut(|expected| expected.remove(&id));
@@ -183,6 +185,27 @@ pub(crate) async fn launch(node: &'static Node, launch: Launch) -> Result<Launch
     tenure.job.kill();
     let exit = timeout(LAG, ended(&mut states)).await;
     Err(Exit::new(reason, exit.map(|exit| exit.tail).unwrap_or_default()))
+}
+
+/// Creates a job that has run before. If that fails, the host is short of descriptors, processes or memory, or the engine
+/// can't be reached: the supervisor, which gives up after a few failures, hears of that only if it lasts.
+async fn create_again(node: &'static Node, spec: JobSpec) -> fiber_core::Result<Arc<dyn Job>> {
+    let deadline = Instant::now() + node.endpoint.config.start_timeout;
+    let first = Duration::from_millis(100);
+    let mut pause = first;
+    loop {
+        let error = match node.backend.create(spec.clone()).await {
+            Err(error) if Instant::now() + pause < deadline && !ENDING.load(Ordering::SeqCst) => error,
+            created => return created,
+        };
+        if pause == first {
+            tracing::warn!("{error}; it is tried again");
+        } else {
+            tracing::debug!("{error}; it is tried again");
+        }
+        sleep(pause).await;
+        pause = (2 * pause).min(Duration::from_secs(2));
+    }
 }
 
 /// Returns when a process has not come further in the time that it has for that, and says so. What it waits for has a time of

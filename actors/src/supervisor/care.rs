@@ -197,8 +197,9 @@ impl Supervisor {
             pause = backoff.pause(child.streak, rand::random());
             child.streak = child.streak.saturating_add(1);
         }
-        // A shortage may last for hours: what fails again and again for it is logged once.
-        if got.ran().is_none() && child.streak > 1 {
+        // A shortage may last for hours: starts that fail in a row are logged once.
+        let start_failed = got.ran().is_none();
+        if std::mem::replace(&mut child.start_failed, start_failed) && start_failed {
             tracing::debug!("`{path}` {reason}; it is restarted in {pause:?}");
         } else {
             tracing::warn!("`{path}` {reason}; it is restarted in {pause:?}");

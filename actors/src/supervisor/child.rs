@@ -19,6 +19,8 @@ pub(super) struct Child {
     pub(super) incarnation: u64,
     /// Restarts in a row, none of which led to a long run.
     pub(super) streak: u32,
+    /// Whether its last start failed.
+    pub(super) start_failed: bool,
     pub(super) entry: Entry,
 }
 
@@ -117,7 +119,16 @@ impl Got {
 
 impl Child {
     pub(super) fn new(spec: ChildSpec, origin: Origin, entry: Entry) -> Child {
-        Child { spec, origin, state: Phase::Due, plan: Plan::Keep, incarnation: 0, streak: 0, entry }
+        Child {
+            spec,
+            origin,
+            state: Phase::Due,
+            plan: Plan::Keep,
+            incarnation: 0,
+            streak: 0,
+            start_failed: false,
+            entry,
+        }
     }
 
     pub(super) fn is_alive(&self) -> bool {

@@ -9,10 +9,10 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, se
 use tracing_subscriber::filter::LevelFilter;
 
 /// No descriptor can be opened while this is there.
-struct Shortage(Rlimit);
+pub(super) struct Shortage(Rlimit);
 
 impl Shortage {
-    fn begin() -> Shortage {
+    pub(super) fn begin() -> Shortage {
         let before = getrlimit(Resource::Nofile);
         setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..before.clone() }).expect("less is allowed");
         Shortage(before)
@@ -25,9 +25,14 @@ impl Drop for Shortage {
     }
 }
 
+pub(super) fn log() {
+    let log = tracing_subscriber::fmt().with_max_level(LevelFilter::DEBUG).with_ansi(false);
+    log.with_writer(std::io::stdout).init();
+}
+
 fn begin(processes: usize) -> Pool {
     fiber::init();
-    tracing_subscriber::fmt().with_max_level(LevelFilter::DEBUG).with_writer(std::io::stdout).with_ansi(false).init();
+    log();
     let pool = Pool::builder().name("short").processes(processes).build().expect("a pool can be made");
     pool.wait_until_ready().wait().expect("workers can be started");
     pool
@@ -43,9 +48,9 @@ fn pid(_: u32) -> u32 {
     std::process::id()
 }
 
-fn kill(worker: u32) {
-    let worker = Pid::from_raw(worker as i32).expect("0 is no process");
-    kill_process(worker, Signal::KILL).expect("it is a child of this process");
+pub(super) fn kill(process: u32) {
+    let process = Pid::from_raw(process as i32).expect("0 is no process");
+    kill_process(process, Signal::KILL).expect("it is a child of this process");
 }
 
 fn wait_until(reached: impl Fn() -> bool) {
@@ -55,7 +60,7 @@ fn wait_until(reached: impl Fn() -> bool) {
 }
 
 /// Waits for a word of whoever runs this program.
-fn wait_for_word() {
+pub(super) fn wait_for_word() {
     std::io::stdin().lock().lines().next();
 }
 
@@ -64,7 +69,11 @@ pub(super) fn of_some() {
     static ENOUGH: AtomicBool = AtomicBool::new(false);
     static ITEMS: AtomicU64 = AtomicU64::new(0);
     let pool = begin(3);
-    let items = std::iter::from_fn(|| (!ENOUGH.load(Ordering::SeqCst)).then(|| ITEMS.fetch_add(1, Ordering::SeqCst)));
+    // As slow as its tasks: the feeder is not far ahead of them.
+    let items = std::iter::from_fn(|| {
+        std::thread::sleep(Duration::from_millis(1));
+        (!ENOUGH.load(Ordering::SeqCst)).then(|| ITEMS.fetch_add(1, Ordering::SeqCst))
+    });
     let map = pool.map(work, items);
     let victim = pool.apply(pid, 0).wait().expect("a worker says who it is");
     let shortage = Shortage::begin();
@@ -73,8 +82,6 @@ pub(super) fn of_some() {
     println!("meanwhile {}", pool.apply(work, 21).wait().expect("others work"));
     pool.wait_until_ready().wait().expect("those that can be had are ready");
     println!("ready {}", pool.ready());
-    let before = ITEMS.load(Ordering::SeqCst);
-    wait_until(|| ITEMS.load(Ordering::SeqCst) > before);
     drop(shortage);
     wait_until(|| pool.ready() == 3);
     ENOUGH.store(true, Ordering::SeqCst);
