@@ -7,10 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use fiber_core::{BlockOn, Result, block_on};
+use fiber_core::{BlockOn, Result, block_on, shortage};
 use fiber_transport::Linger;
 use futures_core::Stream;
 use futures_util::task::AtomicWaker;
+
+use crate::runtime::runtime;
+
+/// The exit code of a program whose async `main` could not begin.
+const EXIT_NO_RUNTIME: i32 = 1;
 
 /// Runs the futures of tasks. The runtime is made when a task first needs it.
 #[derive(Default)]
@@ -18,14 +23,20 @@ pub(crate) struct BlockingRuntime(OnceCell<actix_rt::Runtime>);
 
 impl BlockOn for BlockingRuntime {
     fn block_on(&self, future: Pin<&mut dyn Future<Output = ()>>) {
-        let runtime = self.0.get_or_init(|| actix_rt::Runtime::new().expect("the system has room for a runtime"));
+        // A panic here is the failure of one task.
+        let refused = |error| panic!("there is no runtime for its future: {}", shortage::explain(&error));
+        let runtime = self.0.get_or_init(|| runtime().map_or_else(refused, Into::into));
         runtime.block_on(lingering(future));
     }
 }
 
 /// Runs the body of an async `main` in an actix system of the main thread.
 pub fn block_on_main<F: Future>(main: F) -> F::Output {
-    actix_rt::System::new().block_on(lingering(main))
+    let runtime = runtime().unwrap_or_else(|error| {
+        eprintln!("fiber: there is no runtime for `main`: {}", shortage::explain(&error));
+        std::process::exit(EXIT_NO_RUNTIME)
+    });
+    actix_rt::System::with_tokio_rt(|| runtime).block_on(lingering(main))
 }
 
 /// As `future`, but for a moment after each of its steps the thread stays awake: most answers come soon.

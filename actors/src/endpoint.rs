@@ -1,16 +1,21 @@
 //! This process as an end of links: who it is in its session, how it calls other nodes, and how it knows that they live.
 
 use std::future::Future;
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use actix_rt::ArbiterHandle;
-use fiber_core::{BuildId, Config, NodeId, SessionKey};
-use fiber_transport::{Connection, Link, Message, PeerInfo, Role, connect, join};
-use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
+use fiber_core::{BuildId, Config, NodeId, SessionKey, shortage};
+use fiber_transport::{Connection, HandshakeError, Link, Message, PeerInfo, Role, connect, join};
+use tokio::time::{Interval, MissedTickBehavior, interval, sleep, timeout};
 
 /// How long a peer may take to show who it is.
-pub(crate) const HANDSHAKE: Duration = Duration::from_secs(10);
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// The pauses before a child tries again to meet its parent, when the connection was cut.
+const PAUSES: [Duration; 4] =
+    [Duration::from_millis(50), Duration::from_millis(200), Duration::from_millis(500), Duration::from_secs(1)];
 
 /// What the first byte of a message says: who it is for.
 pub(crate) const CONTROL: u8 = 0;
@@ -51,14 +56,38 @@ pub(crate) async fn meet(
     to: NodeId,
     role: Role,
 ) -> Result<Connection, String> {
-    let connect = async {
-        let mut connection = connect(address, key).await.map_err(|error| error.to_string())?;
-        let build = BuildId::current().clone();
-        let info = PeerInfo { node: own, to, role, build, pid: std::process::id(), host: host_name() };
-        join(&mut connection, key, &info).await.map_err(|error| error.to_string())?;
+    let build = BuildId::current().map_err(|error| error.to_string())?.clone();
+    let info = PeerInfo { node: own, to, role, build, pid: std::process::id(), host: host_name() };
+    let attempt = || async {
+        let mut connection = connect(address, key).await?;
+        join(&mut connection, key, &info).await?;
         Ok(connection)
     };
-    timeout(HANDSHAKE, connect).await.unwrap_or_else(|_| Err(format!("no answer within {HANDSHAKE:?}")))
+    // A child is lost if it does not meet its parent. Others are called again by those who need them.
+    let attempts = if role == Role::Child { PAUSES.len() } else { 0 };
+    let meeting = async {
+        for pause in &PAUSES[..attempts] {
+            match attempt().await {
+                Err(HandshakeError::Io(error)) if was_cut(&error) => sleep(*pause).await,
+                met => return met,
+            }
+        }
+        attempt().await
+    };
+    match timeout(HANDSHAKE, meeting).await {
+        Ok(met) => met.map_err(|error: HandshakeError| match error {
+            HandshakeError::Io(error) if !was_cut(&error) => shortage::explain(&error),
+            other => other.to_string(),
+        }),
+        Err(_) => {
+            Err(format!("no answer within {HANDSHAKE:?}: it may be short of files, or the network between may fail"))
+        }
+    }
+}
+
+/// Whether a connection was there and was cut: by the network, or because others wanted its place at the other end.
+fn was_cut(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof)
 }
 
 /// The name of this host.

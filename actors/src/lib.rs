@@ -14,6 +14,7 @@ mod queue;
 mod remote;
 mod reply;
 mod ring;
+mod runtime;
 pub mod supervisor;
 pub mod sync;
 

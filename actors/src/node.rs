@@ -6,32 +6,42 @@ mod root;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Poll, ready};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use actix_rt::{Arbiter, ArbiterHandle};
 use dashmap::DashMap;
 use fiber_backends::{Backend, Job, JobState, Kinship, Reach, backend};
-use fiber_core::{Config, Error, NodeId, Result, SessionKey, Signals, block_on, forbid_waiting, set_spin};
-use fiber_transport::{HandshakeError, ListenAt, Listener, Peer, Role, accept, listen};
+use fiber_core::{
+    Config, Error, Ignored, NodeId, Result, SessionKey, Signals, block_on, entry, forbid_waiting, set_spin, shortage,
+};
+use fiber_transport::{HandshakeError, ListenAt, Listener, Peer, Role, Strangers, accept, listen};
 use parking_lot::Mutex;
-use tokio::sync::{OnceCell, oneshot};
+use tokio::sync::{OnceCell, oneshot, watch};
+use tokio::time::sleep;
 
 pub use child::init;
 pub(crate) use launch::{Command, Control, Launch, Patience, attend, launch};
 pub(crate) use root::{Errand, Inbound, Root, Running};
 
-use crate::endpoint::{Endpoint, HANDSHAKE};
+use crate::endpoint::Endpoint;
 use crate::remote::{Mesh, Registry, settle};
+use crate::runtime::runtime;
 
 /// How long the exit of this process may be held up by what it sent last, by its children, and by what they printed if it can't
 /// be written.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// The same by children elsewhere, which nobody ends if this process does not.
 const REMOVAL: Duration = Duration::from_secs(20);
+
+/// The pause after an attempt to let a peer in failed, and for how long all have to fail before a child that waits is given up.
+const DOOR_PAUSE: Duration = Duration::from_millis(50);
+const DOOR_CLOSED: Duration = Duration::from_secs(1);
 
 static INITIALISED: AtomicBool = AtomicBool::new(false);
 /// Set when this process is about to end: no child is started any more.
@@ -50,6 +60,8 @@ pub(crate) struct Node {
     mesh: Mesh,
     /// Who takes in peers of a role that others know of.
     hosts: DashMap<Role, fn(Peer)>,
+    /// When no peer could be let in last, and why.
+    closed_door: watch::Sender<Option<(Instant, String)>>,
 }
 
 /// Where children connect to, and what they are to this process.
@@ -73,14 +85,17 @@ impl Node {
             return Err(Error::NotInitialised);
         }
         let config = Config::load()?;
-        let backend = backend(&config)?;
         raise_file_limit();
+        let backend = backend(&config)?;
+        entry::prepare()?;
+        let unheard = |error| Error::system("signals can't be listened for", shortage::explain(&error));
+        let ignored = Ignored::now().map_err(unheard)?;
         let endpoint = Endpoint::new(NodeId::random(), config, SessionKey::random(), start_thread()?);
         let node = Node::new(endpoint, backend, None);
         *current = Some(node);
         fiber_core::process::at_exit(part);
         if endpoint.config.signals {
-            node.spawn(end_by_signal);
+            node.spawn(move || end_by_signal(ignored));
         }
         Ok(node)
     }
@@ -112,6 +127,7 @@ impl Node {
             address: OnceCell::new(),
             jobs: DashMap::new(),
             hosts: DashMap::new(),
+            closed_door: watch::Sender::default(),
         }))
     }
 
@@ -173,7 +189,7 @@ impl Node {
             let at = ListenAt::new(bind);
             let at = advertised.into_iter().fold(at, ListenAt::advertise);
             let listener = listen(link, &self.endpoint.key, &at)
-                .map_err(|error| Error::system(format!("no {link} link could be opened"), error))?;
+                .map_err(|error| Error::system(format!("no {link} link could be opened"), shortage::explain(&error)))?;
             let address = Address { url: listener.address(), kinship };
             tokio::task::spawn_local(self.welcome(listener));
             Ok(address)
@@ -197,29 +213,63 @@ impl Node {
 
     /// Lets peers in that hold the key and are expected.
     async fn welcome(&'static self, mut listener: Box<dyn Listener>) {
+        let mut strangers = Strangers::default();
         loop {
-            let connection = match std::future::poll_fn(|context| listener.poll_accept(context)).await {
-                Ok(connection) => connection,
-                Err(error) => {
-                    tracing::error!("no peer can be let in for now: {error}");
-                    // Most likely too many files are open: what ends meanwhile makes room.
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                    continue;
-                }
-            };
-            tokio::task::spawn_local(async move {
-                match tokio::time::timeout(HANDSHAKE, accept(connection, &self.endpoint.key, self.endpoint.id)).await {
-                    Ok(Ok(peer)) if peer.info.role == Role::Peer => self.mesh.welcome(peer),
-                    Ok(Ok(peer)) if peer.info.role == Role::Child => self.hand_over(peer.info.node, Ok(peer)),
-                    Ok(Ok(peer)) => match self.hosts.get(&peer.info.role) {
-                        Some(host) => host(peer),
-                        None => tracing::warn!("turned node {} away: it comes for what is not here", peer.info.node),
-                    },
-                    Ok(Err((error, Some(info)))) if info.role == Role::Child => self.hand_over(info.node, Err(error)),
-                    Ok(Err((error, _))) => tracing::warn!("turned a peer away: {error}"),
-                    Err(_) => tracing::warn!("turned a peer away: it did not say who it is within {HANDSHAKE:?}"),
+            let shaken = poll_fn(|context| {
+                loop {
+                    if let Poll::Ready(shaken) = strangers.poll_entered(context) {
+                        return Poll::Ready(Ok(shaken));
+                    }
+                    ready!(strangers.poll_room(context));
+                    match ready!(listener.poll_accept(context)) {
+                        Ok(connection) => strangers.add(accept(connection, &self.endpoint.key, self.endpoint.id)),
+                        Err(error) => return Poll::Ready(Err(error)),
+                    }
                 }
             });
+            match shaken.await {
+                Ok(Ok(peer)) => self.let_in(peer),
+                Ok(Err((error, Some(info)))) if info.role == Role::Child => self.hand_over(info.node, Err(error)),
+                Ok(Err((error, _))) => strangers.refuse(&error.to_string()),
+                Err(error) => {
+                    let problem = shortage::explain(&error);
+                    tracing::error!("no peer can be let in for now: {problem}");
+                    self.closed_door.send_replace(Some((Instant::now(), problem)));
+                    // Most likely too many files are open: what ends meanwhile makes room.
+                    sleep(DOOR_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    fn let_in(&'static self, peer: Peer) {
+        match peer.info.role {
+            Role::Peer => self.mesh.welcome(peer),
+            Role::Child => self.hand_over(peer.info.node, Ok(peer)),
+            role => match self.hosts.get(&role) {
+                Some(host) => host(peer),
+                None => tracing::warn!("turned node {} away: it comes for what is not here", peer.info.node),
+            },
+        }
+    }
+
+    /// Why this node could let no peer in at some time since, if there was such a time.
+    fn door_closed_since(&self, since: Instant) -> Option<String> {
+        self.closed_door.borrow().clone().filter(|(when, _)| *when >= since).map(|(_, problem)| problem)
+    }
+
+    /// Returns when this node could let no peer in for a while, with the reason.
+    async fn door_stays_closed(&self) -> String {
+        let mut door = self.closed_door.subscribe();
+        loop {
+            // The sender lives in `self`.
+            let _ = door.changed().await;
+            sleep(DOOR_CLOSED).await;
+            if let Some((when, problem)) = &*door.borrow_and_update()
+                && when.elapsed() < DOOR_CLOSED / 2
+            {
+                return problem.clone();
+            }
         }
     }
 
@@ -259,14 +309,19 @@ fn start_thread() -> Result<ArbiterHandle> {
     let (started, arbiter) = std::sync::mpsc::channel();
     let run = move || {
         forbid_waiting();
-        actix_rt::System::new().block_on(async {
-            let _ = started.send(Arbiter::current());
+        let runtime = match runtime() {
+            Ok(runtime) => runtime,
+            Err(error) => return drop(started.send(Err(error))),
+        };
+        actix_rt::System::with_tokio_rt(|| runtime).block_on(async {
+            let _ = started.send(Ok(Arbiter::current()));
             std::future::pending::<()>().await;
         });
     };
-    let refused = |error: &dyn std::fmt::Display| Error::system("fiber's thread could not be started", error);
-    thread::Builder::new().name("fiber-node".into()).spawn(run).map_err(|error| refused(&error))?;
-    arbiter.recv().map_err(|error| refused(&error))
+    let refused = |problem: String| Error::system("fiber's thread could not be started", problem);
+    let spawned = thread::Builder::new().name("fiber-node".into()).spawn(run).map(drop);
+    let arbiter = spawned.and_then(|()| arbiter.recv().unwrap_or_else(|ended| Err(io::Error::other(ended))));
+    arbiter.map_err(|error| refused(shortage::explain(&error)))
 }
 
 /// Each child takes a few descriptors, and the usual limit allows few children.
@@ -299,8 +354,8 @@ fn part(waiting_allowed: bool) {
 }
 
 /// Ends the children, and then this process in the way that the signal asks for.
-async fn end_by_signal() {
-    let Ok(mut signals) = Signals::listen() else {
+async fn end_by_signal(ignored: Ignored) {
+    let Ok(mut signals) = Signals::listen_but_for(ignored) else {
         return tracing::warn!("signals can't be handled; children end when this process is gone");
     };
     let number = signals.next().await;

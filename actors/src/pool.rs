@@ -22,7 +22,8 @@ use std::time::Duration;
 
 use fiber_core::entry::Entry;
 use fiber_core::{
-    Error, Function, Kind, Meta, Output, Portable, Result, Tries, TryOutput, Values, captures_nothing, task_entry,
+    Error, Function, Kind, Meta, Output, Portable, Result, Tries, TryOutput, Values, captures_nothing, shortage,
+    task_entry,
 };
 
 use crate::reply::Reply;
@@ -450,7 +451,7 @@ impl Pool {
                 }
                 Err(error) => {
                     shared.cancel(exchange.id, Ending::LetFinish);
-                    Err(Error::system("a thread for the items could not be started", error))
+                    Err(Error::system("a thread for the items could not be started", shortage::explain(&error)))
                 }
             }
         });

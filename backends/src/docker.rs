@@ -112,7 +112,7 @@ impl Docker {
         let log = Log::of(&spec).map_err(|error| error.to_string())?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let name = request::container_name(&self.session, number, &spec.name);
-        let labels = owner::labels(&self.session, &spec, site.own.as_ref());
+        let labels = owner::labels(&self.session, &spec, site.own.as_ref())?;
         let body = request::body(&self.config, &spec, image, site, &resources, labels);
         Ok(container::start(site, image, container::Plan { name, body, spec, resources, log }))
     }

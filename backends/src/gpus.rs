@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fs;
 use std::sync::Arc;
 
-use fiber_core::Config;
+use fiber_core::{Config, shortage};
 use parking_lot::Mutex;
 
 /// What CUDA takes for the processors that a process may use.
@@ -16,8 +16,20 @@ pub(crate) struct Gpus(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
+    /// Not known before somebody wants one, unless the configuration or the environment names them.
+    stock: Mutex<Option<Stock>>,
+}
+
+#[derive(Debug)]
+struct Stock {
     count: usize,
-    free: Mutex<VecDeque<String>>,
+    free: VecDeque<String>,
+}
+
+impl Stock {
+    fn of(ids: Vec<String>) -> Stock {
+        Stock { count: ids.len(), free: ids.into() }
+    }
 }
 
 /// Processors that a job has. They are free again when this is dropped.
@@ -32,12 +44,11 @@ impl Gpus {
     /// given itself.
     pub(crate) fn new(config: &Config) -> Gpus {
         let given = std::env::var(VISIBLE).ok().map(|list| visible(&list));
-        Gpus::of(match (config.gpus.clone(), given) {
-            (Some(named), Some(given)) => named.into_iter().filter(|id| given.contains(id)).collect(),
-            (Some(named), None) => named,
-            (None, Some(given)) => given,
-            (None, None) => installed(),
-        })
+        let known = match (config.gpus.clone(), given) {
+            (Some(named), Some(given)) => Some(named.into_iter().filter(|id| given.contains(id)).collect()),
+            (named, given) => named.or(given),
+        };
+        Gpus(Arc::new(Shared { stock: Mutex::new(known.map(Stock::of)) }))
     }
 
     /// None that this process knows of.
@@ -46,14 +57,27 @@ impl Gpus {
         Gpus::of(Vec::new())
     }
 
+    #[cfg(any(test, feature = "docker"))]
     fn of(ids: Vec<String>) -> Gpus {
-        Gpus(Arc::new(Shared { count: ids.len(), free: Mutex::new(ids.into()) }))
+        Gpus(Arc::new(Shared { stock: Mutex::new(Some(Stock::of(ids))) }))
     }
 
     /// How many there are, free or not.
+    ///
+    /// # Errors
+    /// That the system does not say, and what to do.
     #[cfg(feature = "docker")]
-    pub(crate) fn count(&self) -> usize {
-        self.0.count
+    pub(crate) fn count(&self) -> Result<usize, String> {
+        self.with_stock(|stock| stock.count)
+    }
+
+    fn with_stock<T>(&self, use_it: impl FnOnce(&mut Stock) -> T) -> Result<T, String> {
+        let mut place = self.0.stock.lock();
+        let stock = match &mut *place {
+            Some(stock) => stock,
+            unknown => unknown.insert(Stock::of(installed()?)),
+        };
+        Ok(use_it(stock))
     }
 
     /// Takes `count` of them.
@@ -61,25 +85,28 @@ impl Gpus {
     /// # Errors
     /// That there are fewer, and what to do.
     pub(crate) fn take(&self, count: u32) -> Result<Lease, String> {
-        let mut free = self.0.free.lock();
         let count = count as usize;
-        if free.len() < count {
-            return Err(format!(
-                "it is to have {count} graphics processor{}, but this host has {}, of which {} are free: use fewer \
-                 processes, or name those that fiber may use in `gpus`",
-                if count == 1 { "" } else { "s" },
-                self.0.count,
-                free.len(),
-            ));
-        }
-        let ids = free.drain(..count).collect();
-        Ok(Lease { gpus: self.clone(), ids })
+        self.with_stock(|stock| {
+            if stock.free.len() < count {
+                return Err(format!(
+                    "it is to have {count} graphics processor{}, but this host has {}, of which {} are free: use fewer \
+                     processes, or name those that fiber may use in `gpus`",
+                    if count == 1 { "" } else { "s" },
+                    stock.count,
+                    stock.free.len(),
+                ));
+            }
+            let ids = stock.free.drain(..count).collect();
+            Ok(Lease { gpus: self.clone(), ids })
+        })?
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.gpus.0.free.lock().extend(self.ids.drain(..));
+        if let Some(stock) = &mut *self.gpus.0.stock.lock() {
+            stock.free.extend(self.ids.drain(..));
+        }
     }
 }
 
@@ -89,9 +116,17 @@ fn visible(list: &str) -> Vec<String> {
     ids.take_while(|id| !id.is_empty() && !id.starts_with('-')).map(str::to_string).collect()
 }
 
-fn installed() -> Vec<String> {
-    let count = fs::read_dir("/proc/driver/nvidia/gpus").map_or(0, |gpus| gpus.count());
-    (0..count).map(|index| index.to_string()).collect()
+fn installed() -> Result<Vec<String>, String> {
+    const DRIVER: &str = "/proc/driver/nvidia/gpus";
+    let count = match fs::read_dir(DRIVER) {
+        Ok(gpus) => gpus.count(),
+        // To find none for now would be kept.
+        Err(error) if shortage::is_shortage(&error) => {
+            return Err(format!("{DRIVER} can't be read: {}", shortage::explain(&error)));
+        }
+        Err(_) => 0,
+    };
+    Ok((0..count).map(|index| index.to_string()).collect())
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use fiber_core::OutputMode;
+use fiber_core::{OutputMode, shortage};
 use parking_lot::{Condvar, Mutex};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::mpsc;
@@ -143,8 +143,11 @@ impl Target {
                     None => lines,
                 };
                 let print = Print { stream: *stream, bytes, _unwritten: Unwritten::new() };
-                // The printer ends only with the process.
-                let _ = printer().send(print).await;
+                match printer() {
+                    // The printer ends only with the process.
+                    Ok(printer) => drop(printer.send(print).await),
+                    Err(error) => tracing::error!("what a process printed is lost: {}", shortage::explain(&error)),
+                }
             }
             #[cfg(feature = "docker")]
             Target::File(file) => {
@@ -199,21 +202,26 @@ impl Drop for Unwritten {
 /// Whether the printer has the stream to itself, so that it waits for nobody but its reader.
 static WRITING: AtomicBool = AtomicBool::new(false);
 
-/// A thread of its own writes to this process's output, which may be slow or stand still.
-fn printer() -> &'static mpsc::Sender<Print> {
+/// A thread of its own writes to this process's output, which may be slow or stand still. It is started when something
+/// is first to be written, and again at the next time if the system has no room for it.
+fn printer() -> io::Result<&'static mpsc::Sender<Print>> {
     static PRINTER: OnceLock<mpsc::Sender<Print>> = OnceLock::new();
-    PRINTER.get_or_init(|| {
-        let (sender, mut receiver) = mpsc::channel::<Print>(WAITING);
-        let run = move || {
-            while let Some(print) = receiver.blocking_recv() {
-                print.stream.write(&print.bytes);
-            }
-        };
-        if let Err(error) = std::thread::Builder::new().name("fiber-output".into()).spawn(run) {
-            tracing::error!("what children print is lost: no thread could be started: {error}");
+    static STARTING: Mutex<()> = Mutex::new(());
+    if let Some(printer) = PRINTER.get() {
+        return Ok(printer);
+    }
+    let _one_at_a_time = STARTING.lock();
+    if let Some(printer) = PRINTER.get() {
+        return Ok(printer);
+    }
+    let (sender, mut receiver) = mpsc::channel::<Print>(WAITING);
+    let run = move || {
+        while let Some(print) = receiver.blocking_recv() {
+            print.stream.write(&print.bytes);
         }
-        sender
-    })
+    };
+    std::thread::Builder::new().name("fiber-output".into()).spawn(run)?;
+    Ok(PRINTER.get_or_init(|| sender))
 }
 
 /// Runs the writes to a terminal, in place of the printer.
@@ -255,7 +263,7 @@ impl Write for Unlocked {
 
 /// Whether the printer has something to write.
 fn is_behind() -> bool {
-    WRITING.load(Ordering::Relaxed) || printer().capacity() < WAITING
+    WRITING.load(Ordering::Relaxed) || printer().is_ok_and(|printer| printer.capacity() < WAITING)
 }
 
 fn write(mut stream: impl Write, bytes: &[u8]) {

@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::future::Future;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 
-use fiber_core::random;
+use fiber_core::{random, shortage};
+use rustix::io::Errno;
 
 /// A process that makes containers or pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,9 +21,15 @@ pub(crate) enum Owner {
 }
 
 impl Owner {
-    pub(crate) fn this_process() -> Owner {
+    /// # Errors
+    /// Why the system does not say who this process is: what it made would be taken for something that is left over.
+    pub(crate) fn this_process() -> Result<Owner, String> {
         let pid = std::process::id();
-        Owner::Process { boot: boot(), namespace: namespace(), pid, started: started(pid).unwrap_or(0) }
+        let known =
+            || Ok(Owner::Process { boot: boot()?, namespace: namespace()?, pid, started: started(pid)?.unwrap_or(0) });
+        known().map_err(|error: io::Error| {
+            format!("/proc does not say when this process was started: {}", shortage::explain(&error))
+        })
     }
 
     pub(crate) fn to_text(&self) -> String {
@@ -63,7 +71,9 @@ impl Owner {
     pub(crate) fn is_a_dead_process(&self) -> bool {
         match self {
             Owner::Process { boot: its_boot, namespace: its_namespace, pid, started: its_start } => {
-                *its_boot == boot() && *its_namespace == namespace() && started(*pid) != Some(*its_start)
+                boot().is_ok_and(|boot| boot == *its_boot)
+                    && namespace().is_ok_and(|namespace| namespace == *its_namespace)
+                    && started(*pid).is_ok_and(|start| start != Some(*its_start))
             }
             _ => false,
         }
@@ -87,18 +97,32 @@ pub(crate) fn sweep_beside(sweep: impl Future<Output = Result<Vec<String>, Strin
 }
 
 /// When this host was booted, in a name that no other boot of any host has.
-fn boot() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_string()
+fn boot() -> io::Result<String> {
+    Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_string())
 }
 
 /// Where this process's pids mean something.
-fn namespace() -> u64 {
-    fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino())
+fn namespace() -> io::Result<u64> {
+    Ok(fs::metadata("/proc/self/ns/pid")?.ino())
 }
 
 /// When a process was started, in ticks since the boot. `None`, if there is none, or it only waits to be buried.
-fn started(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+///
+/// # Errors
+/// Why the system does not say, which is no proof that there is none.
+fn started(pid: u32) -> io::Result<Option<u64>> {
+    let stat = match fs::read_to_string(format!("/proc/{pid}/stat")) {
+        Ok(stat) => stat,
+        // It ends while it is read.
+        Err(error) if error.kind() == io::ErrorKind::NotFound || Errno::from_io_error(&error) == Some(Errno::SRCH) => {
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
+    };
+    Ok(start_in(&stat))
+}
+
+fn start_in(stat: &str) -> Option<u64> {
     // The name, in brackets, may contain anything.
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
     let state = fields.next()?;
@@ -114,7 +138,7 @@ mod tests {
 
     #[test]
     fn an_owner_survives_its_label() {
-        let owners = [Owner::this_process(), Owner::Container("abc".into())];
+        let owners = [Owner::this_process().unwrap(), Owner::Container("abc".into())];
         for owner in owners {
             assert_eq!(Owner::from_text(&owner.to_text()), Some(owner));
         }
@@ -123,6 +147,7 @@ mod tests {
 
     #[test]
     fn this_process_lives_and_no_other_can_be_taken_for_it() {
+        let started = |pid| started(pid).unwrap();
         let start = started(std::process::id());
         assert!(start.is_some());
         assert_eq!(start, started(std::process::id()));

@@ -11,6 +11,9 @@ use object::read::elf::{FileHeader, ProgramHeader};
 use object::read::{ReadCache, ReadRef};
 use serde::{Deserialize, Serialize};
 
+use crate::error::{Error, Result};
+use crate::shortage;
+
 const EXECUTABLE: &str = "/proc/self/exe";
 
 /// Identifies a build of the program: the linker's build id, else a hash of the executable.
@@ -20,12 +23,20 @@ const EXECUTABLE: &str = "/proc/self/exe";
 pub struct BuildId(String);
 
 impl BuildId {
-    /// The build that this process runs, also when its file was replaced or deleted since.
-    pub fn current() -> &'static BuildId {
+    /// Returns the build that this process runs, also when its file was replaced or deleted since. The first success is
+    /// kept; a failure is not, because the system may only be short of descriptors for now.
+    ///
+    /// # Errors
+    /// [`Error::System`], if the executable can't be read.
+    pub fn current() -> Result<&'static BuildId> {
         static CURRENT: OnceLock<BuildId> = OnceLock::new();
-        CURRENT.get_or_init(|| {
-            BuildId::of(Path::new(EXECUTABLE)).unwrap_or_else(|problem| BuildId(format!("unknown ({problem})")))
-        })
+        if let Some(known) = CURRENT.get() {
+            return Ok(known);
+        }
+        let build = BuildId::of(Path::new(EXECUTABLE)).map_err(|error| {
+            Error::system("this program's build can't be read", format!("{EXECUTABLE}: {}", shortage::explain(&error)))
+        })?;
+        Ok(CURRENT.get_or_init(|| build))
     }
 
     /// The build in the executable at `path`.
@@ -81,7 +92,7 @@ mod tests {
 
     #[test]
     fn the_current_build_has_an_id() {
-        let id = BuildId::current().to_string();
-        assert!(id.len() >= 16 && !id.contains("unknown"), "{id}");
+        let id = BuildId::current().unwrap().to_string();
+        assert!(id.len() >= 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit()), "{id}");
     }
 }

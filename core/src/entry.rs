@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::build::BuildId;
 use crate::error::{Error, Result};
 use crate::run::Tasks;
+use crate::shortage;
 
 /// Runs tasks through a task function: decodes arguments, calls, encodes results.
 pub type TaskFn = fn(&mut dyn Tasks);
@@ -124,10 +125,13 @@ impl EntryRef {
     /// # Errors
     /// [`Error::UnknownEntry`], when there is no such entry: the sender runs another build, or lies.
     pub fn resolve<C: Callable>(self) -> Result<&'static Entry<C>> {
-        let unknown = || Error::UnknownEntry { offset: self.offset, build: BuildId::current().to_string() };
+        let unknown = || match BuildId::current() {
+            Ok(build) => Error::UnknownEntry { offset: self.offset, build: build.to_string() },
+            Err(error) => error,
+        };
         let address = (anchor() as u64).wrapping_add(self.offset) as usize;
         let end = address.checked_add(size_of::<Entry<C>>()).ok_or_else(unknown)?;
-        let readable = read_only().iter().any(|range| range.0 <= address && end <= range.1);
+        let readable = read_only()?.iter().any(|range| range.0 <= address && end <= range.1);
         if !readable || !address.is_multiple_of(align_of::<Entry<C>>()) {
             return Err(unknown());
         }
@@ -161,17 +165,31 @@ fn hash(name: &str) -> u64 {
     u64::from_le_bytes(hash.as_bytes()[..8].try_into().expect("a hash has 32 bytes"))
 }
 
-/// The address ranges of the read-only data of the file that holds the anchor.
-fn read_only() -> &'static [(usize, usize)] {
+/// Reads early what this process has to know of its program, so that a shortage of descriptors does not get in the way
+/// later: its build, and where its entries are.
+///
+/// # Errors
+/// [`Error::System`], if the system does not say.
+pub fn prepare() -> Result<()> {
+    BuildId::current()?;
+    read_only().map(drop)
+}
+
+/// The address ranges of the read-only data of the file that holds the anchor. A failure is not kept: it may pass.
+fn read_only() -> Result<&'static [(usize, usize)]> {
     static RANGES: OnceLock<Vec<(usize, usize)>> = OnceLock::new();
-    RANGES.get_or_init(|| {
-        let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-        let mappings: Vec<_> = maps.lines().filter_map(Mapping::parse).collect();
-        let home = mappings.iter().find(|mapping| (mapping.start..mapping.end).contains(&anchor()));
-        let Some(home) = home else { return Vec::new() };
-        let ours = |mapping: &&Mapping<'_>| mapping.file == home.file && mapping.permissions == "r--p";
-        mappings.iter().filter(ours).map(|mapping| (mapping.start, mapping.end)).collect()
-    })
+    if let Some(known) = RANGES.get() {
+        return Ok(known);
+    }
+    let refused = |problem: String| Error::system("this program's functions can't be found in its memory", problem);
+    let maps = std::fs::read_to_string("/proc/self/maps");
+    let maps = maps.map_err(|error| refused(format!("/proc/self/maps: {}", shortage::explain(&error))))?;
+    let mappings: Vec<_> = maps.lines().filter_map(Mapping::parse).collect();
+    let home = mappings.iter().find(|mapping| (mapping.start..mapping.end).contains(&anchor()));
+    let home = home.ok_or_else(|| refused("/proc/self/maps does not list them".into()))?;
+    let ours = |mapping: &&Mapping<'_>| mapping.file == home.file && mapping.permissions == "r--p";
+    let ranges = mappings.iter().filter(ours).map(|mapping| (mapping.start, mapping.end)).collect();
+    Ok(RANGES.get_or_init(|| ranges))
 }
 
 /// A line of `/proc/self/maps`.

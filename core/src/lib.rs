@@ -17,6 +17,7 @@ pub mod panics;
 mod portable;
 pub mod process;
 mod run;
+pub mod shortage;
 mod signals;
 mod spin;
 mod wait;
@@ -35,6 +36,6 @@ pub use output::{
 };
 pub use portable::{OwnedNotBorrowed, Portable};
 pub use run::{BlockOn, Outcome, Tasks};
-pub use signals::Signals;
+pub use signals::{Ignored, Signals};
 pub use spin::{Spin, set_spin};
 pub use wait::{block_on, forbid_waiting, waiting_allowed};

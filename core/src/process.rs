@@ -54,10 +54,13 @@ pub fn flush_output() {
 ///
 /// glibc takes the size of a mapped block that is freed for one that is needed often: blocks up to that size come from its
 /// heaps from then on, which keep twice as much at their ends (`M_MMAP_THRESHOLD` in mallopt(3)). To other allocators it is
-/// a block like any other. No page of it is touched.
+/// a block like any other. No page of it is touched. Where the address space is limited to less, large blocks are not kept.
 pub fn keep_large_blocks() {
     const LARGE: usize = 16 << 20;
-    drop(std::hint::black_box(Vec::<u8>::with_capacity(LARGE)));
+    let mut block = Vec::<u8>::new();
+    if block.try_reserve_exact(LARGE).is_ok() {
+        drop(std::hint::black_box(block));
+    }
 }
 
 /// Has `hook` called when this process exits by itself: by the end of `main` or by `std::process::exit`.

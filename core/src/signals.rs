@@ -17,8 +17,15 @@ impl Signals {
     /// # Errors
     /// What the system refuses.
     pub fn listen() -> io::Result<Signals> {
+        Signals::listen_but_for(Ignored::now()?)
+    }
+
+    /// As [`listen`](Signals::listen), for a process of which it is known what it was told to ignore.
+    ///
+    /// # Errors
+    /// What the system refuses.
+    pub fn listen_but_for(Ignored(ignored): Ignored) -> io::Result<Signals> {
         let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
-        let ignored = ignored();
         let heeded = kinds.into_iter().filter(|kind| ignored >> (kind.as_raw_value() - 1) & 1 == 0);
         let signals = heeded.map(|kind| Ok((kind.as_raw_value(), signal(kind)?)));
         signals.collect::<io::Result<_>>().map(Signals)
@@ -38,9 +45,18 @@ impl Signals {
     }
 }
 
-/// Which signals this process ignores, a bit for each.
-fn ignored() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+/// The signals that this process ignores, a bit for each.
+#[derive(Clone, Copy, Debug)]
+pub struct Ignored(u64);
+
+impl Ignored {
+    /// Asks the system.
+    ///
+    /// # Errors
+    /// What the system refuses.
+    pub fn now() -> io::Result<Ignored> {
+        let status = std::fs::read_to_string("/proc/self/status")?;
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        Ok(Ignored(mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)))
+    }
 }

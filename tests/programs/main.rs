@@ -8,6 +8,7 @@ mod configuration;
 mod deaths;
 mod detached;
 mod executable;
+mod limits;
 mod memory;
 mod output;
 mod program;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         ("deaths", deaths::TESTS),
         ("detached", detached::TESTS),
         ("executable", executable::TESTS),
+        ("limits", limits::TESTS),
         ("memory", memory::TESTS),
         ("output", output::TESTS),
         ("shortages", shortages::TESTS),

@@ -303,6 +303,12 @@ impl Ending {
         self.places.work.path()
     }
 
+    /// Its exit code, unless a signal ended it.
+    #[allow(dead_code, reason = "the tests of containers do without it")]
+    pub(crate) fn exit_code(&self) -> Option<i32> {
+        self.status.code()
+    }
+
     /// Its exit code has to be this one.
     #[track_caller]
     pub(crate) fn code(self, code: i32) -> Ending {

@@ -55,6 +55,8 @@ pub(crate) fn run(name: &str) -> ExitCode {
         "shortage of a managed actor" => managed::shortage(),
         "detached" => detached::detached(),
         "shortage of all" => shortages::of_all(),
+        "little address space" => little_address_space(),
+        "killed as they start" => killed_as_they_start(),
         other => panic!("there is no scenario `{other}`"),
     }
     ExitCode::SUCCESS
@@ -397,6 +399,26 @@ fn report() {
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
     let report = || (0..5000).for_each(|line| println!("line {line:<75}"));
     Process::spawn(report, ()).unwrap().wait().unwrap();
+}
+
+/// As `ulimit -v` has it, with a little more than what the program takes already.
+fn little_address_space() {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    let status = std::fs::read_to_string("/proc/self/status").expect("/proc is mounted");
+    let size =
+        status.lines().find_map(|line| line.strip_prefix("VmSize:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    let room = (size.expect("the kernel says it") << 10) + (12 << 20);
+    setrlimit(Resource::As, Rlimit { current: Some(room), maximum: Some(room) }).expect("limits can be lowered");
+    fiber::init();
+    println!("initialised");
+}
+
+fn killed_as_they_start() {
+    if std::env::var_os("FIBER_NODE").is_some() {
+        let _ = kill_process(rustix::process::getpid(), Signal::KILL);
+    }
+    fiber::init();
+    println!("{}", Process::spawn(square, 2).and_then(Process::wait).unwrap_err());
 }
 
 fn out_of_memory() {

@@ -5,6 +5,8 @@ use std::net::{Shutdown, TcpStream};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 
+use rustix::process::{Resource, getrlimit, setrlimit};
+
 use crate::program::{Program, Setup};
 
 crate::tests![
@@ -12,6 +14,7 @@ crate::tests![
     nonsense_on_a_port_is_turned_away,
     a_peer_without_the_key_is_turned_away,
     strangers_that_say_nothing_hold_up_nobody,
+    a_crowd_of_strangers_leaves_descriptors_for_workers,
 ];
 
 fn at_work(link: &str) -> (Program, String) {
@@ -116,4 +119,31 @@ fn strangers_that_say_nothing_hold_up_nobody() {
     let (mut program, address) = at_work("nng");
     let _strangers: Vec<_> = (0..100).map(|_| tcp(&address)).collect();
     goes_on(&mut program);
+}
+
+/// The crowd is three times as large as the program's limit of descriptors.
+fn a_crowd_of_strangers_leaves_descriptors_for_workers() {
+    let mut own = getrlimit(Resource::Nofile);
+    own.current = own.maximum;
+    setrlimit(Resource::Nofile, own).unwrap();
+    let executable = std::env::current_exe().unwrap();
+    for link in ["unix", "nng"] {
+        let setup = Setup::with_executable("work on demand", "prlimit".as_ref()).env("FIBER_LINK", link);
+        let mut program = setup.args(&["--nofile=1024:1024", executable.to_str().unwrap()]).start();
+        program.line("ready");
+        let address = address(&program, link);
+        let _crowd: Vec<Box<dyn Read>> = (0..3000)
+            .map(|_| match link {
+                "unix" => Box::new(unix(&address)) as Box<dyn Read>,
+                _ => Box::new(tcp(&address)),
+            })
+            .collect();
+        goes_on(&mut program);
+        program.say("lose workers");
+        program.line("lost 6");
+        goes_on(&mut program);
+        let taken = std::fs::read_dir(format!("/proc/{}/fd", program.pid())).unwrap().count();
+        assert!(taken < 600, "{taken} descriptors");
+        program.end().code(0);
+    }
 }

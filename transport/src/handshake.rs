@@ -70,6 +70,9 @@ pub enum HandshakeError {
     /// The connection broke or closed.
     #[error("the connection closed: {0}")]
     Io(#[from] io::Error),
+    /// This process does not know its own build.
+    #[error(transparent)]
+    OwnBuild(#[from] fiber_core::Error),
     /// It speaks something else.
     #[error("it does not speak fiber's protocol: {0}")]
     Nonsense(String),
@@ -141,8 +144,9 @@ pub async fn accept(
 }
 
 fn check(info: &PeerInfo, this: NodeId) -> Result<(), HandshakeError> {
-    if info.build != *BuildId::current() {
-        return Err(HandshakeError::Build { ours: BuildId::current().clone(), theirs: info.build.clone() });
+    let ours = BuildId::current()?;
+    if info.build != *ours {
+        return Err(HandshakeError::Build { ours: ours.clone(), theirs: info.build.clone() });
     }
     if info.to != this {
         return Err(HandshakeError::Stray(info.to));

@@ -15,6 +15,7 @@ mod listen_at;
 pub mod nng;
 mod seal;
 pub mod shared;
+mod strangers;
 pub mod unix;
 
 use std::fmt::Debug;
@@ -32,6 +33,7 @@ pub use handshake::{HandshakeError, Peer, PeerInfo, Role, accept, join};
 pub use linger::Linger;
 pub use listen_at::{ListenAt, local_ip_towards};
 pub use seal::Keys;
+pub use strangers::Strangers;
 
 /// One message: a short head, and a body that is handed on without a copy if it is large.
 #[derive(Clone, Debug, Default)]
@@ -161,7 +163,7 @@ pub fn listen(kind: LinkKind, key: &SessionKey, at: &ListenAt) -> io::Result<Box
 /// What the system says, or that the address is none.
 pub async fn connect(address: &str, key: &SessionKey) -> io::Result<Connection> {
     match (link_kind(address), address.split_once(':')) {
-        (Some(LinkKind::Unix), Some((_, name))) => unix::connect(name),
+        (Some(LinkKind::Unix), Some((_, name))) => unix::connect(name).await,
         (Some(LinkKind::Nng), Some((_, url))) => nng::connect(url, key).await,
         _ => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("`{address}` is no address of a fiber node"))),
     }

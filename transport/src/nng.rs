@@ -11,21 +11,22 @@
 mod exchange;
 mod inbox;
 mod outbox;
-mod strangers;
 mod sys;
 
 use std::io;
-use std::net::TcpStream as StdStream;
+use std::net::{SocketAddr, TcpStream as StdStream};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
-use fiber_core::SessionKey;
+use fiber_core::{SessionKey, shortage};
 use nng::options::{Options, RecvMaxSize};
 use nng::{PipeEvent, Protocol, Socket};
 use parking_lot::Mutex;
+use rustix::io::Errno;
 use rustix::net::sockopt::set_tcp_user_timeout;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Notify;
@@ -33,14 +34,12 @@ use tokio::sync::Notify;
 pub use self::exchange::{accept_keys, connect_keys};
 use self::inbox::Inbox;
 use self::outbox::Outbox;
-use self::strangers::Strangers;
 use crate::seal::{Keys, TAG};
+use crate::strangers::{PATIENCE, Strangers};
 use crate::{Closed, Connection, Incoming, Link, ListenAt, Listener, Message};
 
 /// The longest frame before it is sealed.
 const FRAME: usize = 256 << 10;
-/// How long a peer may take to show that it holds the key.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// Connections that may wait in the kernel.
 const BACKLOG: u32 = 4096;
 
@@ -58,7 +57,9 @@ pub fn listen(key: &SessionKey, at: &ListenAt) -> io::Result<Box<dyn Listener>> 
         socket.listen(BACKLOG)
     })?;
     let url = format!("tcp://{host}:{}", socket.local_addr()?.port());
-    Ok(Box::new(NngListener { socket, url, key: key.clone(), strangers: Strangers::new() }))
+    // What nng lacks is found out now, and not by each peer.
+    drop(open()?);
+    Ok(Box::new(NngListener { socket, url, key: key.clone(), strangers: Strangers::default() }))
 }
 
 /// Connects to the listener at `url`, under the same conditions as [`listen`].
@@ -80,7 +81,7 @@ pub async fn connect(url: &str, key: &SessionKey) -> io::Result<Connection> {
             io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
                 let problem =
                     format!("{url} closed the connection without an answer: does it hold this session's key?");
-                io::Error::new(io::ErrorKind::ConnectionRefused, problem)
+                io::Error::new(io::ErrorKind::ConnectionReset, problem)
             }
             _ => in_context(&error, &format!("{url} is not to be trusted")),
         })?;
@@ -104,7 +105,7 @@ struct NngListener {
     socket: TcpListener,
     url: String,
     key: SessionKey,
-    strangers: Strangers,
+    strangers: Strangers<(SocketAddr, io::Result<Connection>)>,
 }
 
 impl Listener for NngListener {
@@ -114,12 +115,22 @@ impl Listener for NngListener {
 
     fn poll_accept(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Connection>> {
         loop {
-            if let Poll::Ready(connection) = self.strangers.poll_entered(context) {
-                return Poll::Ready(Ok(connection));
+            match self.strangers.poll_entered(context) {
+                // This process is short of something, and not to blame the peer for it.
+                Poll::Ready((_, Err(error))) if shortage::is_shortage(&error) => return Poll::Ready(Err(error)),
+                Poll::Ready((peer, Err(error))) => {
+                    self.strangers.refuse(&format!("{peer}: {error}"));
+                    continue;
+                }
+                Poll::Ready((_, entered)) => return Poll::Ready(entered),
+                Poll::Pending => {}
             }
             ready!(self.strangers.poll_room(context));
             match ready!(self.socket.poll_accept(context)) {
-                Ok((stream, peer)) => self.strangers.add(peer, enter(stream, self.key.clone())),
+                Ok((stream, peer)) => {
+                    let entry = enter(stream, self.key.clone());
+                    self.strangers.add(async move { (peer, entry.await) });
+                }
                 // It left before it was its turn.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => return Poll::Ready(Err(error)),
@@ -165,11 +176,24 @@ async fn connection(stream: TcpStream, keys: Keys) -> io::Result<Connection> {
 }
 
 /// A socket that accepts sealed frames. It is to have one pipe, and no other takes its place.
-fn open() -> nng::Result<Socket> {
+fn open() -> io::Result<Socket> {
     sys::limit_threads();
-    let socket = Socket::new(Protocol::Pair0)?;
+    let socket = Socket::new(Protocol::Pair0).map_err(refused)?;
     socket.set_opt::<RecvMaxSize>(FRAME + TAG)?;
     Ok(socket)
+}
+
+/// What the system is short of, where nng says that it is short of something.
+fn refused(error: nng::Error) -> io::Error {
+    match error {
+        nng::Error::OutOfFiles => Errno::MFILE.into(),
+        // It says the same of threads.
+        nng::Error::OutOfMemory => {
+            let thread = thread::Builder::new().spawn(|| {}).map(drop);
+            thread.err().unwrap_or_else(|| Errno::NOMEM.into())
+        }
+        other => other.into(),
+    }
 }
 
 #[derive(Debug)]

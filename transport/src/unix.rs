@@ -19,11 +19,15 @@ use std::time::Duration;
 use bytes::{Buf, Bytes};
 use parking_lot::Mutex;
 use rustix::io::{Errno, retry_on_intr};
-use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown, sendmsg, shutdown};
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, sendmsg,
+    shutdown, socket_with,
+};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::UnixListener;
 use tokio::sync::Notify;
+use tokio::time::sleep;
 
 use self::sys::{Read, read, watch};
 use crate::frame::{Decoder, Gather};
@@ -33,6 +37,8 @@ use crate::{Closed, Connection, Incoming, Link, Listener, Message, UNPROVEN_LIMI
 const READ: usize = 64 << 10;
 /// Pieces handed to the kernel in one write.
 const PIECES: usize = 64;
+/// The pause before another attempt to get into the queue of a listener.
+const QUEUE_FULL: Duration = Duration::from_millis(10);
 
 /// Listens at a new random name.
 ///
@@ -49,10 +55,19 @@ pub fn listen() -> io::Result<impl Listener> {
 ///
 /// # Errors
 /// What the system says.
-pub fn connect(name: &str) -> io::Result<Connection> {
-    let socket = StdStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
-    socket.set_nonblocking(true)?;
-    connection(socket)
+pub async fn connect(name: &str) -> io::Result<Connection> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    let address = SocketAddrUnix::new_abstract_name(name.as_bytes())?;
+    // While the listener's queue is full the kernel says so, and has nothing by which it would tell when it is not.
+    while let Err(error) = rustix::net::connect(&socket, &address) {
+        match error {
+            Errno::AGAIN => sleep(QUEUE_FULL).await,
+            Errno::INTR => {}
+            error => return Err(error.into()),
+        }
+    }
+    connection(StdStream::from(socket))
 }
 
 struct Unix {

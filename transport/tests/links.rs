@@ -232,7 +232,7 @@ fn info() -> PeerInfo {
         node: NodeId(7),
         to: NodeId(1),
         role: Role::Child,
-        build: BuildId::current().clone(),
+        build: BuildId::current().unwrap().clone(),
         pid: 42,
         host: "far away".into(),
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use actix::{Actor, Arbiter, AsyncContext, Context};
 use bytes::{Buf, Bytes};
 use fiber_core::entry::{Entry, EntryRef, MethodFn};
-use fiber_core::{Error, ExitReason, Function, captures_nothing, codec, invoke};
+use fiber_core::{Error, ExitReason, Function, captures_nothing, codec, invoke, shortage};
 use fiber_transport::{Link, Message};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
@@ -19,6 +19,7 @@ use super::snapshot::{Every, Keep};
 use crate::endpoint::{ROOT, message_limit};
 use crate::node::{Control, Inbound, Node, Root, Running};
 use crate::remote::{Host, Inbox};
+use crate::runtime::runtime;
 use crate::supervisor::{ChildSpec, Lifecycle, Restart, Supervisor};
 
 /// The exit code of a process whose actor was given up.
@@ -159,7 +160,18 @@ struct HostJob {
 
 impl HostJob {
     fn run(&mut self, spec: impl FnOnce(actix::ArbiterHandle) -> ChildSpec, mut stopped: watch::Receiver<bool>) {
-        actix_rt::System::new().block_on(async {
+        let runtime = match runtime() {
+            Ok(runtime) => runtime,
+            Err(error) => {
+                let problem = format!("there is no runtime for it: {}", shortage::explain(&error));
+                let _ = self.link.send(Control::Failed(problem).message());
+                // The parent ends this process when it has read that.
+                loop {
+                    std::thread::park();
+                }
+            }
+        };
+        actix_rt::System::with_tokio_rt(|| runtime).block_on(async {
             let address = self.node.address_now().map(ToString::to_string);
             let (restarts, period) = self.root.intensity;
             let home = Arbiter::current();

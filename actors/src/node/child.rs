@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Buf;
 use fiber_backends::{Kinship, Reach, backend};
-use fiber_core::{LinkKind, NodeId, SessionKey};
+use fiber_core::{LinkKind, NodeId, SessionKey, entry};
 use fiber_transport::{Connection, Role, local_ip_towards};
 use rustix::process::Signal;
 
@@ -19,7 +19,7 @@ use crate::endpoint::{Endpoint, MESH, ROOT, give_signs_of_life, meet, message_li
 use crate::remote::MeshPeer;
 
 /// The exit code of a child that could not begin its work.
-const EXIT_NOT_STARTED: i32 = 70;
+pub(super) const EXIT_NOT_STARTED: i32 = 70;
 /// The exit code of a child in which a thread or an async runtime was started before `fiber::init()`.
 const EXIT_TOO_LATE: i32 = 71;
 
@@ -110,6 +110,7 @@ fn run(calling: Calling, key: SessionKey) -> ! {
         die_with_parent(parent);
     }
     name_process();
+    entry::prepare().unwrap_or_else(|error| give_up(&error.to_string()));
     let arbiter = start_thread().unwrap_or_else(|error| give_up(&error.to_string()));
     let (sender, main) = std::sync::mpsc::channel();
     let node_arbiter = arbiter.clone();

@@ -1,5 +1,6 @@
 //! Children of this node, from the start of their process to its end.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, timeout};
 
+use super::child::EXIT_NOT_STARTED;
 use super::root::Errand;
 use super::{ENDING, EXPECTED, Node};
 use crate::endpoint::{CONTROL, MESH, Pulse, ROOT, message_limit};
@@ -124,6 +126,7 @@ impl Drop for Tenure {
 /// Starts a process and brings it to work.
 pub(crate) async fn launch(node: &'static Node, launch: Launch) -> Result<Launched, Exit> {
     let not_started = |problem: String| Exit::new(ExitReason::NotStarted(problem), Vec::new());
+    let began = std::time::Instant::now();
     let address = node.listening().await.map_err(|error| not_started(error.to_string()))?;
     let id = NodeId::random();
     let (joined, peer) = oneshot::channel();
@@ -165,20 +168,26 @@ pub(crate) async fn launch(node: &'static Node, launch: Launch) -> Result<Launch
     }
     let mut states = tenure.job.states();
     let progress = tenure.job.states();
+    let connected = Cell::new(false);
     let outcome = tokio::select! {
         biased;
-        outcome = bring_up(node, peer, launch.errand, &mut states, lag) => outcome,
-        problem = overdue(&node.endpoint.config, progress, launch.patience.as_deref()) => Err(NotReady::Unfit(problem)),
+        outcome = bring_up(node, peer, launch.errand, &mut states, lag, &connected) => outcome,
+        problem = overdue(&node.endpoint.config, progress, launch.patience.as_deref(), &connected) => {
+            Err(NotReady::Unfit(problem))
+        }
+        why = kept_out(node, tenure.job.states(), &connected) => Err(NotReady::Unfit(not_let_in(&why))),
     };
+    // Whatever became of a child that never connected then, this is why.
+    let closed_door = (!connected.get()).then(|| node.door_closed_since(began)).flatten();
     let reason = match outcome {
         Ok(child) => {
             let Met { info, connection, peer, address } = child;
             return Ok(Launched { info, connection, address, peer, tenure });
         }
-        Err(NotReady::Absent(exit)) => return Err(early_end(exit)),
+        Err(NotReady::Absent(exit)) => return Err(early_end(exit, closed_door)),
         // Perhaps in the middle of its work: the news that it is ready may have been lost with it.
         Err(NotReady::Ended(exit)) => return Err(exit),
-        Err(NotReady::Unfit(problem)) => ExitReason::NotStarted(problem),
+        Err(NotReady::Unfit(problem)) => ExitReason::NotStarted(closed_door.map_or(problem, |why| not_let_in(&why))),
         Err(NotReady::Silent) => ExitReason::HeartbeatLost(node.endpoint.config.heartbeat_timeout),
     };
     // What it printed tells more, and comes with its end.
@@ -208,9 +217,28 @@ async fn create_again(node: &'static Node, spec: JobSpec) -> fiber_core::Result<
     }
 }
 
+/// Returns when a process runs, and this one can't accept its connection, with the reason.
+async fn kept_out(node: &Node, mut states: watch::Receiver<JobState>, connected: &Cell<bool>) -> String {
+    loop {
+        // Of its end others know more.
+        if states.wait_for(|state| *state == JobState::Running).await.is_err() {
+            return std::future::pending().await;
+        }
+        let why = node.door_stays_closed().await;
+        if !connected.get() && *states.borrow() == JobState::Running {
+            return why;
+        }
+    }
+}
+
 /// Returns when a process has not come further in the time that it has for that, and says so. What it waits for has a time of
 /// its own, each time anew.
-async fn overdue(config: &Config, mut states: watch::Receiver<JobState>, patience: Option<&dyn Patience>) -> String {
+async fn overdue(
+    config: &Config,
+    mut states: watch::Receiver<JobState>,
+    patience: Option<&dyn Patience>,
+    connected: &Cell<bool>,
+) -> String {
     loop {
         let state = states.borrow_and_update().clone();
         let words = match &state {
@@ -240,9 +268,12 @@ async fn overdue(config: &Config, mut states: watch::Receiver<JobState>, patienc
             JobState::Waiting(Wait::Image(words)) => {
                 format!("its container was not made within {limit:?} (`pull_timeout` sets the limit): {words}")
             }
-            _ => format!(
-                "it did not connect and get ready within {limit:?}: is `fiber::init()` the first thing that `main` does? \
+            _ if connected.get() => format!(
+                "it connected, but did not get ready within {limit:?}: does its initialiser take that long? \
                  (`start_timeout` sets the limit)"
+            ),
+            _ => format!(
+                "it did not connect and get ready within {limit:?}: {IS_INIT_FIRST} (`start_timeout` sets the limit)"
             ),
         };
     }
@@ -295,11 +326,13 @@ async fn bring_up(
     errand: Errand,
     states: &mut watch::Receiver<JobState>,
     lag: Duration,
+    connected: &Cell<bool>,
 ) -> Result<Met, NotReady> {
     let peer = tokio::select! {
         peer = peer => peer.map_err(|_| NotReady::Unfit("this process stopped waiting for it".into()))?,
         exit = ended(states) => return Err(NotReady::Absent(exit)),
     };
+    connected.set(true);
     let Peer { info, mut connection } = peer.map_err(|error| NotReady::Unfit(error.to_string()))?;
     connection.incoming.set_limit(message_limit(&node.endpoint.config));
     let start = Control::Start { config: Box::new(node.endpoint.config.clone()), errand };
@@ -374,14 +407,36 @@ pub(crate) fn control(message: &Bytes) -> Option<Control> {
     if channel == CONTROL { codec::decode(body).ok() } else { None }
 }
 
-fn early_end(exit: Exit) -> Exit {
-    if let ExitReason::NotStarted(_) = exit.reason {
-        return exit;
-    }
-    let known = exit.code().and_then(super::child::obstacle).map(str::to_string);
-    let problem = known.unwrap_or_else(|| {
-        format!("it {} before it was ready: is `fiber::init()` the first thing that `main` does?", exit.reason)
-    });
+const IS_INIT_FIRST: &str = "is `fiber::init()` the first thing that `main` does?";
+
+/// The exit code of a program that the system's loader could not load.
+const EXIT_NOT_LOADED: i32 = 127;
+
+fn not_let_in(why: &str) -> String {
+    format!("this process could not accept its connection: {why}")
+}
+
+/// Why a process ended before it had connected, and what to do.
+fn early_end(exit: Exit, closed_door: Option<String>) -> Exit {
+    let obstacle = || exit.code().and_then(super::child::obstacle).map(str::to_string);
+    let known = closed_door.map(|why| not_let_in(&why)).or_else(obstacle);
+    let problem = match (&exit.reason, known) {
+        (ExitReason::NotStarted(_), _) => return exit,
+        (_, Some(why)) => why,
+        // It says itself what is wrong.
+        (reason @ ExitReason::Code(EXIT_NOT_STARTED | EXIT_NOT_LOADED), None) => {
+            format!("it {reason} before it was ready")
+        }
+        // It may have run the program's `main` to its end.
+        (reason @ (ExitReason::Normal | ExitReason::Code(_)), None) => {
+            format!("it {reason} before it was ready: {IS_INIT_FIRST}")
+        }
+        (reason @ ExitReason::Signal(9), None) => format!(
+            "it {reason} before it was ready, and not by this process: the system's log may say by whom, as if memory was \
+             short"
+        ),
+        (reason, None) => format!("it {reason} before it was ready"),
+    };
     Exit::new(ExitReason::NotStarted(problem), exit.tail)
 }
 

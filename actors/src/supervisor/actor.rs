@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 use actix::{Actor, Arbiter, ArbiterHandle, AsyncContext, Context, System};
-use fiber_core::ExitReason;
+use fiber_core::{ExitReason, shortage};
 use futures_core::future::LocalBoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
@@ -15,6 +15,7 @@ use super::slot::{Exit, Slot, Tenancy, exit_channel};
 use super::spec::ChildSpec;
 use super::start::{ChildContext, Control, Running, Start};
 use super::tree::Kind;
+use crate::runtime::runtime;
 
 impl ChildSpec {
     /// An actix actor. Each incarnation is made by `factory`, on the thread on which it will run.
@@ -168,7 +169,7 @@ fn shared_arbiter() -> Result<ArbiterHandle, ExitReason> {
     if let Some(arbiter) = arbiters.get(&system.id()) {
         return Ok(arbiter.clone());
     }
-    let arbiter = Arbiter::try_with_tokio_rt(named_runtime).map_err(|error| problem(error.to_string()))?;
+    let arbiter = Arbiter::try_with_tokio_rt(named_runtime).map_err(|error| problem(shortage::explain(&error)))?;
     arbiters.insert(system.id(), arbiter.handle());
     Ok(arbiter.handle())
 }
@@ -176,5 +177,5 @@ fn shared_arbiter() -> Result<ArbiterHandle, ExitReason> {
 fn named_runtime() -> std::io::Result<tokio::runtime::Runtime> {
     // Only a help for whoever looks at the process's threads.
     let _ = rustix::thread::set_name(c"fiber-actors");
-    tokio::runtime::Builder::new_current_thread().enable_all().build()
+    runtime()
 }

@@ -68,7 +68,8 @@ impl Bundle {
             let name = name_of(&path).map_err(|error| format!("its library {}: {error}", path.display()))?;
             libraries.push(Library { path, name });
         }
-        Ok(Bundle::new(name, BuildId::current().clone(), executable, Needs { loader, machine }, libraries))
+        let build = BuildId::current().map_err(|error| error.to_string())?.clone();
+        Ok(Bundle::new(name, build, executable, Needs { loader, machine }, libraries))
     }
 
     /// Any program, with what its loader would give it on this host.

@@ -6,6 +6,7 @@ use std::fs;
 use bollard::errors::Error;
 use bollard::models::{ContainerInspectResponse, Mount, MountType};
 use bollard::query_parameters::{ListContainersOptions, RemoveContainerOptions};
+use fiber_core::shortage;
 
 use super::engine::{Engine, SOCKET, is_missing};
 use crate::JobSpec;
@@ -22,10 +23,17 @@ pub(super) const NAME: &str = "fiber.name";
 pub(super) const RESTARTS: &str = "fiber.restarts";
 
 /// The labels of a container that this process makes.
-pub(super) fn labels(session: &str, spec: &JobSpec, own: Option<&OwnContainer>) -> HashMap<String, String> {
-    let (owner, restarts) = (this_owner(own).to_text(), spec.restarts.to_string());
+///
+/// # Errors
+/// That this process can't be named as their owner.
+pub(super) fn labels(
+    session: &str,
+    spec: &JobSpec,
+    own: Option<&OwnContainer>,
+) -> Result<HashMap<String, String>, String> {
+    let (owner, restarts) = (this_owner(own)?.to_text(), spec.restarts.to_string());
     let labels = [(SESSION, session), (OWNER, &owner), (NAME, &spec.name), (RESTARTS, &restarts)];
-    HashMap::from(labels.map(|(key, value)| (key.into(), value.into())))
+    Ok(HashMap::from(labels.map(|(key, value)| (key.into(), value.into()))))
 }
 
 /// The labels of the container of a session's head: it belongs to nobody.
@@ -46,7 +54,13 @@ pub(super) struct OwnContainer {
 impl OwnContainer {
     /// The container of this engine that this process runs in, if it runs in one.
     pub(super) async fn find(engine: &Engine) -> Result<Option<OwnContainer>, String> {
-        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        // Where it can't be read for now, to take this process for one of the host would be kept.
+        let mounts = match fs::read_to_string("/proc/self/mountinfo") {
+            Err(error) if shortage::is_shortage(&error) => {
+                return Err(format!("/proc/self/mountinfo can't be read: {}", shortage::explain(&error)));
+            }
+            mounts => mounts.unwrap_or_default(),
+        };
         let Some(id) = container_of(&mounts) else { return Ok(None) };
         match engine.api.inspect_container(id, None).await {
             Ok(details) => Ok(Some(OwnContainer { id: id.to_string(), details })),
@@ -107,8 +121,8 @@ fn container_of(mountinfo: &str) -> Option<&str> {
     })
 }
 
-fn this_owner(own: Option<&OwnContainer>) -> Owner {
-    own.map_or_else(Owner::this_process, |own| Owner::Container(own.id.clone()))
+fn this_owner(own: Option<&OwnContainer>) -> Result<Owner, String> {
+    own.map_or_else(Owner::this_process, |own| Ok(Owner::Container(own.id.clone())))
 }
 
 /// Whether it is certain that an owner is no more.
@@ -127,7 +141,7 @@ pub(super) async fn sweep(engine: &Engine, own: Option<&OwnContainer>) -> Result
         filters: Some(HashMap::from([("label".to_string(), vec![SESSION.to_string()])])),
         ..Default::default()
     };
-    let this = this_owner(own);
+    let this = this_owner(own)?;
     let mut removed = Vec::new();
     let listed = engine.api.list_containers(Some(options)).await.map_err(|error| engine.explain(&error))?;
     for container in listed {

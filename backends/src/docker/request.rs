@@ -59,7 +59,7 @@ pub(super) fn resources(meta: &Meta, engine: &Engine, gpus: &Gpus) -> Result<Res
     }
     let gpus = match meta.gpu {
         None | Some(0) => None,
-        Some(count) if gpus.count() == 0 => Some(GpuRequest::Any(count)),
+        Some(count) if gpus.count()? == 0 => Some(GpuRequest::Any(count)),
         Some(count) => Some(GpuRequest::These(gpus.take(count)?)),
     };
     Ok(Resources {

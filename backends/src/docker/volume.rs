@@ -78,7 +78,7 @@ impl<'a> Helper<'a> {
         let body = ContainerCreateBody {
             image: Some(image),
             entrypoint: Some(vec!["/never-started".into()]),
-            labels: Some(owner::labels(session, &spec, own)),
+            labels: Some(owner::labels(session, &spec, own)?),
             host_config: Some(HostConfig {
                 network_mode: Some("none".into()),
                 mounts: Some(vec![Mount {

@@ -1,6 +1,6 @@
 //! The pod that this process runs in, if it runs in one.
 
-use fiber_core::Config;
+use fiber_core::{Config, shortage};
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
@@ -27,7 +27,7 @@ pub(super) struct OwnPod {
 /// Why the one or the other can't be had, and what to do.
 pub(super) async fn connect(config: &Config) -> Result<(ApiServer, Option<OwnPod>), String> {
     let server = ApiServer::connect(config).await?;
-    let server = match OwnPod::namespace() {
+    let server = match OwnPod::namespace()? {
         Some(namespace) if config.namespace.is_none() => server.in_namespace(&namespace),
         _ => server,
     };
@@ -37,13 +37,20 @@ pub(super) async fn connect(config: &Config) -> Result<(ApiServer, Option<OwnPod
 
 impl OwnPod {
     /// The namespace of the pod that this process runs in.
-    fn namespace() -> Option<String> {
-        let namespace = std::fs::read_to_string(format!("{ACCOUNT}/namespace")).ok()?;
-        Some(namespace.trim().to_string()).filter(|namespace| !namespace.is_empty())
+    fn namespace() -> Result<Option<String>, String> {
+        let path = format!("{ACCOUNT}/namespace");
+        match std::fs::read_to_string(&path) {
+            Ok(namespace) => Ok(Some(namespace.trim().to_string()).filter(|namespace| !namespace.is_empty())),
+            // To take this process for one outside of the cluster would be kept.
+            Err(error) if shortage::is_shortage(&error) => {
+                Err(format!("{path} can't be read: {}", shortage::explain(&error)))
+            }
+            Err(_) => Ok(None),
+        }
     }
 
     async fn find(server: &ApiServer) -> Result<Option<OwnPod>, String> {
-        let Some(namespace) = OwnPod::namespace() else { return Ok(None) };
+        let Some(namespace) = OwnPod::namespace()? else { return Ok(None) };
         let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
         let name = std::env::var(NAME).unwrap_or_else(|_| host());
         if namespace != server.namespace() {

@@ -53,7 +53,7 @@ impl Site {
         let Access { server, own, .. } = access;
         let image = image::find(config, own.as_ref(), &Lines).await?;
         let template = Template::inheriting(config, image, own.as_ref())?;
-        let owner = own.as_ref().map_or_else(Owner::this_process, OwnPod::owner);
+        let owner = own.as_ref().map_or_else(Owner::this_process, |own| Ok(own.owner()))?;
         let model = ObjectMeta {
             name: Some(format!("fiber-{session}")),
             labels: Some(labels(session, &names::program(), "session")),

@@ -15,7 +15,7 @@ use crate::owner::Owner;
 /// # Errors
 /// The API server's refusals, with what to do.
 pub(super) async fn sweep(server: &ApiServer, own: Option<&OwnPod>) -> Result<Vec<String>, String> {
-    let this = own.map_or_else(Owner::this_process, OwnPod::owner);
+    let this = own.map_or_else(Owner::this_process, |own| Ok(own.owner()))?;
     let sessions = ListParams::default().labels(SESSION);
     let mut removed = Vec::new();
     let pods = server.api::<Pod>().list_metadata(&sessions).await.map_err(|error| server.explain(&error))?;

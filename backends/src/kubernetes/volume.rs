@@ -74,7 +74,7 @@ impl<'a> Helper<'a> {
         let image = image::find(&plain, own, progress).await?;
         let program = image.program.clone().unwrap_or_default();
         let name = format!("fiber-{session}-cp-{}", u32::from_le_bytes(random()));
-        let owner = own.map_or_else(Owner::this_process, OwnPod::owner);
+        let owner = own.map_or_else(Owner::this_process, |own| Ok(own.owner()))?;
         let pod = Template::inheriting(&plain, image, own)?.pod(Plan {
             name: name.clone(),
             labels: labels(session, &names::program(), "cp"),

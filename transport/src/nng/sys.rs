@@ -5,11 +5,12 @@
 use std::io;
 use std::num::NonZeroU32;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
-use std::sync::Once;
 
 use nng::{Listener, Socket};
+use parking_lot::Mutex;
 
-/// Tells nng how many threads to start. Has to come before anything else of nng; later calls do nothing.
+/// Tells nng how many threads to start. Has to come before each attempt to start it, because nng forgets it if that fails;
+/// once it has started, this does nothing.
 pub(super) fn limit_threads() {
     use nng_sys::nng_init_parameter as Parameter;
     const THREADS: [(Parameter, u64); 4] = [
@@ -19,13 +20,12 @@ pub(super) fn limit_threads() {
         (nng_sys::NNG_INIT_NUM_POLLER_THREADS as Parameter, 1),
         (nng_sys::NNG_INIT_NUM_RESOLVER_THREADS as Parameter, 1),
     ];
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        for (parameter, value) in THREADS {
-            // SAFETY: it takes two numbers, knows these parameters, and `Once` keeps threads apart.
-            unsafe { nng_sys::nng_init_set_parameter(parameter, value) };
-        }
-    });
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _alone = ONE_AT_A_TIME.lock();
+    for (parameter, value) in THREADS {
+        // SAFETY: it takes two numbers, knows these parameters, and the lock keeps threads apart.
+        unsafe { nng_sys::nng_init_set_parameter(parameter, value) };
+    }
 }
 
 /// Gives a connection to a socket, which closes it when it is closed itself. Nothing was read from it that is not meant

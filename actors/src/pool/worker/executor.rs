@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use fiber_core::process::flush_output;
-use fiber_core::{BlockOn, Failure, FailureKind, Outcome, Spin, Tasks, codec};
+use fiber_core::{BlockOn, Failure, FailureKind, Outcome, Spin, Tasks, codec, shortage};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::{Assigned, Bench, Work};
@@ -37,7 +37,8 @@ pub(super) fn run_all(bench: &Arc<Bench>) {
     let threads = match started {
         Ok(threads) => threads,
         Err(error) => {
-            let _ = bench.link.send(Control::Failed(format!("its threads could not be started: {error}")).message());
+            let problem = format!("its threads could not be started: {}", shortage::explain(&error));
+            let _ = bench.link.send(Control::Failed(problem).message());
             return bench.wait_for_close();
         }
     };

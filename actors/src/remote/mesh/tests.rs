@@ -16,7 +16,7 @@ fn info(node: &Node) -> PeerInfo {
         node: NodeId::random(),
         to: node.id(),
         role: Role::Peer,
-        build: BuildId::current().clone(),
+        build: BuildId::current().unwrap().clone(),
         pid: 1,
         host: "nowhere".into(),
     }
