@@ -250,6 +250,44 @@ fn a_recorded_connection_that_is_played_again_is_turned_away() {
     });
 }
 
+/// The first message of a connection can be recorded and sent again. What it is answered is the acceptor's part of another
+/// exchange, made of new random numbers, and of use only to the one who holds the key.
+#[test]
+fn a_first_message_that_is_repeated_is_answered_with_a_new_nonce_and_its_proof_and_no_more() {
+    run(async {
+        let (key, mut listener) = listener();
+        let address = socket_address(&*listener);
+        let (record, recorded) = std::sync::mpsc::channel();
+        let proxy = between(address.clone(), move |mut near, mut far| {
+            let exchange = pass_exchange(&mut near, &mut far).unwrap();
+            record.send(exchange[..HELLO + CONFIRMATION].to_vec()).unwrap();
+            let _ = read_to_end(&mut near);
+        });
+        let (acceptor, connector) = tokio::join!(next_peer(&mut *listener), connect(&proxy, &key));
+        let recorded = recorded.recv().unwrap();
+        let mut answers = Vec::new();
+        for with_the_old_confirmation in [false, true, false, true] {
+            let address = address.clone();
+            let words = if with_the_old_confirmation { recorded.clone() } else { recorded[..HELLO].to_vec() };
+            let said = nobody_enters(&mut *listener, move || {
+                let mut stream = TcpStream::connect(address).unwrap();
+                stream.write_all(&words).unwrap();
+                let _ = stream.shutdown(Shutdown::Write);
+                read_to_end(&mut stream)
+            });
+            answers.push(said.await);
+        }
+        let hello: [u8; 32] = recorded[8..40].try_into().unwrap();
+        for (index, answer) in answers.iter().enumerate() {
+            let (nonce, proof) = answer.split_at(32);
+            assert!(key.proves("accept", &[&hello, nonce], proof.try_into().unwrap()), "it is no more than that");
+            let others = answers[..index].iter();
+            assert!(others.clone().all(|other| other[..32] != *nonce && other[32..] != *proof), "it is new each time");
+        }
+        drop((acceptor, connector));
+    });
+}
+
 #[test]
 fn who_does_not_hold_the_key_gets_no_byte_in_answer() {
     run(async {

@@ -7,8 +7,9 @@
 //! connector → acceptor   proof                    proof: key, "confirm", connector's nonce, acceptor's nonce
 //! ```
 //!
-//! The first message is a proof already, so who does not hold the key gets not a byte in answer. It may be an old one
-//! that somebody repeats; the third can't be, for the acceptor's nonce is new. All lengths are fixed: nothing that a
+//! The first message is a proof already, so a peer that does not hold the key gets not a byte in answer, unless it repeats
+//! a first message that it has recorded: then it gets the second one, whose nonce is new and whose proof is a keyed hash,
+//! and no more. The third message can't be a repeated one, for the acceptor's nonce is new. All lengths are fixed: nothing that a
 //! stranger says takes memory.
 
 use std::io;
