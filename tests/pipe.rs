@@ -1,7 +1,11 @@
 //! Pipes between processes.
 
+mod tricky;
+
 use fiber::sync::Event;
 use fiber::{Error, Pipe, PipeReceiver, PipeSender, Process};
+
+use tricky::{Tricky, tricky};
 
 fiber::test_harness!();
 
@@ -28,6 +32,21 @@ fn both_ends_of_a_duplex_pipe_send_and_receive() {
     }
     for n in 0..1000 {
         assert_eq!(here.recv().wait().unwrap(), n.to_string());
+    }
+    drop(here);
+    process.wait().unwrap();
+}
+
+#[test]
+fn nested_options_and_units_are_kept_apart() {
+    let (here, there) = Pipe::<Option<Option<Tricky>>>::new().unwrap();
+    let echo = |pipe: Pipe<Option<Option<Tricky>>>| {
+        pipe.stream().wait().for_each(|value| pipe.send(value.unwrap()).wait().unwrap())
+    };
+    let process = Process::spawn(echo, there).unwrap();
+    for option in [None, Some(None), Some(Some(tricky()))] {
+        here.send(option.clone()).wait().unwrap();
+        assert_eq!(here.recv().wait().unwrap(), option);
     }
     drop(here);
     process.wait().unwrap();

@@ -1,11 +1,15 @@
 //! Queues between processes.
 
+mod tricky;
+
 use std::collections::HashSet;
 use std::time::Duration;
 
 use fiber::sync::{Barrier, Event, List, Value};
 use fiber::{Error, Pool, Process, Queue};
 use futures_util::StreamExt;
+
+use tricky::tricky;
 
 fiber::test_harness!();
 
@@ -40,6 +44,26 @@ fn elements_come_out_in_the_order_in_which_they_went_in() {
     }
     assert_eq!(queue.try_get().wait().unwrap(), None);
     assert!(queue.is_empty().wait().unwrap());
+}
+
+#[test]
+fn nested_options_and_units_are_kept_apart() {
+    let (there, back) = (Queue::new().unwrap(), Queue::new().unwrap());
+    let options = [None, Some(None), Some(Some(tricky()))];
+    for option in &options {
+        there.put(option.clone()).wait().unwrap();
+    }
+    let child = |there: Queue<Option<Option<tricky::Tricky>>>, back: Queue<Option<Option<tricky::Tricky>>>| {
+        for _ in 0..2 {
+            back.put(there.get().wait().unwrap()).wait().unwrap();
+        }
+        back.put(there.get_acknowledged().wait().unwrap().acknowledge().wait().unwrap()).wait().unwrap();
+    };
+    Process::spawn(child, (there, back.clone())).unwrap().wait().unwrap();
+    for option in options {
+        assert_eq!(back.try_get().wait().unwrap(), Some(option));
+    }
+    assert_eq!(back.try_get().wait().unwrap(), None);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! What users' supervisors promise, with real processes and actix actors.
 
+mod tricky;
+
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -8,6 +10,8 @@ use fiber::supervisor::{Backoff, Builder, ChildSpec, Restart, Shutdown, State, S
 use fiber::{Error, ExitReason, Process, Supervisor, active_children};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tokio::signal::unix::{SignalKind, signal};
+
+use tricky::{Tricky, tricky};
 
 fiber::test_harness!();
 
@@ -83,14 +87,15 @@ fn a_killed_process_is_started_again_with_another_pid() {
 
 #[test]
 fn every_incarnation_runs_the_function_with_the_same_arguments() {
-    fn note(path: String, word: String) {
+    fn note(path: String, word: String, deep: Option<Option<Tricky>>, nothing: Option<Option<()>>) {
         use std::io::Write;
+        assert_eq!((deep, nothing), (Some(Some(tricky())), Some(None)));
         let mut file = std::fs::OpenOptions::new().append(true).open(path).unwrap();
         writeln!(file, "{word}").unwrap();
         hang();
     }
     let file = tempfile::NamedTempFile::new().unwrap();
-    let arguments = (file.path().to_string_lossy().into_owned(), "same".to_string());
+    let arguments = (file.path().to_string_lossy().into_owned(), "same".to_string(), Some(Some(tricky())), Some(None));
     let notes = || std::fs::read_to_string(file.path()).unwrap();
     let app = eager("again").child(ChildSpec::process("notes", note, arguments).unwrap()).start().wait().unwrap();
     for incarnation in 1..=3 {

@@ -1,9 +1,13 @@
 //! What processes share: locks and their like, values, maps and lists.
 
+mod tricky;
+
 use std::time::Duration;
 
 use fiber::sync::{Barrier, Condition, Event, List, Lock, Map, Namespace, RwLock, Semaphore, Value};
 use fiber::{Error, Pool, Process};
+
+use tricky::{Tricky, tricky};
 
 fiber::test_harness!();
 
@@ -349,4 +353,29 @@ fn async_code_awaits() {
         drop(held);
         drop(lock.lock().await.unwrap());
     });
+}
+
+#[test]
+fn nested_options_and_units_are_kept_apart() {
+    type Deep = Option<Option<Tricky>>;
+    let options = [None, Some(None), Some(Some(tricky()))];
+    let (value, map, list) = (Value::new(&None).unwrap(), Map::new().unwrap(), List::new().unwrap());
+    let child = |value: Value<Deep>, map: Map<Option<Option<u8>>, Deep>, list: List<Deep>, options: Vec<Deep>| {
+        value.set(&Some(None)).wait().unwrap();
+        assert_eq!(value.update(|value| assert_eq!(*value, Some(None))).wait().unwrap(), Some(None));
+        map.insert(&None, &Some(None)).wait().unwrap();
+        map.insert(&Some(None), &None).wait().unwrap();
+        list.extend(&options).wait().unwrap();
+    };
+    let handles = (value.clone(), map.clone(), list.clone(), options.to_vec());
+    Process::spawn(child, handles).unwrap().wait().unwrap();
+    assert_eq!(value.get().wait().unwrap(), Some(None));
+    assert_eq!(value.replace(&Some(Some(tricky()))).wait().unwrap(), Some(None));
+    assert_eq!(value.get().wait().unwrap(), Some(Some(tricky())));
+    assert_eq!(map.entries().wait().unwrap(), [(None, Some(None)), (Some(None), None)]);
+    assert_eq!(map.get(&Some(None)).wait().unwrap(), Some(None));
+    assert_eq!(map.get(&Some(Some(1))).wait().unwrap(), None);
+    assert_eq!(list.to_vec().wait().unwrap(), options);
+    assert_eq!(list.get(0).wait().unwrap(), Some(None));
+    assert_eq!(list.get(3).wait().unwrap(), None);
 }

@@ -1,21 +1,23 @@
 //! The encoding of values: MessagePack by rmp-serde, with structs as maps.
 //!
-//! Maps cost some bytes compared to arrays, and keep `#[serde(skip_serializing_if)]`, `flatten` and `default` correct.
-//! A value is encoded as `rmp_serde::Serializer::with_struct_map` encodes it, with one exception.
+//! Maps cost some bytes compared to arrays, and keep `#[serde(skip_serializing_if)]`, `flatten` and
+//! `default` correct. A value is encoded as `rmp_serde::Serializer::with_struct_map` encodes it,
+//! with one exception.
 //!
-//! **Options.** MessagePack has one nil, so in rmp-serde `Some(None)` and `Some(())` become `None`. Here `Some` writes
-//! the byte 0xc1 before a value that begins with nil or with 0xc1; MessagePack reserves this byte. `None` is `c0`,
-//! `Some(None)` is `c1 c0`, `Some(Some(None))` is `c1 c1 c0`, and `Some(5)` stays `05`. The rule looks at encoded
-//! bytes, so it covers every type that is encoded as nil, within newtypes and untagged enums too. An option costs one
-//! comparison; nothing else costs anything.
+//! **Options.** MessagePack has one nil, so in rmp-serde `Some(None)` and `Some(())` become `None`.
+//! Here `Some` writes the byte 0xc1, which MessagePack reserves, before a value that begins with
+//! nil or with 0xc1. `None` is `c0`, `Some(None)` is `c1 c0`, `Some(Some(None))` is `c1 c1 c0`, and
+//! `Some(5)` stays `05`. The rule looks at encoded bytes, so it covers every type that is encoded
+//! as nil, also inside newtypes and untagged enums. It costs one comparison for each `Some`.
 //!
-//! **Division of labour.** [`encode`] writes the structure of values itself and leaves scalars, texts, bytes and
-//! extensions to rmp-serde. [`decode`] reads by itself, because rmp-serde's deserializer does not show its position;
-//! 128-bit numbers are rmp-serde's. Errors are rmp-serde's on both sides.
+//! **Division of labour.** [`encode()`] writes the structure of values itself and leaves scalars,
+//! texts, bytes and extensions to rmp-serde. [`decode()`] reads by itself, because rmp-serde's
+//! deserializer does not show its position; 128-bit numbers are rmp-serde's. Errors are rmp-serde's
+//! on both sides.
 //!
-//! **Limits.** Values nest up to 1,023 levels. A sequence, map, text or byte string has fewer than 2³² elements or
-//! bytes. Bytes that remain after a value are an error. No length in a message reserves more memory than the message
-//! can fill.
+//! **Limits.** Values nest up to 1,023 levels. A sequence, map, text or byte string has fewer than
+//! 2³² elements or bytes. Bytes that remain after a value are an error. A length in a message
+//! reserves no more memory than the rest of the message can fill.
 
 mod decode;
 mod encode;
@@ -30,7 +32,8 @@ use crate::error::{Error, Result};
 /// Appends `value` to `out`.
 ///
 /// # Errors
-/// [`Error::Encode`] with serde's words, when the value can't be serialised; `out` may then hold a part of it.
+/// [`Error::Encode`] with serde's words, when the value can't be serialised; `out` may then hold a
+/// part of it.
 pub fn append<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> Result<()> {
     value
         .serialize(&mut encode::Serializer::new(out))
@@ -49,8 +52,8 @@ pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>> {
 
 /// Reads a value back.
 ///
-/// # Errors
-/// [`Error::Decode`] with serde's words and the type that was wanted; also if bytes remain after the value.
+/// # Errors [`Error::Decode`] with serde's words and the type that was wanted; also if bytes remain
+/// after the value.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     let mut deserializer = decode::Deserializer::new(bytes);
     let mut value = T::deserialize(&mut deserializer).map_err(failed::<T>);
@@ -70,7 +73,7 @@ fn failed<T>(error: rmp_serde::decode::Error) -> Error {
 /// Nil: `None`, or a unit.
 const NIL: u8 = 0xc0;
 
-/// Marks `Some` around a value that begins with nil or with this mark. MessagePack reserves this byte.
+/// Marks `Some` around a value that begins with nil or with this mark.
 const SOME: u8 = 0xc1;
 
 /// MessagePack's extension type, as rmp-serde knows it.

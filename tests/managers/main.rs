@@ -6,6 +6,9 @@ mod counter;
 mod ends;
 mod pools;
 mod restarts;
+#[path = "../tricky/mod.rs"]
+mod tricky;
+mod values;
 
 use fiber::{Error, ExitReason};
 use rustix::process::{Pid, Signal, kill_process};

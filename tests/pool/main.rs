@@ -7,6 +7,8 @@ mod ends;
 mod errors;
 mod initialisers;
 mod iterators;
+#[path = "../tricky/mod.rs"]
+mod tricky;
 mod values;
 mod workers;
 

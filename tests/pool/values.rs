@@ -4,6 +4,7 @@ use fiber::Broadcast;
 use serde::{Deserialize, Serialize};
 
 use crate::pool;
+use crate::tricky::{Tricky, tricky};
 
 #[test]
 fn a_result_can_be_a_value() {
@@ -51,4 +52,23 @@ fn a_broadcast_value_reaches_all_workers_also_later_ones() {
     assert_eq!(pool.try_map(read, items().collect::<Vec<_>>()).wait().unwrap(), expected);
     pool.scale(4).wait().unwrap();
     assert_eq!(pool.try_map(read, items().collect::<Vec<_>>()).wait().unwrap(), expected);
+}
+
+#[test]
+fn nested_options_and_units_are_kept_apart() {
+    let pool = pool(2);
+    assert_eq!(pool.apply(|x: Option<Option<u8>>, _: u8| x, (Some(None), 0)).wait().unwrap(), Some(None));
+    assert_eq!(pool.apply(|| Some(()), ()).wait().unwrap(), Some(()));
+    let echo = |value: Tricky| value;
+    assert_eq!(pool.apply(echo, tricky()).wait().unwrap(), tricky());
+    let options = [None, Some(None), Some(Some(tricky()))];
+    let echo = |value: Option<Option<Tricky>>| value;
+    assert_eq!(pool.map(echo, options.clone()).wait().unwrap(), options);
+    let items: Result<Vec<_>, _> = pool.imap(echo, options.clone()).wait().collect();
+    assert_eq!(items.unwrap(), options);
+    let settled: Vec<_> = pool.try_map(|value: Option<()>| Ok::<_, String>(value), [None, Some(())]).wait().unwrap();
+    assert_eq!(settled, [None, Some(())]);
+    let shared = pool.broadcast((options.clone(), tricky())).unwrap();
+    let read = |shared: Broadcast<([Option<Option<Tricky>>; 3], Tricky)>| shared.get().map(|shared| (*shared).clone());
+    assert_eq!(pool.try_apply(read, shared).wait().unwrap(), (options, tricky()));
 }

@@ -6,6 +6,8 @@ mod deaths;
 mod disagreement;
 mod frameworks;
 mod runs;
+#[path = "../tricky/mod.rs"]
+mod tricky;
 mod values;
 
 use std::path::Path;

@@ -1,13 +1,15 @@
 //! Reading: structure, texts and numbers here, i128 and extensions by rmp-serde.
 
+mod access;
+
 use std::io::ErrorKind;
 
 use rmp::Marker;
 use rmp_serde::decode::{Error, ReadRefReader};
-use serde::Deserialize;
-use serde::de::value::{BorrowedBytesDeserializer, I8Deserializer, SeqAccessDeserializer, SeqDeserializer};
-use serde::de::{self, DeserializeSeed, Error as _, Unexpected, Visitor};
+use serde::de::value::{SeqAccessDeserializer, SeqDeserializer};
+use serde::de::{self, Error as _, Visitor};
 
+use self::access::{Elements, ExtensionAccess, Variant};
 use super::{NIL, SOME};
 
 /// An array without elements: a unit struct.
@@ -18,7 +20,7 @@ const ONE_ENTRY: u8 = Marker::FixMap(1).to_u8();
 
 type Result<T> = std::result::Result<T, Error>;
 
-/// How deep values may be nested, as in rmp-serde: what arrives can't use up the stack.
+/// Limit of nesting, as in rmp-serde: a hostile value can't overflow the stack.
 const DEPTH: u16 = 1024;
 
 /// Reads values from a slice, from which texts and bytes are borrowed.
@@ -102,7 +104,7 @@ impl<'de> Deserializer<'de> {
         Ok(SeqAccessDeserializer::new(ExtensionAccess { number: Some(number), bytes: Some(bytes) }))
     }
 
-    /// Reads what is inside of a value.
+    /// Reads one level deeper.
     #[inline]
     fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if self.depth == 1 {
@@ -179,10 +181,10 @@ impl<'de> Deserializer<'de> {
     }
 }
 
-/// As what bytes come to a type.
+/// The form in which a type gets a byte string.
 enum Binary {
     Bytes,
-    /// To one that wants a sequence.
+    /// A sequence, for a type that asks for one.
     Numbers,
 }
 
@@ -318,131 +320,5 @@ impl<'de> de::Deserializer<'de> for &mut Deserializer<'de> {
     #[inline]
     fn is_human_readable(&self) -> bool {
         false
-    }
-}
-
-/// The elements of an array, or the entries of a map.
-struct Elements<'a, 'de> {
-    of: &'a mut Deserializer<'de>,
-    left: u32,
-}
-
-impl Elements<'_, '_> {
-    #[inline]
-    fn next(&mut self) -> bool {
-        let more = self.left > 0;
-        self.left -= u32::from(more);
-        more
-    }
-
-    #[inline]
-    fn end<T>(&self, len: u32, value: T) -> Result<T> {
-        if self.left == 0 { Ok(value) } else { Err(Error::LengthMismatch(len - self.left)) }
-    }
-
-    /// How many there can be at most: the length is the sender's word, and each takes a byte or more.
-    #[inline]
-    fn bound(&self) -> Option<usize> {
-        Some(self.of.rest.len().min(self.left as usize))
-    }
-}
-
-impl<'de> de::SeqAccess<'de> for Elements<'_, 'de> {
-    type Error = Error;
-
-    #[inline]
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>> {
-        if self.next() { seed.deserialize(&mut *self.of).map(Some) } else { Ok(None) }
-    }
-
-    #[inline]
-    fn size_hint(&self) -> Option<usize> {
-        self.bound()
-    }
-}
-
-impl<'de> de::MapAccess<'de> for Elements<'_, 'de> {
-    type Error = Error;
-
-    #[inline]
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>> {
-        if self.next() { seed.deserialize(&mut *self.of).map(Some) } else { Ok(None) }
-    }
-
-    #[inline]
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value> {
-        seed.deserialize(&mut *self.of)
-    }
-
-    #[inline]
-    fn size_hint(&self) -> Option<usize> {
-        self.bound()
-    }
-}
-
-/// An enum's variant: its name, or a map from it to its value.
-struct Variant<'a, 'de> {
-    of: &'a mut Deserializer<'de>,
-    valued: bool,
-}
-
-impl Variant<'_, '_> {
-    #[inline]
-    fn expect_value(&self, wanted: &'static str) -> Result<()> {
-        if self.valued { Ok(()) } else { Err(Error::invalid_type(Unexpected::UnitVariant, &wanted)) }
-    }
-}
-
-impl<'de> de::EnumAccess<'de> for Variant<'_, 'de> {
-    type Error = Error;
-    type Variant = Self;
-
-    #[inline]
-    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self)> {
-        Ok((seed.deserialize(&mut *self.of)?, self))
-    }
-}
-
-impl<'de> de::VariantAccess<'de> for Variant<'_, 'de> {
-    type Error = Error;
-
-    #[inline]
-    fn unit_variant(self) -> Result<()> {
-        if self.valued { Deserialize::deserialize(self.of) } else { Ok(()) }
-    }
-
-    #[inline]
-    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value> {
-        self.expect_value("newtype variant")?;
-        self.of.nested(|inner| seed.deserialize(inner))
-    }
-
-    #[inline]
-    fn tuple_variant<V: Visitor<'de>>(self, _len: usize, visitor: V) -> Result<V::Value> {
-        self.expect_value("tuple variant")?;
-        self.of.any(visitor, Binary::Numbers)
-    }
-
-    #[inline]
-    fn struct_variant<V: Visitor<'de>>(self, _fields: &'static [&'static str], visitor: V) -> Result<V::Value> {
-        self.expect_value("struct variant")?;
-        self.of.any(visitor, Binary::Numbers)
-    }
-}
-
-/// An extension as the tuple of its number and its bytes.
-struct ExtensionAccess<'de> {
-    number: Option<i8>,
-    bytes: Option<&'de [u8]>,
-}
-
-impl<'de> de::SeqAccess<'de> for ExtensionAccess<'de> {
-    type Error = Error;
-
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>> {
-        if let Some(number) = self.number.take() {
-            return seed.deserialize(I8Deserializer::new(number)).map(Some);
-        }
-        self.bytes.take().map(|bytes| seed.deserialize(BorrowedBytesDeserializer::new(bytes))).transpose()
     }
 }

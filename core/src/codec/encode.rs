@@ -1,4 +1,4 @@
-//! Writing: the structure here, every scalar and text by rmp-serde.
+//! Writing: structure here; scalars, texts, bytes and extensions by rmp-serde.
 
 use std::io::Write;
 
@@ -10,7 +10,8 @@ use super::{Extension, NIL, SOME};
 
 type Result<T = ()> = std::result::Result<T, Error>;
 
-/// Appends values to a buffer, each as rmp-serde would with structs as maps, except options around nil.
+/// Appends values to a buffer, in the bytes of rmp-serde with structs as maps, except options
+/// around nil.
 pub(super) struct Serializer<'out> {
     rmp: rmp_serde::Serializer<&'out mut Vec<u8>>,
 }
@@ -51,7 +52,7 @@ impl<'out> Serializer<'out> {
         Ok(())
     }
 
-    /// Turns the tuple `(i8, bytes)` at `at` into MessagePack's extension type, by rmp-serde's rule for it.
+    /// Turns the tuple `(i8, bytes)` at `at` into MessagePack's extension type, as rmp-serde does.
     #[cold]
     fn make_extension(&mut self, at: usize) -> Result {
         let tuple = self.out().split_off(at);
@@ -61,7 +62,7 @@ impl<'out> Serializer<'out> {
     }
 }
 
-/// The length of a sequence, map, text or of bytes, which MessagePack keeps in 32 bits at most.
+/// The length of a sequence, map, text or byte string, for which MessagePack has 32 bits.
 #[inline]
 fn length(len: usize) -> Result<u32> {
     u32::try_from(len)
@@ -227,8 +228,8 @@ fn header<const KIND: bool>(out: &mut impl Write, len: usize) -> Result {
     written.map(drop).map_err(Error::from)
 }
 
-/// An array or map that is being written. Its header is what serde said of its length, and is corrected at the end
-/// if there was another number of elements: a wrong header would change what follows.
+/// An array or map that is being written. Its header has the length that the type declared. The end
+/// corrects it if the number of elements differs: a wrong header would change all that follows.
 pub(super) struct Compound<'s, 'out, const KIND: bool> {
     serializer: &'s mut Serializer<'out>,
     at: usize,

@@ -20,7 +20,8 @@ fn by_rmp_serde<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
     out
 }
 
-/// Checks that `value` arrives equal, and in rmp-serde's bytes if it arrives equal through rmp-serde.
+/// Checks that `value` arrives equal, and in rmp-serde's bytes if it arrives equal through
+/// rmp-serde.
 fn arrives<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: &T) {
     let bytes = encode(value).unwrap();
     assert_eq!(&decode::<T>(&bytes).unwrap(), value);

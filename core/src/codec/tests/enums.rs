@@ -118,7 +118,7 @@ fn internal() -> impl Strategy<Value = Internal> {
     ]
 }
 
-/// Values that no earlier variant takes: which one is meant is for the type to say, with any encoding.
+/// Values that no earlier variant fits: serde takes the first that does, with any encoding.
 fn untagged() -> impl Strategy<Value = Untagged> {
     prop_oneof![
         Just(Untagged::Unit),

@@ -1,4 +1,5 @@
-//! What serde can't carry is refused, at the sender or on arrival, with an error that names the type.
+//! Values that serde can't carry are refused, when sent or received, with an error that names the
+//! type.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -76,7 +77,8 @@ fn a_wrong_type_is_named() {
     assert!(error.to_string().contains("Flattened"), "{error}");
 }
 
-/// The three places where serde itself reads other than it wrote, with any format: the documentation names them.
+/// Serde itself reads these other than it wrote them, with any format: docs/semantics.md names
+/// them.
 #[test]
 fn what_serde_itself_confuses_arrives_as_documented() {
     #[derive(Debug, PartialEq, Serialize, Deserialize)]

@@ -1,0 +1,45 @@
+//! Whatever bytes arrive as a value: an error, or a value that arrives again as it is.
+
+#![no_main]
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use fiber_core::codec;
+use libfuzzer_sys::fuzz_target;
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+
+#[derive(Serialize, Deserialize)]
+enum Value {
+    Unit,
+    Deep(Option<Option<Option<()>>>),
+    Numbers(i8, u16, i64, u128, f32, f64, char),
+    Struct { text: Option<String>, bytes: ByteBuf, rest: Option<Rc<Value>> },
+    Many(Vec<Value>),
+    Entries(BTreeMap<Option<Option<u8>>, Value>),
+    Tagged(Tagged),
+    Untagged(Vec<Untagged>),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "tag")]
+enum Tagged {
+    Unit,
+    Struct { deep: Option<Option<u8>>, list: Vec<Option<()>> },
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Untagged {
+    Deep(Option<Option<u64>>),
+    Text(Option<Option<String>>),
+    List(Vec<Untagged>),
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(value) = codec::decode::<Value>(bytes) else { return };
+    let sent = codec::encode(&value).expect("what was read can be written");
+    let arrived: Value = codec::decode(&sent).expect("what was written can be read");
+    assert_eq!(codec::encode(&arrived).expect("what was read can be written"), sent);
+});

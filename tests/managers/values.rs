@@ -1,0 +1,93 @@
+//! What messages, answers, arguments and snapshots carry.
+
+use actix::prelude::*;
+use fiber::{AsyncManager, Snapshot, Snapshots};
+use serde::{Deserialize, Serialize};
+
+use crate::kill;
+use crate::tricky::{Tricky, tricky};
+
+/// Keeps values, some of which are nothing.
+struct Keeper {
+    kept: Vec<Option<Option<Tricky>>>,
+}
+
+impl Actor for Keeper {
+    type Context = Context<Self>;
+}
+
+impl Snapshot for Keeper {
+    type State = Vec<Option<Option<Tricky>>>;
+
+    fn snapshot(&self) -> Self::State {
+        self.kept.clone()
+    }
+
+    fn restore(&mut self, state: Self::State) {
+        self.kept = state;
+    }
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[rtype(result = "Vec<Option<Option<Tricky>>>")]
+struct Keep(Option<Option<Tricky>>);
+
+impl Handler<Keep> for Keeper {
+    type Result = Vec<Option<Option<Tricky>>>;
+
+    fn handle(&mut self, Keep(value): Keep, _: &mut Context<Self>) -> Self::Result {
+        self.kept.push(value);
+        self.kept.clone()
+    }
+}
+
+#[test]
+fn arguments_messages_answers_and_snapshots_keep_nested_options_apart() {
+    let first = |value| Keeper { kept: vec![value] };
+    let builder = AsyncManager::<Keeper>::builder().snapshots(Snapshots::every_messages(1));
+    let manager = builder.start(first, Some(None)).wait().unwrap();
+    assert_eq!(manager.send(Keep(Some(Some(tricky())))).wait().unwrap(), [Some(None), Some(Some(tricky()))]);
+    kill(manager.pid().unwrap());
+    let kept = manager.addr().resend().send(Keep(None)).wait().unwrap();
+    assert_eq!(kept, [Some(None), Some(Some(tricky())), None]);
+}
+
+/// Its snapshot is encoded as nil.
+struct Nothing {
+    restored: Option<()>,
+}
+
+impl Actor for Nothing {
+    type Context = Context<Self>;
+}
+
+impl Snapshot for Nothing {
+    type State = ();
+
+    fn snapshot(&self) {}
+
+    fn restore(&mut self, state: ()) {
+        self.restored = Some(state);
+    }
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[rtype(result = "Option<()>")]
+struct Restored;
+
+impl Handler<Restored> for Nothing {
+    type Result = Option<()>;
+
+    fn handle(&mut self, _: Restored, _: &mut Context<Self>) -> Option<()> {
+        self.restored
+    }
+}
+
+#[test]
+fn a_snapshot_of_nothing_is_restored_and_told_apart_from_none() {
+    let builder = AsyncManager::<Nothing>::builder().snapshots(Snapshots::every_messages(1));
+    let manager = builder.start(|| Nothing { restored: None }, ()).wait().unwrap();
+    assert_eq!(manager.send(Restored).wait().unwrap(), None);
+    kill(manager.pid().unwrap());
+    assert_eq!(manager.addr().resend().send(Restored).wait().unwrap(), Some(()));
+}
