@@ -56,18 +56,19 @@ pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>> {
 /// after the value.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     let mut deserializer = decode::Deserializer::new(bytes);
-    let mut value = T::deserialize(&mut deserializer).map_err(failed::<T>);
-    if let Err(left) = deserializer.end()
-        && value.is_ok()
-    {
-        value = Err(failed::<T>(left));
+    match T::deserialize(&mut deserializer) {
+        Ok(value) if deserializer.is_at_end() => Ok(value),
+        read => Err(failed(read, &deserializer)),
     }
-    value
 }
 
 #[cold]
-fn failed<T>(error: rmp_serde::decode::Error) -> Error {
-    Error::Decode { what: std::any::type_name::<T>(), problem: error.to_string() }
+fn failed<T>(read: Result<T, rmp_serde::decode::Error>, rest: &decode::Deserializer<'_>) -> Error {
+    let problem = match read {
+        Ok(_) => format!("{} bytes are left after the value", rest.left()),
+        Err(error) => error.to_string(),
+    };
+    Error::Decode { what: std::any::type_name::<T>(), problem }
 }
 
 /// Nil: `None`, or a unit.

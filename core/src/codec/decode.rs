@@ -7,7 +7,7 @@ use std::io::ErrorKind;
 use rmp::Marker;
 use rmp_serde::decode::{Error, ReadRefReader};
 use serde::de::value::{SeqAccessDeserializer, SeqDeserializer};
-use serde::de::{self, Error as _, Visitor};
+use serde::de::{self, Visitor};
 
 use self::access::{Elements, ExtensionAccess, Variant};
 use super::{NIL, SOME};
@@ -35,10 +35,14 @@ impl<'de> Deserializer<'de> {
         Deserializer { rest: bytes, depth: DEPTH }
     }
 
-    /// Checks that nothing is left.
     #[inline]
-    pub(super) fn end(&self) -> Result<()> {
-        if self.rest.is_empty() { Ok(()) } else { Err(too_much(self.rest.len())) }
+    pub(super) fn is_at_end(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// How many bytes are left.
+    pub(super) fn left(&self) -> usize {
+        self.rest.len()
     }
 
     #[inline]
@@ -193,11 +197,6 @@ fn truncated() -> Error {
     Error::InvalidDataRead(ErrorKind::UnexpectedEof.into())
 }
 
-#[cold]
-fn too_much(left: usize) -> Error {
-    Error::custom(format!("{left} bytes are left after the value"))
-}
-
 /// Reads numbers, the most frequent form of each ahead of the jump table.
 macro_rules! numbers {
     (integers: $($method:ident)*) => {
@@ -218,6 +217,20 @@ macro_rules! numbers {
                 return visitor.$visit($type::from_be_bytes(*self.array()?));
             }
             self.number(marker, visitor)
+        })*
+    };
+}
+
+/// Reads texts, short ones ahead of the jump table.
+macro_rules! texts {
+    ($($method:ident)*) => {
+        $(#[inline]
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
+            if let Some(Marker::FixStr(len)) = self.peek().map(Marker::from_u8) {
+                let text = &self.bytes(1 + usize::from(len))?[1..];
+                return visitor.visit_borrowed_str(std::str::from_utf8(text)?);
+            }
+            self.any(visitor, Binary::Bytes)
         })*
     };
 }
@@ -251,9 +264,11 @@ impl<'de> de::Deserializer<'de> for &mut Deserializer<'de> {
     }
 
     any! { Bytes:
-        deserialize_any() deserialize_char() deserialize_str() deserialize_string() deserialize_bytes()
-        deserialize_byte_buf() deserialize_unit() deserialize_map() deserialize_identifier() deserialize_ignored_any()
+        deserialize_any() deserialize_char() deserialize_str() deserialize_bytes() deserialize_byte_buf()
+        deserialize_unit() deserialize_map() deserialize_ignored_any()
     }
+
+    texts! { deserialize_string deserialize_identifier }
 
     any! { Numbers:
         deserialize_seq() deserialize_tuple(usize) deserialize_tuple_struct(&'static str, usize)

@@ -36,7 +36,7 @@ impl<'out> Serializer<'out> {
     #[inline]
     fn variant(&mut self, variant: &'static str) -> Result {
         write_map_len(self.out(), 1)?;
-        ser::Serializer::serialize_str(self, variant)
+        ser::Serializer::serialize_str(&mut self.rmp, variant)
     }
 
     #[inline]
