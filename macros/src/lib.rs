@@ -14,7 +14,7 @@ use proc_macro::TokenStream;
 /// the work and never comes back; in the program that a user started, the body runs. The body of an `async fn` runs in
 /// an actix system on the calling thread, so that it can start actors as well as pools.
 ///
-/// The function is called `main`, takes no parameters and isn't generic; it may return whatever a `main` may return. The attribute takes
+/// The function is called `main` (it may stand in a module, from which the program's `main` is imported), takes no parameters and isn't generic; it may return whatever a `main` may return. The attribute takes
 /// no arguments: settings of a program are in the environment, in a file, or in `Pool::builder()`.
 ///
 /// ```text

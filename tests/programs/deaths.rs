@@ -19,6 +19,8 @@ crate::tests![
     an_exit_ends_a_family_and_passes_on_what_it_printed,
     a_panic_of_main_ends_a_family,
     stopped_children_count_as_dead,
+    a_backtrace_is_there_when_asked_for_and_no_part_of_the_message,
+    a_panic_that_aborts_is_in_the_error,
 ];
 
 /// What children print. What theirs print goes through them, and may be lost with them.
@@ -112,4 +114,23 @@ fn stopped_children_count_as_dead() {
         "2 of its workers died while they ran it; the last one gave no sign of life for 300ms",
         "could not be started: it gave no sign of life for 300ms",
     ]);
+}
+
+fn a_backtrace_is_there_when_asked_for_and_no_part_of_the_message() {
+    for (asked_for, backtraces) in [("0", 0), ("1", 1)] {
+        let ending = Setup::new("panic").env("RUST_BACKTRACE", asked_for).run().code(0);
+        let message = ending.out.lines().find(|line| line.starts_with("message: ")).expect("it is printed");
+        assert!(message.contains("the cause 7 (at ") && message.contains("scenarios.rs:"), "{message}");
+        assert_eq!(ending.out.lines().nth(1).map(|line| line.contains("the cause 7")), Some(true), "{}", ending.out);
+        assert_eq!(ending.out.matches("backtrace of the panic:").count(), backtraces, "{}", ending.out);
+        assert_eq!(ending.errors, "");
+    }
+}
+
+/// Also if a backtrace follows, which is longer than what is kept of the worker's last lines.
+fn a_panic_that_aborts_is_in_the_error() {
+    for backtrace in ["0", "1"] {
+        let ending = Setup::new("panic that aborts").env("RUST_BACKTRACE", backtrace).run().code(0);
+        ending.says(&["SIGABRT", "a task panicked: the cause 7 (at tests/programs/scenarios.rs:"]);
+    }
 }

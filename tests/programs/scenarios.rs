@@ -30,6 +30,9 @@ pub(crate) fn run(name: &str) -> ExitCode {
         "family, a thread exits" => family(&Then::ExitOnThread),
         "family, main panics" => family(&Then::Panic),
         "no init" => no_init(),
+        "main without init" => finish(main_without_init()),
+        "panic" => panicking(),
+        "panic that aborts" => panicking_for_good(),
         "init too late" => init_too_late(),
         "init in a runtime" => init_in_a_runtime(),
         "init in the parent alone" => init_in_parent_alone(),
@@ -205,6 +208,26 @@ fn no_init() {
     let process = Process::spawn(square, 2).map(drop).unwrap_err();
     let supervisor = fiber::Supervisor::builder("app").start().wait().map(drop).unwrap_err();
     println!("pool: {pool}\nprocess: {process}\nsupervisor: {supervisor}");
+}
+
+fn main_without_init() -> fiber::Result<()> {
+    Pool::new(1).map(drop)
+}
+
+fn panicking() {
+    fiber::init();
+    let pool = Pool::new(1).unwrap();
+    let error = pool.apply(|x: u32| -> u32 { panic!("the cause {x}") }, 7).wait().unwrap_err();
+    println!("message: {error}\ndebug: {error:?}");
+}
+
+fn panicking_for_good() {
+    extern "C" fn foreign(x: u32) {
+        panic!("the cause {x}");
+    }
+    fiber::init();
+    let pool = Pool::new(1).unwrap().max_deaths(1);
+    println!("{}", pool.apply(|x: u32| foreign(x), 7).wait().unwrap_err());
 }
 
 fn init_too_late() {

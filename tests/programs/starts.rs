@@ -6,6 +6,7 @@ crate::tests![
     every_kind_of_main_works,
     a_failing_main_fails_the_program,
     without_init_the_error_says_what_to_do,
+    a_main_that_returns_an_error_prints_what_to_do,
     init_after_a_thread_was_started_is_told,
     children_without_init_do_not_multiply,
     children_that_never_reach_init_are_given_up,
@@ -40,6 +41,12 @@ fn without_init_the_error_says_what_to_do() {
         "fiber::test_harness!();",
     ]);
     assert_eq!(begun(&ending), 1);
+}
+
+fn a_main_that_returns_an_error_prints_what_to_do() {
+    let ending = Setup::new("main without init").run().code(1);
+    let says = "Error: fiber is not initialised in this program: make `fiber::init();` the first line of `main`";
+    assert!(ending.errors.contains(says), "{}", ending.errors);
 }
 
 fn init_after_a_thread_was_started_is_told() {

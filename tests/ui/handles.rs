@@ -12,5 +12,6 @@ fn main() {
     let pool = Pool::new(1).unwrap();
     let _ = pool.apply(nested, (pool.clone(), 1));
     let _ = pool.map(started, [1]);
+    let _ = pool.map(|part: &[u64]| part.len(), [[1_u64, 2].as_slice()]);
     let _ = Ring::run(2, rank, pool);
 }

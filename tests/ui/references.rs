@@ -10,5 +10,4 @@ fn main() {
     let pool = fiber::Pool::new(1).unwrap();
     let _ = pool.apply(length, "text");
     let _ = pool.map(name, [1, 2]);
-    let _ = pool.map(|part: &[u64]| part.len(), [[1, 2].as_slice()]);
 }

@@ -36,6 +36,9 @@ pub(super) fn obstacle(code: i32) -> Option<&'static str> {
 /// In a process that a user started it returns at once. In a process that fiber started it does not return: the
 /// process works for its parent, and then exits. `#[fiber::main]` calls it, and so does `fiber::test_harness!()`.
 ///
+/// `#[tokio::main]` and `#[actix::main]` start their runtime before the first line of `main`: put `#[fiber::main]` in their
+/// place, which runs an `async fn main` in an actix system of its own.
+///
 /// # Examples
 /// ```
 /// fn main() -> fiber::Result<()> {
