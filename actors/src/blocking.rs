@@ -74,7 +74,8 @@ impl Wake for Step {
 
 /// A stream of results as an iterator, which blocks the thread while the next is not there.
 ///
-/// On fiber's own threads it gives [`Error::WouldDeadlock`](fiber_core::Error::WouldDeadlock), and then ends.
+/// On fiber's own threads it gives [`Error::WouldDeadlock`](fiber_core::Error::WouldDeadlock), and
+/// then ends.
 #[derive(Debug)]
 #[must_use = "an iterator takes nothing before it is asked to; dropping it drops the handle that it was made of"]
 pub struct Blocking<S> {

@@ -131,18 +131,19 @@ impl Pool {
 
     /// This pool, for calls whose tasks may each run this long, counted from the start of the task.
     ///
-    /// A worker that runs one for longer is killed, and the task fails with [`Error::WorkerDied`], whose
-    /// exit has the reason [`ExitReason::TaskTimedOut`](fiber_core::ExitReason::TaskTimedOut). With
-    /// [`max_timeouts`](Pool::max_timeouts) it is run again first. Other tasks of that worker run again
-    /// elsewhere, and nothing counts against them.
+    /// A worker that runs one for longer is killed, and the task fails with [`Error::WorkerDied`],
+    /// whose exit has the reason
+    /// [`ExitReason::TaskTimedOut`](fiber_core::ExitReason::TaskTimedOut). With
+    /// [`max_timeouts`](Pool::max_timeouts) it is run again first. Other tasks of that worker run
+    /// again elsewhere, and nothing counts against them.
     #[must_use]
     pub fn timeout(&self, limit: Duration) -> Pool {
         self.with(|terms| terms.timeout = Some(limit))
     }
 
     /// This pool, for calls whose tasks are abandoned when they have run past their
-    /// [timeout](Pool::timeout) this many times (at least 1, which is the default: a task that times out
-    /// fails at once).
+    /// [timeout](Pool::timeout) this many times (at least 1, which is the default: a task that
+    /// times out fails at once).
     ///
     /// With `n`, a task that hangs fails after `n` times its timeout. Timeouts are not deaths:
     /// [`max_deaths`](Pool::max_deaths) does not count them.
@@ -151,30 +152,31 @@ impl Pool {
         self.with(|terms| terms.timeouts = count.max(1))
     }
 
-    /// This pool, for calls whose tasks are abandoned when this many workers have died while they ran them
-    /// (at least 1, 3 by default).
+    /// This pool, for calls whose tasks are abandoned when this many workers have died while they
+    /// ran them (at least 1, 3 by default).
     ///
     /// Deaths count against a task when it is certain that the worker was running it. When it is not, what the worker
     /// held is run again task by task, alone in a worker, so that the next death is certain.
     ///
-    /// A worker that is killed from outside, by SIGKILL or by the OOM killer, looks the same as one that
-    /// its task killed, so it counts as well: raise this where workers are killed by others. Evicted and
-    /// preempted workers count too. Not counted are timeouts, which
-    /// [`max_timeouts`](Pool::max_timeouts) counts, and the workers that the pool ends by itself: after a
-    /// [cancelled](Apply::cancel) call, by [`scale`](Pool::scale), or after
+    /// A worker that is killed from outside, by SIGKILL or by the OOM killer, looks the same as one
+    /// that its task killed, so it counts as well: raise this where workers are killed by others.
+    /// Evicted and preempted workers count too. Not counted are timeouts, which
+    /// [`max_timeouts`](Pool::max_timeouts) counts, and the workers that the pool ends by itself:
+    /// after a [cancelled](Apply::cancel) call, by [`scale`](Pool::scale), or after
     /// [`tasks_per_worker`](PoolBuilder::tasks_per_worker).
     #[must_use]
     pub fn max_deaths(&self, count: u32) -> Pool {
         self.with(|terms| terms.deaths = count.max(1))
     }
 
-    /// This pool, for calls that store at most this many bytes of arguments and results in this process;
-    /// `call_buffer` of the [configuration](fiber_core::Config) (64 MiB) without it.
+    /// This pool, for calls that store at most this many bytes of arguments and results in this
+    /// process; `call_buffer` of the [configuration](fiber_core::Config) (64 MiB) without it.
     ///
-    /// [`imap`](Pool::imap) and [`imap_unordered`](Pool::imap_unordered) store results that have arrived
-    /// and have not been taken. Half of the bytes are for them, half for arguments. While a half is full, no more items
-    /// are taken from the iterator, or no more tasks are handed out. [`map`](Pool::map) stores all
-    /// results, whatever they take, so there this limits the arguments alone.
+    /// [`imap`](Pool::imap) and [`imap_unordered`](Pool::imap_unordered) store results that have
+    /// arrived and have not been taken. Half of the bytes are for them, half for arguments. While a
+    /// half is full, no more items are taken from the iterator, or no more tasks are handed out.
+    /// [`map`](Pool::map) stores all results, whatever they take, so there this limits the
+    /// arguments alone.
     ///
     /// Two tasks for each thread of the workers are let through whatever they take, and a
     /// [`chunk`](Pool::chunk) is handed out whole.
@@ -339,8 +341,9 @@ impl Pool {
 
     /// Waits until the workers that the pool is to have are ready; starts them if need be.
     ///
-    /// Workers that the cluster has no room for, or whose start failed, are not waited for once another is
-    /// ready: the pool goes on trying to start them. [`ready`](Pool::ready) counts those that are ready.
+    /// While others are ready, workers that the cluster has no room for are not waited for, and
+    /// neither are those whose start failed and fails again for two seconds: the pool goes on
+    /// trying to start them. [`ready`](Pool::ready) counts those that are ready.
     pub fn wait_until_ready(&self) -> Reply<()> {
         let shared = Arc::clone(self.shared());
         shared.ensure_started(Meta::new());
@@ -352,9 +355,10 @@ impl Pool {
         self.shared().ready.borrow().ready
     }
 
-    /// Changes the number of worker processes, while they work. Workers that are one too many finish what they hold.
-    /// The reply comes when that many are ready and no more, or when the others have no room or their start
-    /// failed: they come as soon as they can.
+    /// Changes the number of worker processes, while they work. Workers that are one too many
+    /// finish what they hold. The reply comes when that many are ready and no more. As in
+    /// [`wait_until_ready`](Pool::wait_until_ready), it does not wait for those that can't be
+    /// started.
     pub fn scale(&self, processes: usize) -> Reply<()> {
         let shared = Arc::clone(self.shared());
         if processes == 0 {

@@ -66,7 +66,8 @@ pub struct Config {
     pub spin: Duration,
     /// The largest message: one task's arguments, or one result. At most 2 GiB.
     pub max_message: ByteSize,
-    /// How many bytes of arguments and results one call of a pool may store in the process that made it.
+    /// How many bytes of arguments and results one call of a pool may store in the process that
+    /// made it.
     pub call_buffer: ByteSize,
     /// Whether the parent ends its children on SIGINT, SIGTERM and SIGHUP before it dies of them.
     pub signals: bool,

@@ -66,8 +66,8 @@ pub enum Error {
         /// What happened.
         failure: Failure,
     },
-    /// A task's workers died while they ran it, or were killed because it ran past its timeout, as often
-    /// as is allowed.
+    /// A task's workers died while they ran it, or were killed because it ran past its timeout, as
+    /// often as is allowed.
     #[error("task {index} (`{function}`) {}", abandoned(*deaths, exit))]
     WorkerDied {
         /// The function's name.

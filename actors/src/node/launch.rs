@@ -196,8 +196,9 @@ pub(crate) async fn launch(node: &'static Node, launch: Launch) -> Result<Launch
     Err(Exit::new(reason, exit.map(|exit| exit.tail).unwrap_or_default()))
 }
 
-/// Creates a job that has run before. If that fails, the host is short of descriptors, processes or memory, or the engine
-/// can't be reached: the supervisor, which gives up after a few failures, hears of that only if it lasts.
+/// Creates a job that has run before. If that fails, the host is short of descriptors, processes or
+/// memory, or the engine can't be reached: the supervisor, which gives up after a few failures,
+/// hears of that only if it lasts.
 async fn create_again(node: &'static Node, spec: JobSpec) -> fiber_core::Result<Arc<dyn Job>> {
     let deadline = Instant::now() + node.endpoint.config.start_timeout;
     let first = Duration::from_millis(100);

@@ -1,8 +1,9 @@
 //! Which of a pool's workers are absent, and when a pool without workers gives up.
 //!
-//! A pool works as long as one worker does. Those that wait for room, or whose start failed, are absent: they are tried
-//! again for as long as it takes. While none is ready, failures in a row are counted. A pool whose workers never worked
-//! has a wrong program or configuration, and gives up soon; one whose workers did is given time, since shortages pass.
+//! A pool works as long as one worker does. Those that wait for room, or whose start failed, are
+//! absent: they are tried again for as long as it takes. While none is ready, failures in a row are
+//! counted. A pool whose workers never worked has a wrong program or configuration, and gives up
+//! soon; one whose workers did is given time, since shortages pass.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -77,6 +78,13 @@ impl Absence {
         self.workers.len()
     }
 
+    /// How many of them nobody should wait for: those without room, and once it was logged also
+    /// those whose start failed.
+    pub(super) fn excused(&self) -> usize {
+        let excused = |reason: &&Reason| self.logged == Logged::Yes || matches!(reason, Reason::NoRoom(_));
+        self.workers.values().filter(excused).count()
+    }
+
     /// Why the first of them is absent.
     pub(super) fn reason(&self) -> Option<&Reason> {
         self.workers.values().next()
@@ -119,7 +127,8 @@ impl Absence {
         self.died_unused.add(now);
     }
 
-    /// Why no worker can be expected any more, if so. `patience` is for pools whose workers did work.
+    /// Why no worker can be expected any more, if so. `patience` is for pools whose workers did
+    /// work.
     pub(super) fn is_hopeless(
         &self,
         children: &BTreeSet<String>,

@@ -1,9 +1,10 @@
 //! How much of one call is stored in the process that made it.
 //!
-//! Stored are arguments, from the feeder until their tasks are settled, and outcomes, until the caller takes them. A call
-//! whose results are taken one by one has half of its limit for each; `map` stores all results anyway, so there the limit
-//! is for arguments alone. The feeder stops while there is no room for arguments. The ledger hands no task out while there
-//! is no room for its outcome, which is thought to be as large as the largest that came lately.
+//! Stored are arguments, from the feeder until their tasks are settled, and outcomes, until the
+//! caller takes them. A call whose results are taken one by one has half of its limit for each;
+//! `map` stores all results anyway, so there the limit is for arguments alone. The feeder stops
+//! while there is no room for arguments. The ledger hands no task out while there is no room for
+//! its outcome, which is thought to be as large as the largest that came lately.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
@@ -83,8 +84,8 @@ impl Buffer {
         }
     }
 
-    /// Outcomes have been taken, and the caller goes on with task `next`. Returns whether the ledger is to
-    /// look again, because it keeps tasks back.
+    /// Outcomes have been taken, and the caller goes on with task `next`. Returns whether the
+    /// ledger is to look again, because it keeps tasks back.
     pub(super) fn free_outcomes(&self, tasks: u64, bytes: u64, next: u64) -> bool {
         if self.most_outcomes.is_none() {
             return false;
@@ -100,7 +101,8 @@ impl Buffer {
         self.withholds.store(true, SeqCst);
     }
 
-    /// How many more tasks may be handed out when so many are pending: enough for `least` in any case.
+    /// How many more tasks may be handed out when so many are pending: enough for `least` in any
+    /// case.
     pub(super) fn room(&self, pending: u64, least: u64) -> u64 {
         let Some(most) = self.most_outcomes else { return u64::MAX };
         let enough = least.saturating_sub(pending + self.untaken.load(SeqCst));
@@ -112,13 +114,15 @@ impl Buffer {
         }
     }
 
-    /// Whether tasks that have been handed out and not begun should come back, when so many are pending.
+    /// Whether tasks that have been handed out and not begun should come back, when so many are
+    /// pending.
     pub(super) fn overflows(&self, pending: u64, least: u64) -> bool {
         let full = self.most_outcomes.is_some_and(|most| self.outcomes.load(SeqCst) > most);
         full && pending + self.untaken.load(SeqCst) > least
     }
 
-    /// The task whose outcome the caller takes next, if it takes them in order: without it no room comes.
+    /// The task whose outcome the caller takes next, if it takes them in order: without it no room
+    /// comes.
     pub(super) fn next(&self) -> u64 {
         self.next.load(SeqCst)
     }

@@ -47,8 +47,8 @@ impl Active {
         }
     }
 
-    /// Takes the outcomes on the node's thread until the call has ended. Results are not decoded there: that
-    /// is code of users.
+    /// Takes the outcomes on the node's thread until the call has ended. Results are not decoded
+    /// there: that is code of users.
     fn detach(mut self) {
         let node = self.pool.node;
         node.spawn(move || async move {
@@ -186,11 +186,11 @@ impl<T: DeserializeOwned> Iterator for Decode<T> {
 
 macro_rules! call_handle {
     () => {
-        /// Ends the call: tasks that have not begun are not begun, and workers that run a task of it are replaced. The
-        /// handle then gives [`Error::Cancelled`].
+        /// Ends the call: tasks that have not begun are not begun, and workers that run a task of
+        /// it are replaced. The handle then gives [`Error::Cancelled`].
         ///
-        /// Dropping the handle is milder: tasks that run are run to their end, and their results discarded.
-        /// [`detach`](Self::detach) runs all of them.
+        /// Dropping the handle is milder: tasks that run are run to their end, and their results
+        /// discarded. [`detach`](Self::detach) runs all of them.
         pub fn cancel(&mut self) {
             self.call.cancel();
         }
@@ -229,8 +229,8 @@ impl<T: DeserializeOwned> Apply<T> {
     /// Runs the call to its end without a handle. Results are discarded; a failure is logged
     /// (`tracing::warn`).
     ///
-    /// [`Pool::join`](super::Pool::join) waits for it, as for all calls. Dropping the last handle of the
-    /// pool ends it, and so does the end of the program.
+    /// [`Pool::join`](super::Pool::join) waits for it, as for all calls. Dropping the last handle
+    /// of the pool ends it, and so does the end of the program.
     ///
     /// # Examples
     /// ```
@@ -296,9 +296,9 @@ impl<T: DeserializeOwned> Map<T> {
     /// Runs the call to its end without a handle. Results are discarded; a failure is logged
     /// (`tracing::warn`).
     ///
-    /// [`Pool::join`](super::Pool::join) waits for it, as for all calls. Dropping the last handle of the
-    /// pool ends it, and so does the end of the program.
-    /// A task that fails does not cancel the others.
+    /// [`Pool::join`](super::Pool::join) waits for it, as for all calls. Dropping the last handle
+    /// of the pool ends it, and so does the end of the program. A task that fails does not cancel
+    /// the others.
     pub fn detach(self) {
         self.call.detach();
     }
@@ -397,8 +397,8 @@ macro_rules! stream_handle {
                 self
             }
 
-            /// Returns the results as an iterator, which blocks this thread while the next is not there. A `for` loop over
-            /// the handle does the same.
+            /// Returns the results as an iterator, which blocks this thread while the next is not
+            /// there. A `for` loop over the handle does the same.
             pub fn wait(self) -> Blocking<$name<T>> {
                 Blocking::new(self)
             }
@@ -447,8 +447,8 @@ impl<T: DeserializeOwned> Imap<T> {
     /// Runs the call to its end without a handle. Results are discarded; a failure is logged
     /// (`tracing::warn`).
     ///
-    /// [`Pool::join`](super::Pool::join) waits for it, as for all calls. Dropping the last handle of the
-    /// pool ends it, and so does the end of the program.
+    /// [`Pool::join`](super::Pool::join) waits for it, as for all calls. Dropping the last handle
+    /// of the pool ends it, and so does the end of the program.
     pub fn detach(self) {
         self.early.values().for_each(|arrived| self.call.took(arrived));
         self.call.detach();
@@ -463,8 +463,8 @@ impl<T: DeserializeOwned> ImapUnordered<T> {
     /// Runs the call to its end without a handle. Results are discarded; a failure is logged
     /// (`tracing::warn`).
     ///
-    /// [`Pool::join`](super::Pool::join) waits for it, as for all calls. Dropping the last handle of the
-    /// pool ends it, and so does the end of the program.
+    /// [`Pool::join`](super::Pool::join) waits for it, as for all calls. Dropping the last handle
+    /// of the pool ends it, and so does the end of the program.
     pub fn detach(self) {
         self.call.detach();
     }

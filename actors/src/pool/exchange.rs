@@ -241,8 +241,8 @@ impl Exchange {
         Poll::Pending
     }
 
-    /// Notes that the caller has taken outcomes. Returns whether the ledger keeps tasks of the call back,
-    /// and is to look again.
+    /// Notes that the caller has taken outcomes. Returns whether the ledger keeps tasks of the call
+    /// back, and is to look again.
     #[must_use]
     pub(super) fn taken(&self, arrived: &Arrived) -> bool {
         if self.order.release() == Release::Settled {
@@ -311,7 +311,8 @@ impl Exchange {
         Bytes::from_owner(Stored { bytes, counted, exchange: Arc::clone(self) })
     }
 
-    /// Whether a feeder that has fed so many tasks has to stop for now; it may be `least` tasks ahead.
+    /// Whether a feeder that has fed so many tasks has to stop for now; it may be `least` tasks
+    /// ahead.
     pub(super) fn is_full(&self, fed: u64, least: u64) -> bool {
         self.buffer.is_full(self.ahead(fed), least)
     }

@@ -1,9 +1,10 @@
 //! What puts a call's tasks into its exchange: it encodes them, and hands them over.
 //!
-//! Tasks are encoded where the call is made (one task) or on a thread of the call's own (an iterator, which may block,
-//! or never end). They gather in the open block. The feeder hands it over when it is full, or when a worker is idle and
-//! the block is worth a message; the pool takes it when a worker has room again, and looks every millisecond, for the
-//! iterator may hold the feeder up. The feeder stops while the call's [buffer](super::buffer) is full, so an endless
+//! Tasks are encoded where the call is made (one task) or on a thread of the call's own (an
+//! iterator, which may block, or never end). They gather in the open block. The feeder hands it
+//! over when it is full, or when a worker is idle and the block is worth a message; the pool takes
+//! it when a worker has room again, and looks every millisecond, for the iterator may hold the
+//! feeder up. The feeder stops while the call's [buffer](super::buffer) is full, so an endless
 //! iterator runs in bounded memory.
 
 use std::sync::{Arc, Weak};

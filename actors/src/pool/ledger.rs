@@ -10,7 +10,8 @@
 //! - When a worker dies and it is certain which tasks it was running, the death counts against them. When it is not,
 //!   all that it held are suspects: each is run alone, so that the next death is certain.
 //! - A call whose caller has no room for more outcomes is kept back until it has.
-//! - A task that runs past its timeout costs its worker, but that is no death: timeouts have a count of their own.
+//! - A task that runs past its timeout costs its worker, but that is no death: timeouts have a
+//!   count of their own.
 
 mod call;
 mod worker;
@@ -34,7 +35,8 @@ pub(crate) type WorkerId = u64;
 /// What a task is thought to take, before any of its function is known, for the sharing between calls.
 const UNKNOWN: f64 = 1e6;
 
-/// Tasks that a call may have under way for each thread of the workers, whatever they take: one runs, one is next.
+/// Tasks that a call may have under way for each thread of the workers, whatever they take: one
+/// runs, one is next.
 pub(crate) const LEAST: u64 = 2;
 
 /// What a call asks for.
@@ -63,10 +65,12 @@ pub(crate) trait Caller: Clone {
     /// Hears that outcomes of so many tasks and bytes are about to be passed on to it.
     fn stored(&self, tasks: u64, bytes: u64);
 
-    /// How many more tasks may be handed out when so many are pending: enough for `least` in any case.
+    /// How many more tasks may be handed out when so many are pending: enough for `least` in any
+    /// case.
     fn room(&self, pending: u64, least: u64) -> u64;
 
-    /// Hears that tasks are kept back for want of room: it asks for [`Ledger::resume`] when there is some.
+    /// Hears that tasks are kept back for want of room: it asks for [`Ledger::resume`] when there
+    /// is some.
     fn withhold(&self);
 
     /// Whether pending tasks that have not begun should come back.
@@ -256,8 +260,8 @@ impl<W: Clone, C: Caller> Ledger<W, C> {
         self.refill(id, effects);
     }
 
-    /// After outcomes of a call have arrived: tasks that were kept back may fit now; or those that were
-    /// handed out when outcomes seemed smaller don't, and have to come back.
+    /// After outcomes of a call have arrived: tasks that were kept back may fit now; or those that
+    /// were handed out when outcomes seemed smaller don't, and have to come back.
     fn look_at_room(&mut self, id: CallId, effects: &mut Effects<W, C>) {
         let least = self.least();
         let Some(call) = self.calls.get_mut(&id) else { return };
@@ -284,7 +288,8 @@ impl<W: Clone, C: Caller> Ledger<W, C> {
         self.dispatch(effects);
     }
 
-    /// How many tasks a call may have handed out, whatever they weigh: enough to keep all workers busy.
+    /// How many tasks a call may have handed out, whatever they weigh: enough to keep all workers
+    /// busy.
     fn least(&self) -> u64 {
         LEAST * self.threads
     }
@@ -340,8 +345,8 @@ impl<W: Clone, C: Caller> Ledger<W, C> {
         self.workers.values().any(|worker| worker.tasks == Tasks::Some)
     }
 
-    /// A worker is gone. Its tasks are queued again, before all others, or abandoned. Returns whether
-    /// it ever had any.
+    /// A worker is gone. Its tasks are queued again, before all others, or abandoned. Returns
+    /// whether it ever had any.
     pub(crate) fn lost(&mut self, id: WorkerId, exit: &Exit, effects: &mut Effects<W, C>) -> Tasks {
         let Some(worker) = self.workers.remove(&id) else { return Tasks::None };
         let tasks = worker.tasks;

@@ -104,8 +104,8 @@ impl Manager {
         self.phase = Phase::Starting;
         self.plan.meta = self.plan.meta.or(meta);
         self.note_wanted();
-        // What ends a worker is most often its task, which is abandoned in time: the pool goes on. The pool gives up when
-        // no worker is left and none can be started: see `Absence`.
+        // What ends a worker is most often its task, which is abandoned in time: the pool goes on.
+        // The pool gives up when no worker is left and none can be started: see `Absence`.
         let supervisor = Supervisor::builder(&*self.name)
             .intensity(u32::MAX, Duration::from_secs(1))
             .backoff(Backoff::new(PAUSES.0, PAUSES.1).reset_after(SETTLED));
@@ -157,7 +157,7 @@ impl Manager {
     fn note_wanted(&self) {
         if let Some(shared) = self.shared.upgrade() {
             // One at least: a pool without workers is not ready.
-            let wanted = self.wanted.saturating_sub(self.absence.len()).max(1);
+            let wanted = self.wanted.saturating_sub(self.absence.excused()).max(1);
             shared.ready.send_modify(|readiness| readiness.wanted = wanted);
         }
     }
@@ -276,6 +276,7 @@ impl Manager {
             return;
         }
         self.absence.logged = Logged::Yes;
+        self.note_wanted();
         let (name, wanted) = (&self.name, self.wanted);
         match reason {
             Reason::NoRoom(words) => tracing::warn!(

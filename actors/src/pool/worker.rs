@@ -200,7 +200,8 @@ impl Bench {
         }
     }
 
-    /// Gives back the tasks of a call that have not begun, but for those that belong to a chunk that has.
+    /// Gives back the tasks of a call that have not begun, but for those that belong to a chunk
+    /// that has.
     fn give_back_call(&self, call: CallId) {
         let mut given_up = self.take_untaken(call);
         for slot in &self.slots {

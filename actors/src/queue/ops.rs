@@ -268,8 +268,8 @@ impl<T: DeserializeOwned> Elements<T> {
         Elements { core: core.clone(), next: None, ended: false }
     }
 
-    /// Returns the elements as an iterator, which blocks this thread while the next is not there. A `for`
-    /// loop over this does the same.
+    /// Returns the elements as an iterator, which blocks this thread while the next is not there. A
+    /// `for` loop over this does the same.
     pub fn wait(self) -> Blocking<Elements<T>> {
         Blocking::new(self)
     }

@@ -61,8 +61,8 @@ impl SupervisorRef {
         })
     }
 
-    /// Adds a child whose first start is like any other: if it fails, it is tried again. The reply comes
-    /// before the start.
+    /// Adds a child whose first start is like any other: if it fails, it is tried again. The reply
+    /// comes before the start.
     pub(crate) fn keep(&self, spec: ChildSpec) -> Reply<()> {
         let this = self.clone();
         Reply::begun(async move {

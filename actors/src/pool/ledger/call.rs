@@ -53,8 +53,8 @@ impl<C: Caller> Call<C> {
         self.open - self.ready_tasks - self.suspects.iter().map(Run::len).sum::<u64>()
     }
 
-    /// How many tasks may be handed out, if any. If there is no room for outcomes, still those that were
-    /// handed out before, and the one without which the caller can't make room.
+    /// How many tasks may be handed out, if any. If there is no room for outcomes, still those that
+    /// were handed out before, and the one without which the caller can't make room.
     pub(super) fn room(&mut self, least: u64) -> Option<u64> {
         let room = self.caller.room(self.pending(), least);
         let exempt = room == 0 && (!self.suspects.is_empty() || self.bring_needed_to_front());

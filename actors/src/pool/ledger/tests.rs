@@ -363,7 +363,8 @@ impl Table {
         all.find(|task| !self.model.settled.contains(task))
     }
 
-    /// The workers do what they are given, and callers take what comes, until there is nothing more.
+    /// The workers do what they are given, and callers take what comes, until there is nothing
+    /// more.
     fn work(&mut self) {
         loop {
             if let Some(busy) = self.model.workers.values().position(|held| !held.is_empty()) {
@@ -422,8 +423,8 @@ fn terms() -> Terms {
 
 const LIMIT: Duration = Duration::from_secs(7);
 
-/// Hands the first task of `terms` to workers that end as `ends` says, one after the other, until it is
-/// abandoned. Returns how many it cost.
+/// Hands the first task of `terms` to workers that end as `ends` says, one after the other, until
+/// it is abandoned. Returns how many it cost.
 fn workers_until_abandoned(terms: Terms, ends: impl Fn(u64) -> ExitReason) -> u32 {
     let mut ledger = Ledger::new();
     ledger.begin(1, nobody(1), EntryRef { offset: 1, name: 0 }, terms);
@@ -548,8 +549,8 @@ fn a_worker_that_gave_back_all_that_it_held_gets_work_again() {
     assert!(!effects.assignments.is_empty());
 }
 
-/// A call whose caller takes outcomes in the order of its tasks, with room for four of them; and its only
-/// worker, which holds all that it may by time.
+/// A call whose caller takes outcomes in the order of its tasks, with room for four of them; and
+/// its only worker, which holds all that it may by time.
 fn a_full_buffer() -> (Ledger<WorkerId, Nobody>, Nobody, Effects<WorkerId, Nobody>) {
     let mut ledger = Ledger::new();
     let mut effects = Effects::default();
