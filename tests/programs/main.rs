@@ -10,8 +10,10 @@ mod detached;
 mod executable;
 mod limits;
 mod memory;
+mod network;
 mod output;
 mod program;
+mod proxy;
 mod scenarios;
 mod shortages;
 mod sizes;
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
         ("executable", executable::TESTS),
         ("limits", limits::TESTS),
         ("memory", memory::TESTS),
+        ("network", network::TESTS),
         ("output", output::TESTS),
         ("shortages", shortages::TESTS),
         ("sizes", sizes::TESTS),

@@ -3,6 +3,7 @@
 mod buffers;
 mod detached;
 mod managed;
+mod network;
 mod shortages;
 mod unfinished;
 
@@ -58,6 +59,7 @@ pub(crate) fn run(name: &str) -> ExitCode {
         "shortage of a managed actor" => managed::shortage(),
         "detached" => detached::detached(),
         "shortage of all" => shortages::of_all(),
+        "behind a proxy" => network::behind_a_proxy(),
         "little address space" => little_address_space(),
         "killed as they start" => killed_as_they_start(),
         other => panic!("there is no scenario `{other}`"),

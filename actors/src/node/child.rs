@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bytes::Buf;
 use fiber_backends::{Kinship, Reach, backend};
@@ -30,6 +31,12 @@ pub(super) fn obstacle(code: i32) -> Option<&'static str> {
          `#[actix::main]` start their runtime before that line: use `#[fiber::main]` in their place, which calls `init` itself",
     )
 }
+
+/// The exit code of a child whose link to its parent was closed while it worked.
+pub(super) const EXIT_LINK_LOST: i32 = 71;
+/// Signs of life before the parent has said how often it wants them, and how long its host may leave them unconfirmed.
+const EARLY_BEAT: Duration = Duration::from_secs(1);
+const SILENT_PARENT: Duration = Duration::from_secs(30);
 
 /// Makes this program able to host fiber's processes: the first thing that `main` has to do.
 ///
@@ -123,10 +130,15 @@ fn run(calling: Calling, key: SessionKey) -> ! {
             let mut connection = met.unwrap_or_else(|problem| {
                 give_up(&format!("the parent can't be reached at {}: {problem}", calling.address))
             });
+            // Nothing else tells whether the parent's host is still there, before the parent says how often to speak.
+            connection.link.give_up_after(SILENT_PARENT);
+            let link = Arc::clone(&connection.link);
+            let early = tokio::task::spawn_local(give_signs_of_life(link, EARLY_BEAT, || Control::Heartbeat.message()));
             let Some(Control::Start { config, errand }) = first(&mut connection).await else {
                 // The parent went away, or never meant this process.
                 quit(EXIT_NOT_STARTED)
             };
+            early.abort();
             connection.incoming.set_limit(message_limit(&config));
             let backend = backend(&config).unwrap_or_else(|error| give_up(&error.to_string()));
             let beat = config.heartbeat;
@@ -179,7 +191,8 @@ async fn serve(mut connection: Connection, mut inbox: Box<dyn FnMut(Inbound)>, m
             }
         }
     }
-    quit(0)
+    // If the parent is still there, it must not take this for an orderly end.
+    quit(EXIT_LINK_LOST)
 }
 
 /// Has the kernel kill this process when its parent dies, even if this process hangs or stands still by then.

@@ -11,9 +11,9 @@ use fiber_core::{Config, Error, Exit, ExitReason, Meta, NodeId, OutputMode, code
 use fiber_transport::{Connection, Message, Peer, PeerInfo};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::child::EXIT_NOT_STARTED;
+use super::child::{EXIT_LINK_LOST, EXIT_NOT_STARTED};
 use super::root::Errand;
 use super::{ENDING, EXPECTED, Node};
 use crate::endpoint::{CONTROL, MESH, Pulse, ROOT, message_limit};
@@ -23,6 +23,9 @@ use crate::remote::MeshPeer;
 const LAG: Duration = Duration::from_secs(1);
 /// The same for a process elsewhere, of whose end others have to hear first.
 const LAG_ELSEWHERE: Duration = Duration::from_secs(5);
+
+/// How long a killed process may take to end before it is given up.
+const KILLED: Duration = Duration::from_secs(10);
 
 /// What stands in the place of the parent's pid where that means nothing.
 pub(super) const ELSEWHERE: &str = "elsewhere";
@@ -186,7 +189,7 @@ pub(crate) async fn launch(node: &'static Node, launch: Launch) -> Result<Launch
         }
         Err(NotReady::Absent(exit)) => return Err(early_end(exit, closed_door)),
         // Perhaps in the middle of its work: the news that it is ready may have been lost with it.
-        Err(NotReady::Ended(exit)) => return Err(exit),
+        Err(NotReady::Ended(exit)) => return Err(Exit::new(told(None, exit.reason), exit.tail)),
         Err(NotReady::Unfit(problem)) => ExitReason::NotStarted(closed_door.map_or(problem, |why| not_let_in(&why))),
         Err(NotReady::Silent) => ExitReason::HeartbeatLost(node.endpoint.config.heartbeat_timeout),
     };
@@ -287,6 +290,7 @@ fn told(verdict: Option<ExitReason>, reason: ExitReason) -> ExitReason {
             Some(ExitReason::LinkLost(_) | ExitReason::HeartbeatLost(_)),
             taken @ (ExitReason::Evicted(_) | ExitReason::Preempted(_) | ExitReason::OutOfMemory),
         ) => taken,
+        (None, ExitReason::Code(EXIT_LINK_LOST)) => ExitReason::LinkLost("its process found it closed".into()),
         (verdict, reason) => verdict.unwrap_or(reason),
     }
 }
@@ -441,6 +445,12 @@ fn early_end(exit: Exit, closed_door: Option<String>) -> Exit {
     Exit::new(ExitReason::NotStarted(problem), exit.tail)
 }
 
+/// A killed process of whose end nothing is heard: its successor does not wait for it. The backend goes on ending it.
+fn given_up(tenure: &Tenure) -> Exit {
+    tracing::error!("{} was killed, but nothing is heard of its end: it is given up", tenure.job.place());
+    Exit::new(ExitReason::Signal(9), Vec::new())
+}
+
 async fn ended(states: &mut watch::Receiver<JobState>) -> Exit {
     let state = states.wait_for(|state| matches!(state, JobState::Ended(_))).await;
     match state.as_deref() {
@@ -468,6 +478,7 @@ pub(crate) async fn attend(
     };
     let mut pulse = Pulse::new(&node.endpoint.config);
     let mut verdict = None;
+    let mut killed: Option<Instant> = None;
     let mut commands_open = true;
 
     let exit = loop {
@@ -487,12 +498,13 @@ pub(crate) async fn attend(
                         _ => "it was closed by the other side".to_string(),
                     };
                     connection.link.close();
-                    if let Ok(exit) = timeout(tenure.lag, ended(&mut states)).await {
-                        break exit;
+                    let end = timeout(tenure.lag, ended(&mut states)).await;
+                    match end {
+                        Ok(exit) if exit.reason != ExitReason::Code(EXIT_LINK_LOST) => break exit,
+                        _ => drop(verdict.get_or_insert(ExitReason::LinkLost(problem))),
                     }
-                    verdict.get_or_insert(ExitReason::LinkLost(problem));
                     tenure.job.kill();
-                    break ended(&mut states).await;
+                    break timeout(KILLED, ended(&mut states)).await.unwrap_or_else(|_| given_up(&tenure));
                 }
             },
             exit = ended(&mut states) => {
@@ -521,12 +533,17 @@ pub(crate) async fn attend(
                 Some(Command::Kill(reason)) => {
                     verdict.get_or_insert(reason);
                     tenure.job.kill();
+                    killed.get_or_insert_with(Instant::now);
                 }
                 None => commands_open = false,
             },
             () = pulse.lost(), if verdict.is_none() => {
                 verdict = Some(ExitReason::HeartbeatLost(node.endpoint.config.heartbeat_timeout));
                 tenure.job.kill();
+                killed.get_or_insert_with(Instant::now);
+            }
+            () = sleep_until(killed.unwrap_or_else(Instant::now) + KILLED), if killed.is_some() => {
+                break given_up(&tenure);
             }
         }
     };

@@ -1,0 +1,98 @@
+//! A program whose children reach it by a network that fails.
+
+use std::collections::HashSet;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::Duration;
+
+use actix::prelude::{Actor, Context, Handler, Message};
+use fiber::{AsyncManager, Pool, Process};
+use serde::{Deserialize, Serialize};
+
+use super::{hang, read_line, wait_until};
+
+/// Children connect by the proxy that the environment names, and leave the address that they were given in a file.
+pub(super) fn behind_a_proxy() {
+    let proxy = std::env::var("PROXY").expect("the test sets it");
+    if let Ok(node) = std::env::var("FIBER_NODE")
+        && let Some((start, address)) = node.split_once(":nng:")
+        && !proxy.ends_with(address)
+    {
+        let own = format!("parent.{}", std::process::id());
+        std::fs::write(&own, format!("nng:{address}")).expect("the working directory can be written to");
+        std::fs::rename(own, "parent").expect("it can be renamed");
+        let again = Command::new("/proc/self/exe").env("FIBER_NODE", format!("{start}:{proxy}")).exec();
+        panic!("the program can't be started again: {again}");
+    }
+    fiber::init();
+    let mut pool = None;
+    let mut actors = Vec::new();
+    while let Some(line) = read_line() {
+        match &*line {
+            "pool" => {
+                let made = Pool::builder().processes(2).build().unwrap();
+                drop(made.wait_until_ready());
+                pool = Some(made);
+            }
+            "whole" => {
+                let pool = pool.as_ref().expect("there is one");
+                wait_until(|| workers_at_work(pool) == 2);
+                println!("2 workers");
+            }
+            "join" => {
+                pool.take().expect("there is one").join().wait().unwrap();
+                println!("joined");
+            }
+            "actor" => {
+                let actor = AsyncManager::start(|()| Answerer, ()).wait().unwrap();
+                actor.send(Question).wait().unwrap();
+                actors.push(actor);
+                println!("it answers");
+            }
+            "another actor" => {
+                let actor = actors.last().expect("there is one");
+                let first = actor.pid();
+                wait_until(|| actor.send(Question).wait().is_ok_and(|pid| Some(pid) != first || actor.pid() != first));
+                println!("another answers");
+            }
+            "process" => {
+                let process = Process::spawn(hang, ()).unwrap();
+                process.started().wait().unwrap();
+                println!("it runs");
+                println!("it failed: {}", process.wait().unwrap_err());
+            }
+            other => panic!("`{other}` is no work"),
+        }
+    }
+}
+
+/// How many workers a pool of two has that can be given tasks, and do them.
+fn workers_at_work(pool: &Pool) -> usize {
+    if pool.ready() < 2 {
+        return pool.ready();
+    }
+    let task = |_: u32| {
+        std::thread::sleep(Duration::from_millis(20));
+        std::process::id()
+    };
+    let pids = pool.chunk(1).map(task, 0..8).wait().unwrap();
+    pids.into_iter().collect::<HashSet<_>>().len()
+}
+
+struct Answerer;
+
+impl Actor for Answerer {
+    type Context = Context<Self>;
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[rtype(result = "u32")]
+struct Question;
+
+impl Handler<Question> for Answerer {
+    type Result = u32;
+
+    fn handle(&mut self, _: Question, _: &mut Context<Self>) -> u32 {
+        std::process::id()
+    }
+}
