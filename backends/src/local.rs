@@ -7,6 +7,7 @@
 
 mod resources;
 
+use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
@@ -108,12 +109,14 @@ fn spawn(spec: &JobSpec, gpus: &Gpus) -> Result<Arc<LocalJob>> {
         Some(log) => log.file.try_clone().map(Stdio::from).map_err(|error| failed(error.to_string())),
         None => Ok(Stdio::piped()),
     };
+    // The values go another way: any process of the same user can read the environment of another.
+    let secrets = spec.secrets.iter().map(|(name, _)| (*name, "-".to_string()));
     let visible = grant.gpus.as_ref().map(|lease| (VISIBLE, lease.ids.join(",")));
     let mut child = Command::new(EXECUTABLE)
         .arg0(title)
         .args(&spec.arguments)
-        .envs(spec.environment.iter().chain(&spec.secrets).cloned().chain(visible))
-        .stdin(Stdio::null())
+        .envs(spec.environment.iter().cloned().chain(secrets).chain(visible))
+        .stdin(input(&spec.secrets).map_err(|error| failed(explain(&error)))?)
         .stdout(stream()?)
         .stderr(stream()?)
         .process_group(0)
@@ -138,6 +141,18 @@ fn spawn(spec: &JobSpec, gpus: &Gpus) -> Result<Arc<LocalJob>> {
     });
     tokio::task::spawn_local(attend(Arc::clone(&job), child, grant, passing, log, tail));
     Ok(job)
+}
+
+/// A child's standard input: the values of its secrets, a line each.
+fn input(secrets: &[(&'static str, String)]) -> std::io::Result<Stdio> {
+    if secrets.is_empty() {
+        return Ok(Stdio::null());
+    }
+    let lines: String = secrets.iter().map(|(_, value)| format!("{value}\n")).collect();
+    let (reader, mut writer) = std::io::pipe()?;
+    // There is room for some pages in a pipe, so this does not wait for the child.
+    writer.write_all(lines.as_bytes())?;
+    Ok(reader.into())
 }
 
 /// Waits for the process's end, then for its last words.

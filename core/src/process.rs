@@ -2,24 +2,38 @@
 
 #![allow(unsafe_code)]
 
-use std::ffi::OsString;
+use std::ffi::{CString, OsString};
 use std::io::Write;
+use std::ptr;
 
 use parking_lot::Mutex;
 
-/// Takes variables out of this process's environment, so that programs that it starts do not inherit them.
+/// Takes two variables out of this process's environment, so that programs that it starts do not inherit them. The value
+/// of `secret` is overwritten where it was, so that `/proc/self/environ` does not show it any more.
 ///
 /// `None`, when other threads run already: then the environment can't be changed safely.
-pub fn take_env<const N: usize>(names: [&str; N]) -> Option<[Option<OsString>; N]> {
-    if std::fs::read_dir("/proc/self/task").ok()?.count() != 1 {
+pub fn take_env(plain: &str, secret: &str) -> Option<[Option<OsString>; 2]> {
+    if !has_one_thread() {
         return None;
     }
-    Some(names.map(|name| {
-        let value = std::env::var_os(name);
-        // SAFETY: this is the only thread (just counted), and it starts none before this returns.
-        unsafe { std::env::remove_var(name) };
-        value
-    }))
+    let values = [plain, secret].map(std::env::var_os);
+    if let Ok(name) = CString::new(secret) {
+        // SAFETY: this is the only thread (just counted), so nothing else reads the environment. `getenv` returns a string
+        // of this process's environment, which is writable and which no reference borrows: `var_os` has copied it.
+        unsafe {
+            let value = libc::getenv(name.as_ptr());
+            if !value.is_null() {
+                ptr::write_bytes(value, b'-', libc::strlen(value));
+            }
+        }
+    }
+    // SAFETY: this is the only thread, and it starts none before this returns.
+    [plain, secret].iter().for_each(|name| unsafe { std::env::remove_var(name) });
+    Some(values)
+}
+
+fn has_one_thread() -> bool {
+    std::fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1)
 }
 
 /// The value of a variable that was given to this process as a secret: what the variable holds, or, if that is `-`, the
@@ -40,6 +54,14 @@ pub fn secret(value: OsString) -> Option<String> {
     }
     line.pop();
     String::from_utf8(line).ok()
+}
+
+/// Makes standard input `/dev/null`, in place of what secrets came from.
+pub fn close_input() {
+    // Where there is no such device, standard input stays at its end, which reads the same.
+    if let Ok(null) = std::fs::File::open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdin(null);
+    }
 }
 
 /// Writes out what this process has printed without ending the line. The standard library keeps that until the line

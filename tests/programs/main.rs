@@ -15,6 +15,7 @@ mod output;
 mod program;
 mod proxy;
 mod scenarios;
+mod secrets;
 mod shortages;
 mod sizes;
 mod starts;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         ("memory", memory::TESTS),
         ("network", network::TESTS),
         ("output", output::TESTS),
+        ("secrets", secrets::TESTS),
         ("shortages", shortages::TESTS),
         ("sizes", sizes::TESTS),
         ("starts", starts::TESTS),

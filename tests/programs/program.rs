@@ -277,7 +277,7 @@ impl Program {
     }
 
     /// Waits for what the program does.
-    fn wait_until(&self, what: &str, mut reached: impl FnMut() -> bool) {
+    pub(crate) fn wait_until(&self, what: &str, mut reached: impl FnMut() -> bool) {
         let deadline = Instant::now() + LONG;
         while !reached() {
             assert!(Instant::now() < deadline, "{what} did not come{}", self.words());
@@ -385,6 +385,17 @@ impl Lines {
 
 pub(crate) fn pid(number: u32) -> Pid {
     Pid::from_raw(number as i32).expect("0 is no process")
+}
+
+/// Whether a process is the guard of another, and at work.
+#[allow(dead_code, reason = "the tests of containers do without it")]
+pub(crate) fn is_guard(pid: u32) -> bool {
+    std::fs::read(format!("/proc/{pid}/comm")).is_ok_and(|name| name == b"fiber-guard\n")
+}
+
+/// Each word ends with a zero.
+pub(crate) fn command_line(pid: u32) -> Vec<u8> {
+    std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()
 }
 
 fn describe(pid: u32) -> String {

@@ -5,6 +5,7 @@ mod detached;
 mod managed;
 mod network;
 mod shortages;
+mod starters;
 mod unfinished;
 
 use std::io::{BufRead, Write};
@@ -49,6 +50,8 @@ pub(crate) fn run(name: &str) -> ExitCode {
         "chatter" => chatter(),
         "report" => report(),
         "progress" => progress(),
+        "starters" => starters::on_demand(),
+        "many starters" => starters::many(),
         "unfinished lines" => unfinished::lines(),
         "progress beside lines" => progress_beside_lines(),
         "out of memory" => out_of_memory(),

@@ -1,6 +1,5 @@
 //! This process as a child: it was started by another node to work for it.
 
-use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -59,7 +58,7 @@ pub fn init() {
     if INITIALISED.load(Ordering::Acquire) {
         return;
     }
-    let child = match fiber_core::process::take_env(["FIBER_NODE", "FIBER_KEY"]) {
+    let child = match fiber_core::process::take_env("FIBER_NODE", "FIBER_KEY") {
         Some([None, None]) => None,
         Some([node, key]) => Some((node.unwrap_or_default(), key.unwrap_or_default())),
         // Its parent has the words for this code: a line that this process printed would stand there twice.
@@ -75,6 +74,7 @@ pub fn init() {
     }
     let calling = node.to_str().and_then(|text| text.parse::<Calling>().ok());
     let key = fiber_core::process::secret(key).and_then(|text| text.parse::<SessionKey>().ok());
+    fiber_core::process::close_input();
     match (calling, key) {
         (Some(calling), Some(key)) => run(calling, key),
         _ => give_up("FIBER_NODE and FIBER_KEY are set to something else than fiber sets them to: unset them"),
@@ -162,7 +162,7 @@ fn run(calling: Calling, key: SessionKey) -> ! {
     match main.recv() {
         Ok(main) => {
             let code = main();
-            let _ = std::io::stdout().flush();
+            fiber_core::process::flush_output();
             std::process::exit(code)
         }
         Err(_) => give_up("fiber's thread ended"),

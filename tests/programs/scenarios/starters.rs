@@ -1,0 +1,77 @@
+//! Programs whose tasks start other programs.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use fiber::{Pool, Process};
+use rustix::process::{Signal, kill_process};
+
+use super::{hang, pid, read_line, wait_until};
+
+/// Starts a program as shells do: with a child of its own, which nobody ends.
+fn start_program() {
+    Command::new("sh").args(["-c", "sleep 600 & wait"]).spawn().expect("there is a shell");
+}
+
+/// Starts one in this process's group and one in that of a nested process, leaves a file when both run, and hangs.
+fn start_everywhere(file: String) {
+    start_program();
+    let nested = |file: String| {
+        start_program();
+        std::fs::write(file, std::process::id().to_string()).expect("the working directory can be written to");
+        hang();
+    };
+    drop(Process::spawn(nested, file).expect("a process can be spawned"));
+    hang();
+}
+
+/// Has a worker start programs for each line that it reads, and loses it in the way that the line says, or keeps it.
+pub(super) fn on_demand() {
+    fiber::init();
+    let pool = Pool::new(1).expect("a pool can be made").max_deaths(1);
+    let mut kept = Vec::new();
+    while let Some(way) = read_line() {
+        let began = || Path::new(&way).exists();
+        let start = || pool.apply(start_everywhere, way.clone());
+        match &*way {
+            "time out" => {
+                let mut limit = Duration::from_secs(1);
+                while !began() {
+                    pool.timeout(limit).apply(start_everywhere, way.clone()).wait().unwrap_err();
+                    limit *= 2;
+                }
+            }
+            "cancel" => {
+                let mut call = start();
+                wait_until(began);
+                call.cancel();
+            }
+            "kill" => {
+                let worker = pool.apply(std::process::id, ()).wait().expect("it works");
+                let call = start();
+                wait_until(began);
+                kill_process(pid(worker), Signal::KILL).expect("it runs");
+                call.wait().unwrap_err();
+            }
+            "hang" => {
+                kept.push(start());
+                wait_until(began);
+            }
+            other => panic!("`{other}` is no way"),
+        }
+        println!("{way}: done");
+    }
+}
+
+/// A hundred workers, each of which starts a program.
+pub(super) fn many() {
+    fiber::init();
+    let pool = Pool::new(100).expect("a pool can be made");
+    let start = |_: u32| {
+        start_program();
+        hang();
+    };
+    let _calls = pool.map(start, 0..100);
+    hang();
+}
