@@ -46,7 +46,7 @@ use tokio::sync::watch;
 pub use docker::{Docker, DockerCluster};
 #[cfg(feature = "kubernetes")]
 pub use kubernetes::Kubernetes;
-pub use local::Local;
+pub use local::{Local, run_if_guard};
 pub use output::{flush, flush_within, print_within};
 #[cfg(feature = "docker")]
 pub use progress::{Progress, Step};

@@ -3,8 +3,9 @@
 //! A child is the same executable, also when its file was replaced or deleted since this process started: it is
 //! started through `/proc/self/exe`, which names the file that runs. Each has a process group of its own, so that a
 //! Ctrl-C in the terminal reaches the parent alone, which then ends its children in order; and so that what a child
-//! started can be ended with it.
+//! started can be ended with it: by this process, or by its [guard](guard) if this process is killed.
 
+mod guard;
 mod resources;
 
 use std::io::Write;
@@ -22,6 +23,8 @@ use tokio::process::{Child, Command};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use self::guard::Group;
+pub use self::guard::run_if_guard;
 use self::resources::{Grant, ran_out_of_memory};
 use crate::gpus::{Gpus, VISIBLE};
 use crate::oom::OomKills;
@@ -125,6 +128,7 @@ fn spawn(spec: &JobSpec, gpus: &Gpus) -> Result<Arc<LocalJob>> {
         .map_err(|error| failed(explain(&error)))?;
 
     let pid = child.id().and_then(|pid| Pid::from_raw(pid as i32)).ok_or_else(|| failed("it has no pid".into()))?;
+    let group = Group::of(pid);
     resources::limit(pid, &grant).map_err(failed)?;
     let job = Arc::new(LocalJob {
         pid,
@@ -139,7 +143,7 @@ fn spawn(spec: &JobSpec, gpus: &Gpus) -> Result<Arc<LocalJob>> {
     let passing = tokio::task::spawn_local(async {
         join(OptionFuture::from(out), OptionFuture::from(errors)).await;
     });
-    tokio::task::spawn_local(attend(Arc::clone(&job), child, grant, passing, log, tail));
+    tokio::task::spawn_local(attend(Arc::clone(&job), child, group, grant, passing, log, tail));
     Ok(job)
 }
 
@@ -159,6 +163,7 @@ fn input(secrets: &[(&'static str, String)]) -> std::io::Result<Stdio> {
 async fn attend(
     job: Arc<LocalJob>,
     mut child: Child,
+    group: Group,
     grant: Grant,
     passing: JoinHandle<()>,
     log: Option<Log>,
@@ -166,8 +171,8 @@ async fn attend(
 ) {
     let oom_kills = OomKills::so_far();
     let status = child.wait().await;
-    // The group outlives its leader when the process left others behind.
-    let _ = rustix::process::kill_process_group(job.pid, Signal::KILL);
+    // The group outlives its leader when the process left others behind. This ends them.
+    drop(group);
     job.reaped.store(true, Ordering::Release);
     finish(passing, DRAIN).await;
     if let Some(log) = log {

@@ -4,6 +4,7 @@
 
 use std::ffi::{CString, OsString};
 use std::io::Write;
+use std::mem::MaybeUninit;
 use std::ptr;
 
 use parking_lot::Mutex;
@@ -69,6 +70,25 @@ pub fn close_input() {
 pub fn flush_output() {
     // An output that can't be written has no reader any more.
     let _ = std::io::stdout().flush();
+}
+
+/// Does `work` shielded from the outside, and exits: no signal but SIGKILL and SIGSTOP reaches this process, it keeps no
+/// descriptor open beyond the standard ones, and no directory in use.
+pub fn shielded(work: impl FnOnce()) -> ! {
+    let mut all = MaybeUninit::uninit();
+    // SAFETY: `sigfillset` fills the set before `sigprocmask` reads it, and no old set is asked for.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::sigprocmask(libc::SIG_BLOCK, all.as_ptr(), ptr::null_mut());
+    }
+    if has_one_thread() {
+        // SAFETY: no other thread uses a descriptor, and this one returns to no owner of one: it ends below.
+        unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };
+    }
+    let _ = std::env::set_current_dir("/");
+    work();
+    // SAFETY: it ends the process; nothing is left for exit hooks to do.
+    unsafe { libc::_exit(0) }
 }
 
 /// Has the allocator keep large blocks of memory for the next message of that size, in place of giving each back to the

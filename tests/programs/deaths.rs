@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rustix::process::Signal;
 
-use crate::program::{Program, Setup};
+use crate::program::{Program, Setup, is_guard};
 
 crate::tests![
     the_kill_of_a_parent_ends_its_family,
@@ -29,7 +29,9 @@ const WORDS: [&str; 3] = ["0 was here", "1 was here", "2 was here"];
 fn family() -> Program {
     let program = Setup::new("family").start();
     program.line("all at work");
-    assert_eq!(program.processes().len(), 10);
+    // One beside each process that has children.
+    program.wait_until("guards", || program.processes().into_iter().filter(|pid| is_guard(*pid)).count() == 4);
+    assert_eq!(program.processes().len(), 10 + 4);
     program
 }
 

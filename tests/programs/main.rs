@@ -8,6 +8,7 @@ mod configuration;
 mod deaths;
 mod detached;
 mod executable;
+mod leftovers;
 mod limits;
 mod memory;
 mod network;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         ("deaths", deaths::TESTS),
         ("detached", detached::TESTS),
         ("executable", executable::TESTS),
+        ("leftovers", leftovers::TESTS),
         ("limits", limits::TESTS),
         ("memory", memory::TESTS),
         ("network", network::TESTS),

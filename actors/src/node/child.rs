@@ -58,6 +58,7 @@ pub fn init() {
     if INITIALISED.load(Ordering::Acquire) {
         return;
     }
+    fiber_backends::run_if_guard();
     let child = match fiber_core::process::take_env("FIBER_NODE", "FIBER_KEY") {
         Some([None, None]) => None,
         Some([node, key]) => Some((node.unwrap_or_default(), key.unwrap_or_default())),

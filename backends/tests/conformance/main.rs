@@ -36,6 +36,7 @@ fn registry_of_nodes(config: &mut Config) {
 }
 
 fn main() -> ExitCode {
+    fiber_backends::run_if_guard();
     if let Some(code) = job::run_if_asked() {
         return code;
     }

@@ -1,0 +1,125 @@
+//! Whatever ends a process, the programs that its tasks have started end too, however deep they were started.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use rustix::process::{Signal, kill_process};
+
+use crate::program::{Program, Setup, command_line, is_guard, pid};
+
+crate::tests![
+    what_tasks_start_ends_with_a_parent_that_is_killed,
+    what_tasks_start_ends_with_the_program,
+    what_tasks_start_ends_with_their_worker,
+    what_stopped_workers_have_started_ends_too,
+    a_guard_that_is_killed_is_replaced,
+    a_guard_that_was_stopped_goes_on_when_it_is_needed,
+    a_guard_holds_nothing_of_its_parent,
+    a_hundred_workers_leave_nothing,
+];
+
+/// The programs that tasks have started and that run.
+fn started(program: &Program) -> HashSet<u32> {
+    program.processes().into_iter().filter(|pid| command_line(*pid) == b"sleep\x00600\x00").collect()
+}
+
+fn guards(program: &Program) -> HashSet<u32> {
+    program.processes().into_iter().filter(|pid| is_guard(*pid)).collect()
+}
+
+/// A program with a worker and a nested process, each of which has started another program. Both have a guard.
+fn at_work() -> Program {
+    let mut program = Setup::new("starters").start();
+    program.say("hang");
+    program.line("hang: done");
+    program.wait_until("two programs that were started", || started(&program).len() == 2);
+    program.wait_until("guards", || guards(&program).len() == 2);
+    program
+}
+
+/// What a process has open.
+fn held(process: u32) -> impl Iterator<Item = String> {
+    let files = std::fs::read_dir(format!("/proc/{process}/fd")).expect("it runs");
+    let targets = files.flatten().filter_map(|file| std::fs::read_link(file.path()).ok());
+    targets.map(|target| target.to_string_lossy().into_owned())
+}
+
+fn what_tasks_start_ends_with_a_parent_that_is_killed() {
+    for signal in [Signal::KILL, Signal::QUIT, Signal::ABORT] {
+        let program = at_work();
+        program.signal(signal);
+        program.end().signal(signal);
+    }
+}
+
+fn what_tasks_start_ends_with_the_program() {
+    at_work().end().code(0);
+}
+
+fn what_tasks_start_ends_with_their_worker() {
+    let mut program = Setup::new("starters").start();
+    for way in ["time out", "cancel", "kill"] {
+        program.say(way);
+        program.line(&format!("{way}: done"));
+        program.wait_until(&format!("the end of what was started ({way})"), || started(&program).is_empty());
+    }
+    program.end().code(0);
+}
+
+fn what_stopped_workers_have_started_ends_too() {
+    let program = at_work();
+    for process in program.processes() {
+        if process != program.pid() && !is_guard(process) {
+            let _ = kill_process(pid(process), Signal::STOP);
+        }
+    }
+    program.signal(Signal::KILL);
+    program.end().signal(Signal::KILL);
+}
+
+fn a_guard_that_is_killed_is_replaced() {
+    let program = at_work();
+    let first = guards(&program);
+    for guard in &first {
+        kill_process(pid(*guard), Signal::KILL).expect("it runs");
+    }
+    program.wait_until("new guards", || {
+        let now = guards(&program);
+        now.len() == 2 && now.is_disjoint(&first)
+    });
+    program.signal(Signal::KILL);
+    program.end().signal(Signal::KILL);
+}
+
+fn a_guard_that_was_stopped_goes_on_when_it_is_needed() {
+    let program = at_work();
+    for guard in guards(&program) {
+        kill_process(pid(guard), Signal::STOP).expect("it runs");
+    }
+    program.signal(Signal::KILL);
+    program.end().signal(Signal::KILL);
+}
+
+fn a_guard_holds_nothing_of_its_parent() {
+    let program = at_work();
+    for guard in guards(&program) {
+        let link = |name: &str| std::fs::read_link(format!("/proc/{guard}/{name}")).unwrap_or_default();
+        assert_eq!(link("cwd"), Path::new("/"));
+        program.wait_until("a guard that watches", || held(guard).any(|file| file.ends_with("[pidfd]")));
+        let mut held: Vec<_> = held(guard).collect();
+        held.sort();
+        assert_eq!(held, ["/dev/null", "/dev/null", "/memfd:fiber-groups (deleted)", "anon_inode:[pidfd]"]);
+        for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::ALARM] {
+            kill_process(pid(guard), signal).expect("it runs");
+        }
+    }
+    program.signal(Signal::KILL);
+    program.end().signal(Signal::KILL);
+}
+
+fn a_hundred_workers_leave_nothing() {
+    let program = Setup::new("many starters").start();
+    program.wait_until("a hundred programs that were started", || started(&program).len() == 100);
+    program.signal(Signal::KILL);
+    program.end().signal(Signal::KILL);
+}
