@@ -2,7 +2,8 @@
 
 use std::fmt::Debug;
 use std::future::Future;
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use backon::{ExponentialBuilder, Retryable};
 use fiber_core::Config;
@@ -22,11 +23,17 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 /// How long the first answer may take.
 const CONNECT: Duration = Duration::from_secs(10);
+/// How long the API server may be silent within a request. Without a limit, a request on a connection that the network has
+/// lost without a word is waited for until the system gives the connection up, if ever.
+const ANSWER: Duration = Duration::from_secs(30);
 
 /// A cluster whose API server answers, and the namespace there.
 #[derive(Clone)]
 pub struct ApiServer {
     client: Client,
+    /// What [streams](ApiServer::streams) go through, made when it is first needed, as the kubeconfig says.
+    patient: Arc<OnceLock<Client>>,
+    access: kube::Config,
     namespace: String,
     url: String,
     host: String,
@@ -49,9 +56,12 @@ impl ApiServer {
         let namespace = config.namespace.clone().unwrap_or_else(|| access.default_namespace.clone());
         let url = access.cluster_url.to_string().trim_end_matches('/').to_string();
         let host = access.cluster_url.host().unwrap_or_default().trim_matches(['[', ']']).to_string();
-        let client = Client::try_from(access)
+        let mut limited = access.clone();
+        limited.read_timeout = Some(ANSWER);
+        limited.reset_reader_on_write = true;
+        let client = Client::try_from(limited)
             .map_err(|error| format!("the kubeconfig for {url} can't be used: {}", chain(&error)))?;
-        let server = ApiServer { client, namespace, url, host };
+        let server = ApiServer { client, patient: Arc::default(), access, namespace, url, host };
         match tokio::time::timeout(CONNECT, server.client.apiserver_version()).await {
             Ok(Ok(_)) => Ok(server),
             Ok(Err(error)) => Err(server.explain(&error)),
@@ -86,6 +96,21 @@ impl ApiServer {
         K::DynamicType: Default,
     {
         Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// The same for what may be silent for any time, and for what has limits of its own: logs, commands, watches.
+    pub(super) fn streams<K>(&self) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope>,
+        K::DynamicType: Default,
+    {
+        let client = self.patient.get_or_init(|| {
+            Client::try_from(self.access.clone()).unwrap_or_else(|error| {
+                tracing::debug!("streams will be taken up again after each silence: {error}");
+                self.client.clone()
+            })
+        });
+        Api::namespaced(client.clone(), &self.namespace)
     }
 
     /// Creates an object under a name that nothing else has, and tries again for a while if the API server is away.
@@ -201,7 +226,8 @@ async fn retried<T, F: Future<Output = Result<T, Error>>>(
     request: impl FnMut() -> F,
     wanted: impl Fn() -> bool,
 ) -> Result<T, Error> {
-    request.retry(pauses()).when(|error| wanted() && is_passing(error)).await
+    let begun = Instant::now();
+    request.retry(pauses()).when(|error| wanted() && is_passing(error) && begun.elapsed() < PATIENCE).await
 }
 
 /// Whether it may go away by itself: the API server is away, or busy.

@@ -181,7 +181,7 @@ impl Cluster for KubernetesCluster {
 
     fn ended<'a>(&'a self, name: &'a str) -> LocalBoxFuture<'a, Result<Ended>> {
         Box::pin(async move {
-            let mut sights = Box::pin(watch_object(self.server.api::<Pod>(), name));
+            let mut sights = Box::pin(watch_object(self.server.streams::<Pod>(), name));
             while let Some(sight) = sights.next().await {
                 match sight {
                     Ok(Some(pod)) => match phase(&pod) {
@@ -204,7 +204,7 @@ impl Cluster for KubernetesCluster {
                 Err(error) if is_missing(&error) => return Ok(()),
                 result => drop(result.map_err(self.failed(format!("{name} can't be ended")))?),
             }
-            let mut sights = Box::pin(watch_object(self.server.api::<Pod>(), name));
+            let mut sights = Box::pin(watch_object(self.server.streams::<Pod>(), name));
             while let Some(sight) = sights.next().await {
                 match sight {
                     Ok(None) => break,

@@ -276,7 +276,7 @@ impl Attendant {
     fn print(&self) -> Option<Printing> {
         let target = self.output.clone()?;
         let (ended, receiver) = watch::channel(false);
-        let printing = logs::follow(self.server.api(), self.name.clone(), target, self.tail.clone(), receiver);
+        let printing = logs::follow(self.server.streams(), self.name.clone(), target, self.tail.clone(), receiver);
         Some(Printing { task: tokio::task::spawn_local(printing), ended })
     }
 

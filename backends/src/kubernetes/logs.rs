@@ -95,7 +95,7 @@ pub(super) async fn read(
     tail: Option<u64>,
     parts: &mpsc::Sender<fiber_core::Result<Bytes>>,
 ) -> Result<(), kube::Error> {
-    let pods = server.api::<Pod>();
+    let (pods, streams) = (server.api::<Pod>(), server.streams::<Pod>());
     let parameters =
         LogParams { follow, tail_lines: tail.map(|lines| i64::try_from(lines).unwrap_or(i64::MAX)), ..of_program() };
     let mut passed = 0;
@@ -106,7 +106,7 @@ pub(super) async fn read(
             Err(error) => return Err(error),
         };
         let mut whole = true;
-        match pods.log_stream(name, &parameters).await {
+        match streams.log_stream(name, &parameters).await {
             Ok(stream) => {
                 let mut stream = std::pin::pin!(stream);
                 let mut known = passed;

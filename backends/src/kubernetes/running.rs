@@ -42,7 +42,7 @@ pub(super) async fn wait(
     progress: &dyn Progress,
 ) -> Result<(), String> {
     let mut step = progress.begin(&format!("starting the pod {name}"));
-    let mut sights = Box::pin(watch_object(server.api::<Pod>(), name));
+    let mut sights = Box::pin(watch_object(server.streams::<Pod>(), name));
     let mut seen = false;
     let mut pull = None;
     let mut waiting: Option<Wait> = None;

@@ -101,7 +101,7 @@ impl<'a> Helper<'a> {
             .stderr(true)
             .max_stdin_buf_size(PIPE)
             .max_stdout_buf_size(PIPE);
-        let asked = self.server.api::<Pod>().exec(&self.pod, command, &parameters).await;
+        let asked = self.server.streams::<Pod>().exec(&self.pod, command, &parameters).await;
         asked.map_err(|error| Error::system(self.place(path.trim_start_matches(ROOT)), self.server.explain(&error)))
     }
 

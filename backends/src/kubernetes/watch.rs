@@ -14,6 +14,8 @@ use tokio::sync::mpsc;
 use super::api_server::ApiServer;
 use super::names::SESSION;
 
+/// After how many seconds the API server ends a watch, so that another one is begun. One that was not ended by then is lost.
+const WATCH: u32 = 15;
 /// Pauses between attempts while the API server is away, at first and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
@@ -43,7 +45,7 @@ impl Watch {
     /// Follows the pods of a session for as long as anybody holds this.
     pub(super) fn begin(server: &ApiServer, session: &str) -> Arc<Watch> {
         let watch = Arc::new(Watch::default());
-        let config = watcher::Config::default().labels(&format!("{SESSION}={session}"));
+        let config = watcher::Config::default().labels(&format!("{SESSION}={session}")).timeout(WATCH);
         let events = StreamBackoff::new(watcher(server.api::<Pod>(), config), Pauses { next: PAUSES.0 });
         let following = Arc::downgrade(&watch);
         let server = server.clone();
