@@ -3,6 +3,8 @@
 CARGO ?= cargo
 ARGS ?=
 BACKENDS ?= docker,kubernetes
+RUNTIME ?= docker
+SUITES ?= conformance docker kubernetes engines
 FUZZ_SECONDS ?= 60
 
 # Where scripts/setup.sh puts what it installs without root. The name is harmless while nothing is there.
@@ -41,21 +43,22 @@ test: setup
 test-nng: setup
 	FIBER_LINK=nng $(CARGO) test --workspace $(ARGS)
 
-## cluster-up: a Docker engine and a Kubernetes cluster for the tests, if none answer; as root it installs and builds them
+## cluster-up: a Docker engine and a Kubernetes cluster for the tests, if none answer; as root it installs and builds them; RUNTIME=containerd
 cluster-up:
 	@tests/cluster/docker-up.sh
 	@tests/cluster/registry.sh
-	@if echo "$(BACKENDS)" | grep -q kubernetes; then tests/cluster/k8s-up.sh; fi
+	@if echo "$(BACKENDS)" | grep -q kubernetes; then RUNTIME="$(RUNTIME)" tests/cluster/k8s-up.sh; fi
 
 ## cluster-down: stops what cluster-up started
 cluster-down:
 	@tests/cluster/k8s-down.sh
 	@tests/cluster/docker-down.sh
 
-## test-cluster: the tests on BACKENDS (docker,kubernetes), which it starts if need be; ARGS="name" picks some
+## test-cluster: the SUITES on BACKENDS (docker,kubernetes), which it starts if need be; ARGS="name" picks some; RUNTIME=containerd
 test-cluster: setup cluster-up
 	KUBECONFIG="$$(tests/cluster/kubeconfig.sh)" TEST_BACKENDS="$(BACKENDS)" \
-		$(CARGO) test --workspace --test conformance --test docker --test kubernetes --test engines $(ARGS)
+		TEST_REGISTRY="$(if $(filter containerd,$(RUNTIME)),$$(tests/cluster/registry-address.sh))" \
+		$(CARGO) test --workspace $(SUITES:%=--test %) $(ARGS)
 
 ## lint: formatting, clippy, documentation: a warning fails
 lint: setup

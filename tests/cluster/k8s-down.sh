@@ -30,9 +30,25 @@ if command -v docker >/dev/null && pods=$(timeout 30 docker ps -aq --filter labe
     # shellcheck disable=SC2086 # one word a container
     [[ -z $pods ]] || docker rm -f $pods >/dev/null 2>&1 || true
 fi
+runtime=/run/fiber-containerd
+containers() {
+    timeout 60 ctr --address "$runtime/containerd.sock" --namespace k8s.io "$@"
+}
+if [[ -s $k8s/run/containerd.pid ]]; then
+    for container in $(containers containers ls -q 2>/dev/null); do
+        containers tasks rm --force "$container" >/dev/null 2>&1 || true
+        containers containers rm "$container" >/dev/null 2>&1 || true
+    done
+    stop containerd
+    stop docker-registry
+    # What each pod had: its shared memory, its network, its address.
+    awk -v root="$runtime/" 'index($2, root) == 1 { print $2 }' /proc/mounts | sort -r | xargs -r umount
+    ip netns list | awk '/^cni-/ { print $1 }' | xargs -r -n1 ip netns delete
+    rm -rf "$runtime" "$state/containerd/addresses"
+fi
 if [[ ${RESET:-0} == 1 ]]; then
     awk -v root="$k8s/kubelet" 'index($2, root) == 1 { print $2 }' /proc/mounts | sort -r | xargs -r umount
-    rm -rf "$k8s"
+    rm -rf "$k8s" "$state/containerd"
     for table in nat filter mangle; do
         iptables-save -t "$table" | grep -v KUBE- | iptables-restore -T "$table"
     done

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Starts a Kubernetes cluster of one node for the tests, if ours does not answer yet: etcd, API server (TLS, RBAC), controller
 # manager, scheduler, kubelet and kube-proxy, by hand, without systemd. Pods are containers of the Docker engine that
-# docker-up.sh starts, so an image that is made there needs no registry. k8s-build.sh builds the programs, once. Run it as
-# root. State is kept in $CLUSTER_DIR, outside of the checkout; the administrator's kubeconfig is k8s/admin.conf there.
-# k8s-down.sh stops what this started. There is no DNS in the cluster.
+# docker-up.sh starts, so an image that is made there needs no registry; with RUNTIME=containerd they are containers of a
+# containerd of their own, which fetches images from a registry (containerd-up.sh), as on clusters of today. Only one of
+# the two runs at a time. k8s-build.sh builds the programs, once. Run it as root. State is kept in $CLUSTER_DIR, outside of
+# the checkout; the administrator's kubeconfig is k8s/admin.conf there. k8s-down.sh stops what this started. There is no DNS in the cluster.
 
 set -euo pipefail
 
@@ -14,6 +15,7 @@ node=node1
 port=16443
 etcd=12379
 services=10.96.0.0/24
+runtime=${RUNTIME:-docker}
 export PATH=$state/bin:$PATH
 
 fail() {
@@ -37,10 +39,12 @@ await() { # process command…
 ready() {
     [[ -s $k8s/admin.conf ]] &&
         [[ $(timeout 10 kubectl --kubeconfig "$k8s/admin.conf" get node "$node" \
-            -o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}') == True ]] &&
+            -o 'jsonpath={.status.conditions[?(@.type=="Ready")].status} {.status.nodeInfo.containerRuntimeVersion}') \
+            == "True $runtime://"* ]] &&
         timeout 10 kubectl --kubeconfig "$k8s/admin.conf" get serviceaccount default
 }
 
+[[ $runtime == docker || $runtime == containerd ]] || fail "RUNTIME is $runtime: it can be docker or containerd"
 if command -v kubectl >/dev/null && ready >/dev/null 2>&1; then
     echo "a Kubernetes cluster answers: export KUBECONFIG=$k8s/admin.conf"
     exit 0
@@ -87,7 +91,18 @@ C
 fi
 
 address=$(ip -4 -o addr show docker0 | awk '{ print $4 }' | cut -d/ -f1)
-pods=${address%.*.*}.0.0/16
+case $runtime in
+docker)
+    pods=${address%.*.*}.0.0/16
+    container_runtime=(--container-runtime=docker --pod-infra-container-image=fiber-test/pause:1)
+    ;;
+containerd)
+    "$here/containerd-up.sh"
+    pods=10.244.0.0/16
+    socket=/run/fiber-containerd/containerd.sock
+    container_runtime=(--container-runtime=remote "--container-runtime-endpoint=unix://$socket" "--containerd=$socket")
+    ;;
+esac
 service=${services%.*}.1
 # A service's address that kube-proxy has not (yet) rewritten must never leave the machine by the default route.
 ip route replace "$services" dev docker0
@@ -191,8 +206,7 @@ start kube-controller-manager kube-controller-manager --kubeconfig=controller-ma
 start kube-scheduler kube-scheduler --kubeconfig=scheduler.conf --authentication-kubeconfig=scheduler.conf \
     --authorization-kubeconfig=scheduler.conf --leader-elect=false --bind-address=127.0.0.1
 start kubelet kubelet --config=kubelet.yaml --kubeconfig=node.conf "--hostname-override=$node" "--node-ip=$address" \
-    "--root-dir=$k8s/kubelet" --container-runtime=docker --pod-infra-container-image=fiber-test/pause:1 \
-    "--cert-dir=$k8s/pki/kubelet"
+    "--root-dir=$k8s/kubelet" "${container_runtime[@]}" "--cert-dir=$k8s/pki/kubelet"
 start kube-proxy kube-proxy --kubeconfig=proxy.conf "--hostname-override=$node" "--cluster-cidr=$pods" --proxy-mode=iptables \
     --conntrack-max-per-core=0 "--bind-address=$address" --metrics-bind-address=127.0.0.1
 await kubelet ready

@@ -3,6 +3,8 @@
 //! They are asked for by `TEST_BACKENDS=docker`, and then there has to be an engine: `make test-cluster`.
 
 mod chaos;
+#[path = "../programs/command.rs"]
+mod command;
 mod daemon;
 #[path = "../programs/docker.rs"]
 #[allow(dead_code)]

@@ -14,10 +14,13 @@ use serde::{Deserialize, Serialize};
 use crate::tasks;
 
 pub(crate) fn run(name: &str) {
+    if name == "nothing" {
+        wait_for_end();
+    }
     if name == "talkative" {
         tell_key();
     }
-    if ["calm", "crowd", "doomed", "hasty", "hungry", "modest", "together"].contains(&name) {
+    if ["calm", "calm pair", "crowd", "doomed", "hasty", "hungry", "modest", "together"].contains(&name) {
         fiber::init();
     } else {
         // Deaths are to be seen soon, so that tests are short.
@@ -34,6 +37,7 @@ pub(crate) fn run(name: &str) {
         "together" => together(),
         "ready" | "calm" => ready(),
         "talkative" => talkative(),
+        "pair" | "calm pair" => pair(),
         "family" => family(),
         "hasty" => hasty(),
         "hungry" => hungry(),
@@ -157,9 +161,13 @@ fn together() {
 fn wait_for_word() {
     let mut line = String::new();
     if std::io::stdin().lock().read_line(&mut line).unwrap() == 0 {
-        loop {
-            std::thread::park();
-        }
+        wait_for_end();
+    }
+}
+
+fn wait_for_end() -> ! {
+    loop {
+        std::thread::park();
     }
 }
 
@@ -171,7 +179,28 @@ fn ready() {
     println!("sum: {}", pool.map(|x: u64| x + 1, 0..10).wait().unwrap().into_iter().sum::<u64>());
 }
 
-/// The same, and logs all that there is to log.
+/// Says, whenever it is asked, when both workers of a pool answer, and which they are.
+fn pair() {
+    let pool = Pool::builder().processes(2).build().unwrap();
+    pool.wait_until_ready().wait().unwrap();
+    println!("ready: {}", pool.ready());
+    let host = |_: u32| {
+        std::thread::sleep(Duration::from_millis(20));
+        rustix::system::uname().nodename().to_string_lossy().into_owned()
+    };
+    let calls = pool.max_deaths(1000);
+    for _ in std::io::stdin().lines() {
+        let hosts = loop {
+            let hosts: BTreeSet<String> = calls.map(host, 0..10).wait().unwrap().into_iter().collect();
+            if hosts.len() == 2 && pool.ready() == 2 {
+                break hosts;
+            }
+        };
+        println!("whole: {}", hosts.into_iter().collect::<Vec<_>>().join(" "));
+    }
+}
+
+/// Like `ready`, and logs all that there is to log.
 fn talkative() {
     tracing_subscriber::fmt()
         .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)

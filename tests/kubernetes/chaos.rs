@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::cluster::{Away, leaves_nothing, made, name, names, pods, program, text};
-use crate::docker::kill_pod;
-use crate::kubectl::{get, kubectl, try_kubectl, try_send};
-use crate::program::Program;
+use crate::kubectl::{kubectl, nodes, try_kubectl, try_send};
+use crate::program::{Program, pid};
 use crate::wait::wait_until;
 
 crate::tests![
@@ -51,12 +51,15 @@ fn pods_that_are_drained_are_replaced() {
     leaves_nothing(program).code(0).says(&["right: true", "workers: 3"]);
 }
 
-/// Asks for what `kubectl drain` asks for.
+/// Asks for what `kubectl drain` asks for. Clusters before 1.22 know its earlier version only.
 fn evict(pod: &Value) {
     let namespace = text(&pod["metadata"]["namespace"]);
-    let eviction = json!({"apiVersion": "policy/v1beta1", "kind": "Eviction", "metadata": {"name": name(pod)}});
     let path = format!("/api/v1/namespaces/{namespace}/pods/{}/eviction", name(pod));
-    try_send("create", &path, &eviction).expect("it is to go");
+    let ask = |version: &str| {
+        let eviction = json!({"apiVersion": version, "kind": "Eviction", "metadata": {"name": name(pod)}});
+        try_send("create", &path, &eviction)
+    };
+    ask("policy/v1").or_else(|_| ask("policy/v1beta1")).expect("it is to go");
 }
 
 fn a_node_that_takes_no_more_is_waited_for() {
@@ -76,28 +79,29 @@ fn a_node_that_takes_no_more_is_waited_for() {
     drop(cordoned);
 }
 
-/// The node takes no pods for as long as this lives.
-struct Cordoned(String);
+/// No node takes pods for as long as this lives.
+struct Cordoned(Vec<String>);
 
 impl Cordoned {
     fn new() -> Cordoned {
-        let node = name(&get(&["nodes"])["items"][0]);
-        kubectl(&["cordon", &node]);
-        Cordoned(node)
+        let nodes: Vec<String> = nodes().iter().map(name).collect();
+        nodes.iter().for_each(|node| drop(kubectl(&["cordon", node])));
+        Cordoned(nodes)
     }
 }
 
 impl Drop for Cordoned {
     fn drop(&mut self) {
-        kubectl(&["uncordon", &self.0]);
+        self.0.iter().for_each(|node| drop(kubectl(&["uncordon", node])));
     }
 }
 
 fn an_api_server_that_is_away_is_not_missed() {
     let program = begun();
-    let victim = names(&pods(program.pid())).remove(0);
     let away = Away::begin();
-    kill_pod(&victim);
+    // The node is this host, where its processes can be seen.
+    let victim = program.processes().into_iter().find(|process| *process != program.pid()).expect("it has workers");
+    kill_process(pid(victim), Signal::KILL).expect("it runs");
     program.line("right: true");
     // Now it is needed: for a pod in the place of the one that died.
     drop(away);

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::cluster::{Object, leaves_nothing, new_name, program};
 use crate::kubeconfig;
-use crate::kubectl::{apply, get};
+use crate::kubectl::{apply, get, namespace, own_address};
 use crate::program::Setup;
 use crate::wait::wait_until;
 
@@ -60,7 +60,8 @@ fn expired_credentials() {
 fn a_missing_right() {
     let directory = directory();
     let file = kubeconfig::of_user(directory.path(), "somebody");
-    let words = ["User \"somebody\" cannot create resource \"secrets\"", "in the namespace \"default\""];
+    let place = format!("in the namespace \"{}\"", namespace());
+    let words = ["User \"somebody\" cannot create resource \"secrets\"", &place];
     let setup = program("one task").env("KUBECONFIG", file);
     fails(
         setup,
@@ -109,7 +110,7 @@ fn an_image_that_cannot_be_pulled() {
 
 fn an_image_that_takes_too_long() {
     // A registry that takes calls and never answers.
-    let registry = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let registry = TcpListener::bind((own_address(), 0)).expect("a port is free");
     let name = format!("{}/fiber-test/slow:1", registry.local_addr().expect("it has one"));
     let setup = program("one task").env("FIBER_IMAGE", &name).env("FIBER_PULL_TIMEOUT", "4s");
     fails(
@@ -122,7 +123,7 @@ fn an_image_that_takes_too_long() {
 }
 
 fn an_image_without_the_program() {
-    let image = crate::cluster::own_image().image;
+    let image = &crate::cluster::own_image().image;
     let setup = program("one task").env("FIBER_IMAGE", image).env("FIBER_PROGRAM", "/no/such/program");
     fails(setup, &["has no program that runs at `/no/such/program`", "rebuild the image"]);
 }

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 
-use crate::cluster::{Made, Object, new_name, own_image, text};
+use crate::cluster::{Object, new_name, own_image, text};
 use crate::kubectl::{apply, get, kubectl, try_kubectl};
 use crate::wait::wait_until;
 
@@ -26,16 +26,15 @@ struct Inside {
 
 impl Inside {
     fn start(scenario: &str, account: &str, change: impl FnOnce(&mut Value)) -> Inside {
-        static MADE: OnceLock<Made> = OnceLock::new();
-        let made = MADE.get_or_init(|| {
-            let made = own_image();
+        static READY: OnceLock<()> = OnceLock::new();
+        let made = own_image();
+        READY.get_or_init(|| {
             apply(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}));
             kubectl(&["apply", "-f", concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/kubernetes/rbac.yaml")]);
             // It is made a moment after the namespace.
             wait_until("there are service accounts", || {
                 try_kubectl(&["-n", NAMESPACE, "get", "serviceaccount", "default"]).is_ok()
             });
-            made
         });
         let variable = |name: &str, value: &str| json!({"name": name, "value": value});
         let name = new_name();

@@ -1,10 +1,15 @@
 //! How pods come and go with their program.
 
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::Instant;
+
 use rustix::process::Signal;
 
 use crate::cluster::{leaves_nothing, made, name, names, pods, program, text};
 use crate::kubectl::kubectl;
-use crate::wait::wait_until;
+use crate::wait::{LONG, wait_until};
 
 crate::tests![
     pi_is_estimated_in_pods_and_nothing_is_left,
@@ -57,19 +62,29 @@ fn the_key_is_in_a_secret_alone() {
 }
 
 fn pods_that_have_done_their_work_are_completed() {
-    let mut watch = std::process::Command::new("kubectl");
-    let phases = "jsonpath={.metadata.annotations.fiber\\.owner} {.status.phase}{\"\\n\"}";
-    watch.args(["get", "pods", "--watch", "-l", "fiber.session", "-o", phases]).stdout(std::process::Stdio::piped());
+    let mut watch = Command::new("kubectl");
+    // Not the pod's phase: the pod may be removed before its node says `Succeeded`.
+    let state = ".status.containerStatuses[0].state.terminated";
+    let owner = "{.metadata.annotations.fiber\\.owner}";
+    let format = format!("jsonpath={owner} {{.status.phase}} {{{state}.exitCode}} {{{state}.reason}}{{\"\\n\"}}");
+    watch.args(["get", "pods", "--watch", "-l", "fiber.session", "-o", &format]).stdout(Stdio::piped());
     let mut watch = watch.spawn().expect("the command `kubectl` is installed");
-    let seen = std::io::BufReader::new(watch.stdout.take().expect("it is piped"));
+    let lines = BufReader::new(watch.stdout.take().expect("it is piped")).lines().map_while(Result::ok);
+    let (sender, seen) = mpsc::channel();
+    std::thread::spawn(move || lines.for_each(|line| drop(sender.send(line))));
     let program = program("hosts").start();
     let owner = format!("process {} ", program.pid());
     leaves_nothing(program).code(0);
-    let mut lines = std::io::BufRead::lines(seen).map_while(Result::ok).filter(|line| line.starts_with(&owner));
-    let last = lines.find(|line| line.ends_with("Succeeded") || line.ends_with("Failed"));
+    let mut states = Vec::new();
+    let deadline = Instant::now() + LONG;
+    while !states.last().is_some_and(|state: &String| state.ends_with(" 0 Completed")) {
+        let line = seen.recv_timeout(deadline.saturating_duration_since(Instant::now()));
+        let line = line.unwrap_or_else(|_| panic!("its container was not seen to be completed, but: {states:#?}"));
+        states.extend(Some(line).filter(|line| line.starts_with(&owner)));
+    }
     let _ = watch.kill();
     let _ = watch.wait();
-    assert!(last.as_ref().is_some_and(|line| line.ends_with("Succeeded")), "{last:?}");
+    assert!(!states.iter().any(|state| state.contains("Failed")), "{states:#?}");
 }
 
 fn a_killed_program_ends_its_pods_and_the_next_sweeps() {

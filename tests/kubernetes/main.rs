@@ -1,13 +1,13 @@
 //! Programs whose processes are pods, on a real Kubernetes cluster.
 //!
-//! They are asked for by `TEST_BACKENDS=kubernetes`, and then there has to be a cluster: `make test-cluster`. Some stop the
-//! API server or change the node: it is to be a cluster for tests alone.
+//! They are asked for by `TEST_BACKENDS=kubernetes`, and then there has to be a cluster: the one of `make test-cluster`, or
+//! any that the kubeconfig names, with `TEST_REGISTRY` if its nodes do not share this host's Docker engine. Some change nodes
+//! and some stop the API server, where they can: it is to be a cluster for tests alone.
 
 mod chaos;
 mod cluster;
-#[path = "../programs/docker.rs"]
-#[allow(dead_code)]
-mod docker;
+#[path = "../programs/command.rs"]
+mod command;
 #[path = "../programs/gpus.rs"]
 mod gpus;
 mod input;
@@ -17,10 +17,12 @@ mod kubeconfig;
 #[path = "../programs/kubectl.rs"]
 mod kubectl;
 mod lives;
+mod network;
 mod node;
 #[path = "../programs/program.rs"]
 #[allow(dead_code)]
 mod program;
+mod proxy;
 mod resources;
 #[path = "../docker/scenarios.rs"]
 mod scenarios;
@@ -32,7 +34,7 @@ mod wait;
 use std::process::ExitCode;
 use std::sync::{PoisonError, RwLock};
 
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 /// Held to read by tests that can run beside others, and to write by those that disturb all of the cluster.
 static CLUSTER: RwLock<()> = RwLock::new(());
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
         ("input", input::TESTS, Manners::BesideOthers),
         ("inside", inside::TESTS, Manners::BesideOthers),
         ("lives", lives::TESTS, Manners::BesideOthers),
+        ("network", network::TESTS, Manners::BesideOthers),
         ("node", node::TESTS, Manners::Alone),
         ("resources", resources::TESTS, Manners::BesideOthers),
     ];
@@ -65,10 +68,9 @@ fn main() -> ExitCode {
                     Manners::BesideOthers => _beside = CLUSTER.read().unwrap_or_else(PoisonError::into_inner),
                     Manners::Alone => _alone = CLUSTER.write().unwrap_or_else(PoisonError::into_inner),
                 }
-                test();
-                Ok(())
+                run(*test)
             };
-            Trial::test(format!("{topic}::{name}"), run).with_ignored_flag(!asked)
+            Trial::ignorable_test(format!("{topic}::{name}"), run).with_ignored_flag(!asked)
         })
     });
     let conclusion = libtest_mimic::run(&Arguments::from_args(), trials.collect());
@@ -76,6 +78,24 @@ fn main() -> ExitCode {
         inside::clean();
     }
     conclusion.exit_code()
+}
+
+/// Why a test does not suit this cluster.
+struct Unsuited(&'static str);
+
+/// Ends a test that does not suit this cluster.
+fn skip(why: &'static str) -> ! {
+    std::panic::resume_unwind(Box::new(Unsuited(why)))
+}
+
+fn run(test: fn()) -> Result<Completion, Failed> {
+    match std::panic::catch_unwind(test) {
+        Ok(()) => Ok(Completion::Completed),
+        Err(panic) => match panic.downcast::<Unsuited>() {
+            Ok(unsuited) => Ok(Completion::ignored_with(unsuited.0)),
+            Err(panic) => std::panic::resume_unwind(panic),
+        },
+    }
 }
 
 /// What a topic's tests do to others.

@@ -1,6 +1,6 @@
 //! Graphics processors that the cluster's node says it has: nobody will compute on them, but they are counted.
 
-use crate::kubectl::{get, try_send};
+use crate::kubectl::{nodes, try_send};
 use crate::wait::wait_until;
 
 /// What Kubernetes calls them.
@@ -24,7 +24,7 @@ impl Drop for Gpus {
 
 fn set(count: Option<u32>) {
     wait_until("the node has them", || {
-        let mut node = get(&["nodes"])["items"][0].take();
+        let mut node = nodes().remove(0);
         for amounts in ["capacity", "allocatable"] {
             let amounts = node["status"][amounts].as_object_mut().expect("it has some");
             match count {

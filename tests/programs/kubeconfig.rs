@@ -5,12 +5,11 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::kubectl::kubectl;
+use crate::kubectl;
 
 /// The kubeconfig of the tests, changed, as a file in this directory.
 pub(crate) fn changed(directory: &Path, change: impl FnOnce(&mut Value)) -> PathBuf {
-    let mut config: Value =
-        serde_json::from_str(&kubectl(&["config", "view", "--raw", "-o", "json"])).expect("it is JSON");
+    let mut config = kubectl::kubeconfig();
     change(&mut config);
     let path = directory.join("kubeconfig");
     std::fs::write(&path, config.to_string()).expect("there is room");
@@ -22,10 +21,14 @@ pub(crate) fn of_user(directory: &Path, name: &str) -> PathBuf {
     changed(directory, |config| config["users"][0]["user"]["as"] = name.into())
 }
 
-/// With a certificate of the administrator that was good until yesterday.
+/// With a certificate of the administrator that was good until yesterday or, where the cluster's authority is not at hand to
+/// sign one, with a token that the cluster does not know.
 pub(crate) fn expired(directory: &Path) -> PathBuf {
-    let kubeconfig_of_tests = PathBuf::from(std::env::var_os("KUBECONFIG").expect("KUBECONFIG is set"));
-    let authority = kubeconfig_of_tests.parent().expect("it is in a directory").join("pki");
+    let kubeconfig_of_tests = PathBuf::from(std::env::var_os("KUBECONFIG").unwrap_or_default());
+    let authority = kubeconfig_of_tests.parent().map(|directory| directory.join("pki")).unwrap_or_default();
+    if !authority.join("ca.key").exists() {
+        return changed(directory, |config| config["users"][0]["user"] = json!({"token": "expired"}));
+    }
     let at = |name: &str| authority.join(name).display().to_string();
     openssl(directory, &["ecparam", "-genkey", "-name", "prime256v1", "-noout", "-out", "key"]);
     openssl(directory, &["pkcs8", "-topk8", "-nocrypt", "-in", "key", "-out", "key.pem"]);

@@ -1,14 +1,20 @@
 //! The cluster as its own command line shows it.
 
 use std::fmt::Display;
-use std::io::Write;
-use std::process::{Command, Stdio};
+use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
 
 use serde_json::Value;
 
+use crate::command::output;
+
+/// Where images are pushed for nodes that do not share this host's Docker engine.
+const REGISTRY: &str = "TEST_REGISTRY";
+/// An address that nobody has (RFC 5737): what would be sent there goes by the default route.
+const SOMEWHERE: &str = "192.0.2.1";
+
 /// What `kubectl` prints, or what it complains about.
 pub(crate) fn try_kubectl(arguments: &[&str]) -> Result<String, String> {
-    told(arguments, "")
+    output("kubectl", arguments, "")
 }
 
 #[track_caller]
@@ -19,12 +25,13 @@ pub(crate) fn kubectl(arguments: &[&str]) -> String {
 /// Has the cluster have these objects.
 #[track_caller]
 pub(crate) fn apply(objects: impl Display) {
-    told(&["apply", "-f", "-"], &objects.to_string()).unwrap_or_else(|problem| panic!("{problem}: {objects}"));
+    output("kubectl", &["apply", "-f", "-"], &objects.to_string())
+        .unwrap_or_else(|problem| panic!("{problem}: {objects}"));
 }
 
 /// Sends the API server an object: `verb` is `create` or `replace`.
 pub(crate) fn try_send(verb: &str, path: &str, object: &Value) -> Result<String, String> {
-    told(&[verb, "--raw", path, "-f", "-"], &object.to_string())
+    output("kubectl", &[verb, "--raw", path, "-f", "-"], &object.to_string())
 }
 
 #[track_caller]
@@ -33,13 +40,50 @@ pub(crate) fn get(arguments: &[&str]) -> Value {
     serde_json::from_str(&kubectl(&all)).expect("it is JSON")
 }
 
-fn told(arguments: &[&str], input: &str) -> Result<String, String> {
-    let mut command = Command::new("kubectl");
-    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| format!("kubectl can't be run: {error}"))?;
-    // It may not want any.
-    let _ = child.stdin.take().expect("it is piped").write_all(input.as_bytes());
-    let output = child.wait_with_output().expect("it ends");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_string();
-    if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+/// The nodes that take pods.
+pub(crate) fn nodes() -> Vec<Value> {
+    let Value::Array(mut nodes) = get(&["nodes"])["items"].take() else { panic!("it is a list") };
+    nodes.retain(|node| node["spec"]["unschedulable"] != true);
+    nodes
+}
+
+/// The current context's part of the kubeconfig, with the files that it names.
+pub(crate) fn kubeconfig() -> Value {
+    let config = kubectl(&["config", "view", "--minify", "--flatten", "--raw", "-o", "json"]);
+    serde_json::from_str(&config).expect("it is JSON")
+}
+
+/// The namespace that the kubeconfig names.
+#[allow(dead_code, reason = "the tests of the command have one of their own")]
+pub(crate) fn namespace() -> String {
+    kubeconfig()["contexts"][0]["context"]["namespace"].as_str().unwrap_or("default").to_string()
+}
+
+/// The registry of this cluster, if its nodes need one.
+pub(crate) fn registry() -> Option<String> {
+    std::env::var(REGISTRY).ok().filter(|registry| !registry.is_empty())
+}
+
+/// The host and the port of the API server.
+pub(crate) fn server() -> (String, u16) {
+    let url = kubeconfig()["clusters"][0]["cluster"]["server"].as_str().unwrap_or_default().to_string();
+    let authority = url.trim_start_matches("https://").split('/').next().unwrap_or_default();
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, port.parse().expect("it is a port")),
+        _ => (authority, 443),
+    };
+    (host.trim_matches(['[', ']']).to_string(), port)
+}
+
+/// An address of this host that nodes may reach: the one from which it talks to the API server or, if that is on this
+/// host, to the world.
+pub(crate) fn own_address() -> IpAddr {
+    let (host, _) = server();
+    let towards = |host: &str| {
+        let other = (host, 443).to_socket_addrs().ok()?.next()?;
+        let socket = UdpSocket::bind(if other.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" }).ok()?;
+        socket.connect(other).ok()?;
+        socket.local_addr().ok().map(|address| address.ip()).filter(|address| !address.is_loopback())
+    };
+    towards(&host).or_else(|| towards(SOMEWHERE)).expect("this host has an address")
 }

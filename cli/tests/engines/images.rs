@@ -8,7 +8,12 @@ crate::tests![an_image_is_given, a_dockerfile_is_there, a_dockerfile_that_can_no
 /// The name of the image that was made of this program.
 pub(crate) fn own(engine: &dyn Engine) -> String {
     run(engine, &["-a"], "exit 3").run().code(3);
-    let images = docker(&["images", "--format", "{{.Repository}}:{{.Tag}}", "fiber-auto/engines"]);
+    let pushed = engine.variables().into_iter().find(|(name, _)| *name == "FIBER_REGISTRY");
+    let repository = match pushed {
+        Some((_, registry)) => format!("{registry}/fiber-auto/engines"),
+        None => "fiber-auto/engines".to_string(),
+    };
+    let images = docker(&["images", "--format", "{{.Repository}}:{{.Tag}}", &repository]);
     images.lines().next().expect("it has just been made").to_string()
 }
 

@@ -1,10 +1,11 @@
 //! What may be wrong with what the command is given.
 
 use std::fs;
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 
 use crate::engine::{Claim, Engine, Started, fiber, own_name, run};
+use crate::kubectl::own_address;
 use crate::program::Setup;
 
 crate::tests![
@@ -117,7 +118,8 @@ fn an_image_that_can_not_be_had(engine: &'static dyn Engine) {
 
 fn an_image_that_takes_too_long(engine: &'static dyn Engine) {
     // A registry that takes calls and never answers.
-    let registry = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let host = if engine.name() == "kubernetes" { own_address() } else { Ipv4Addr::LOCALHOST.into() };
+    let registry = TcpListener::bind((host, 0)).expect("a port is free");
     let image = format!("{}/fiber-test/slow:1", registry.local_addr().expect("it has one"));
     let name = own_name("test");
     let options = ["run", "--name", &name, "--image", &image];

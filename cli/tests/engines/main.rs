@@ -1,7 +1,10 @@
-//! The command on real engines: each test runs on every one that TEST_BACKENDS names.
+//! The command on real engines: each test runs on every one that TEST_BACKENDS names. For Kubernetes it is the cluster of the
+//! kubeconfig, with `TEST_REGISTRY` if its nodes do not share this host's Docker engine.
 //!
 //! This binary is also the program that `fiber run` is given: with a scenario in its environment it plays that.
 
+#[path = "../../../tests/programs/command.rs"]
+mod command;
 #[path = "../../../tests/programs/docker.rs"]
 mod docker;
 mod engine;
@@ -17,6 +20,8 @@ mod kubectl;
 #[path = "../../../examples/persistent.rs"]
 mod persistent;
 mod pods;
+#[path = "../../../tests/programs/pods.rs"]
+mod processes;
 #[path = "../../../tests/programs/program.rs"]
 #[allow(dead_code)]
 mod program;
@@ -38,6 +43,9 @@ use libtest_mimic::{Arguments, Trial};
 use self::engine::Engine;
 
 fn main() -> ExitCode {
+    if processes::kill_if_asked() {
+        return ExitCode::SUCCESS;
+    }
     if let Ok(scenario) = std::env::var(program::SCENARIO) {
         return scenarios::run(&scenario);
     }

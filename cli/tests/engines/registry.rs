@@ -1,12 +1,15 @@
-//! Images that go through a registry: a real one, for these tests alone.
+//! Images that go through a registry: a real one, for these tests alone, or the one that the cluster's nodes use.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
 
 use tempfile::TempDir;
 
-use crate::docker::docker;
-use crate::engine::{Engine, fiber, run};
+use crate::docker::{docker, try_docker};
+use crate::engine::{Engine, fiber, own_name, run};
+use crate::kubectl;
+use crate::wait::LONG;
 
 crate::tests![an_image_is_pushed_and_fetched_again];
 
@@ -37,15 +40,15 @@ impl Registry {
         let mut command = Command::new(PROGRAM);
         command.arg("serve").arg(&file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("it can be started");
-        let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines().map_while(Result::ok);
-        let address = lines
-            .find_map(|line| {
-                let (_, rest) = line.split_once("listening on ")?;
-                Some(rest.split(['"', ' ']).next().unwrap_or_default().to_string())
-            })
-            .expect("it says where it listens");
-        // Nobody else reads what it says.
-        std::thread::spawn(move || lines.for_each(drop));
+        let lines = BufReader::new(child.stderr.take().expect("it is piped")).lines().map_while(Result::ok);
+        let (sender, addresses) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in lines {
+                let Some((_, rest)) = line.split_once("listening on ") else { continue };
+                let _ = sender.send(rest.split(['"', ' ']).next().unwrap_or_default().to_string());
+            }
+        });
+        let address = addresses.recv_timeout(LONG).expect("it says where it listens");
         Registry { child, address, _files: files }
     }
 }
@@ -58,8 +61,14 @@ impl Drop for Registry {
 }
 
 fn an_image_is_pushed_and_fetched_again(engine: &'static dyn Engine) {
-    let registry = Registry::start();
-    let place = format!("{}/team", registry.address);
+    let (address, _registry) = match kubectl::registry().filter(|_| engine.name() == "kubernetes") {
+        Some(address) => (address, None),
+        None => {
+            let registry = Registry::start();
+            (registry.address.clone(), Some(registry))
+        }
+    };
+    let place = format!("{address}/{}", own_name("team"));
     run(engine, &["-a"], "pi").env("FIBER_REGISTRY", &place).run().code(0).says(&["pi: 3.14"]);
     let repository = format!("{place}/fiber-auto/engines");
     let published = docker(&["images", "--format", "{{.Repository}}:{{.Tag}}", &repository]);
@@ -68,7 +77,8 @@ fn an_image_is_pushed_and_fetched_again(engine: &'static dyn Engine) {
     docker(&["rmi", &published]);
     let options = ["run", "-a", "--env", "SCENARIO=pi", "--env", "LD_LIBRARY_PATH=/fiber/lib", "--image", &published];
     fiber(engine, &[&options[..], &[&crate::images::path()]].concat()).run().code(0).says(&["pi: 3.14"]);
-    docker(&["rmi", &published]);
+    // Nodes that share no engine with this host have fetched it for themselves.
+    let _ = try_docker(&["rmi", &published]);
     // It has no other.
     let other = published.replace("/engines:", "/others:");
     let ending = fiber(engine, &["run", "--image", &other]).run().code(125);

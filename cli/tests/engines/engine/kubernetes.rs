@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 use serde_json::{Value, json};
 
 use super::Engine;
-use crate::docker::kill_pod;
-use crate::kubectl::{apply, get, kubectl, try_kubectl};
+use crate::kubectl::{apply, get, kubectl, nodes, registry, try_kubectl};
+use crate::processes;
 
 pub(crate) struct Kubernetes;
 
@@ -22,7 +22,7 @@ fn pods(wanted: impl Fn(&Value) -> bool) -> Vec<String> {
     pods.filter_map(|pod| pod["metadata"]["name"].as_str().map(String::from)).collect()
 }
 
-/// Where the volume of a claim is on the node, which is this host.
+/// Where the volume of a claim is on its node.
 fn directory(claim: &str) -> String {
     format!("/tmp/{}-{claim}", namespace())
 }
@@ -58,7 +58,8 @@ impl Engine for Kubernetes {
     }
 
     fn variables(&self) -> Vec<(&'static str, String)> {
-        vec![("FIBER_NAMESPACE", namespace().to_string())]
+        let registry = registry().map(|registry| ("FIBER_REGISTRY", registry));
+        [("FIBER_NAMESPACE", namespace().to_string())].into_iter().chain(registry).collect()
     }
 
     fn units_of(&self, head: &str) -> Vec<String> {
@@ -77,17 +78,21 @@ impl Engine for Kubernetes {
     }
 
     fn kill(&self, name: &str) {
-        kill_pod(name);
+        processes::kill(namespace(), name);
     }
 
     fn create_volume(&self, claim: &str) {
         let volume = format!("{}-{claim}", namespace());
         let size = json!({ "storage": "1Gi" });
+        let node = &nodes()[0]["metadata"]["labels"]["kubernetes.io/hostname"];
         let objects = json!({ "apiVersion": "v1", "kind": "List", "items": [
             { "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": volume }, "spec": {
                 "capacity": size, "accessModes": ["ReadWriteMany"], "storageClassName": "",
                 "hostPath": { "path": directory(claim), "type": "DirectoryOrCreate" },
                 "claimRef": { "namespace": namespace(), "name": claim },
+                "nodeAffinity": { "required": { "nodeSelectorTerms": [{ "matchExpressions": [
+                    { "key": "kubernetes.io/hostname", "operator": "In", "values": [node] },
+                ] }] } },
             } },
             { "apiVersion": "v1", "kind": "PersistentVolumeClaim",
               "metadata": { "name": claim, "namespace": namespace() }, "spec": {
@@ -102,6 +107,7 @@ impl Engine for Kubernetes {
         let volume = format!("{}-{claim}", namespace());
         let removed = try_kubectl(&["delete", "pvc", claim, "--namespace", namespace()])
             .and_then(|_| try_kubectl(&["delete", "pv", &volume]))
+            // It is this host's if the node is this host.
             .and_then(|_| match std::fs::remove_dir_all(directory(claim)) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.to_string()),
                 _ => Ok(()),

@@ -1,0 +1,255 @@
+//! Networks that reset, drop and delay what pods send: a pool becomes whole again.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::cluster::{self, leaves_nothing, names, pods, program, text};
+use crate::command::output;
+use crate::kubectl::kubectl;
+use crate::program::{Program, Setup};
+use crate::proxy::Proxy;
+use crate::wait::wait_until;
+
+crate::tests![
+    a_start_whose_connection_is_reset_is_made_up_for,
+    a_start_that_is_not_heard_for_a_while_is_made_up_for,
+    a_worker_whose_connection_is_reset_or_lost_is_made_up_for,
+    a_short_delay_costs_no_worker,
+    a_while_of_random_resets_is_outlived,
+    a_pod_whose_end_goes_unheard_is_replaced,
+];
+
+/// A program with a pool of two, and where it listens.
+struct Pair {
+    program: Program,
+    port: String,
+}
+
+impl Pair {
+    /// One that has become whole.
+    fn start(scenario: &str) -> Pair {
+        let pair = Pair::begin(program(scenario));
+        pair.program.line("ready: 2");
+        pair
+    }
+
+    /// One that begins. Skips the test where pods' packets do not come through this host's own hands.
+    fn begin(setup: Setup) -> Pair {
+        if !cluster::is_of_this_host() || iptables(&["-S", "INPUT"]).is_err() {
+            crate::skip("it takes root on the cluster's only node to disturb what pods send");
+        }
+        let program = setup.start();
+        let mut address = None;
+        wait_until("a pod says where its parent is", || {
+            address = pods(program.pid()).iter().find_map(|pod| {
+                let variables = pod["spec"]["containers"][0]["env"].as_array()?;
+                let urls = variables.iter().filter_map(|variable| text(&variable["value"]).rsplit_once("tcp://"));
+                urls.map(|(_, address)| address.to_string()).next()
+            });
+            address.is_some()
+        });
+        let (_, port) = address.as_deref().and_then(|address| address.rsplit_once(':')).expect("it has a port");
+        Pair { port: port.to_string(), program }
+    }
+
+    /// The address of one of its pods that runs.
+    fn worker(&self) -> String {
+        let is_running = |pod: &Value| pod["status"]["containerStatuses"][0]["state"]["running"].is_object();
+        let mut running = None;
+        wait_until("a pod runs", || {
+            running = pods(self.program.pid()).into_iter().find(is_running);
+            running.is_some()
+        });
+        text(&running.unwrap_or_default()["status"]["podIP"]).to_string()
+    }
+
+    /// Has one of its pods be replaced.
+    fn lose_a_worker(&self) -> String {
+        let victim = names(&pods(self.program.pid())).remove(0);
+        kubectl(&["delete", "pod", &victim, "--force", "--grace-period=0"]);
+        victim
+    }
+
+    /// Waits until two workers answer, and says which.
+    fn is_whole(&mut self) -> String {
+        self.program.say("go on");
+        self.program.line("whole:")
+    }
+
+    fn ends(self) {
+        leaves_nothing(self.program).code(0);
+    }
+}
+
+fn iptables(arguments: &[&str]) -> Result<String, String> {
+    output("iptables", &[&["-w"], arguments].concat(), "")
+}
+
+/// What becomes of packets between pods and a program, for as long as this lives.
+struct Rules(Vec<Vec<String>>);
+
+impl Rules {
+    fn none() -> Rules {
+        Rules(Vec::new())
+    }
+
+    /// Adds a rule, before those that are there.
+    fn with(mut self, chain: &str, rule: &str) -> Rules {
+        let rule: Vec<String> = [chain].into_iter().chain(rule.split(' ')).map(String::from).collect();
+        iptables(&with("-I", &rule)).unwrap_or_else(|problem| panic!("{rule:?}: {problem}"));
+        self.0.push(rule);
+        self
+    }
+
+    /// This, to packets of connections that begin from now on: those that there are go on.
+    fn on_new_connections(port: &str, fate: &str) -> Rules {
+        const MARK: &str = "0xf1be";
+        Rules::none()
+            .with("INPUT", &format!("-p tcp --dport {port} -m connmark --mark {MARK} {fate}"))
+            .with("INPUT", &format!("-p tcp --dport {port} -m conntrack --ctstate NEW -j CONNMARK --set-mark {MARK}"))
+    }
+
+    /// Waits until a packet has met this.
+    fn are_felt(&self) {
+        let fates: Vec<_> = self.0.iter().filter(|rule| !rule.contains(&"CONNMARK".to_string())).collect();
+        wait_until(&format!("a packet meets one of {fates:?}"), || {
+            fates.iter().any(|rule| {
+                let listed = iptables(&["-v", "-S", &rule[0]]).unwrap_or_default();
+                let fate = rule.last().expect("it has an end");
+                let port = rule.iter().skip_while(|word| !word.ends_with("port")).nth(1).expect("it has a port");
+                // The counters stand behind `-c`: packets and bytes.
+                let mut counters = listed
+                    .lines()
+                    .filter(|line| line.contains(&format!("port {port} ")) && line.contains(fate.as_str()))
+                    .filter_map(|line| line.split_once(" -c "));
+                counters.any(|(_, counters)| !counters.starts_with("0 "))
+            })
+        });
+    }
+
+    /// This, to what a pod and the program send each other.
+    fn between(pod: &str, port: &str, fate: &str) -> Rules {
+        Rules::none()
+            .with("INPUT", &format!("-p tcp -s {pod} --dport {port} {fate}"))
+            .with("OUTPUT", &format!("-p tcp -d {pod} --sport {port} {fate}"))
+    }
+}
+
+impl Drop for Rules {
+    fn drop(&mut self) {
+        for rule in &self.0 {
+            if let Err(problem) = iptables(&with("-D", rule)) {
+                eprintln!("the rule {rule:?} stays behind: {problem}");
+            }
+        }
+    }
+}
+
+fn with<'a>(command: &'a str, rule: &'a [String]) -> Vec<&'a str> {
+    [command].into_iter().chain(rule.iter().map(String::as_str)).collect()
+}
+
+/// How long the network is bad: longer than a heartbeat may stay away.
+const OUTAGE: Duration = Duration::from_secs(6);
+const RESET: &str = "-j REJECT --reject-with tcp-reset";
+
+impl Rules {
+    /// Ends them when they have been felt for so long.
+    fn last(self, time: Duration) {
+        self.are_felt();
+        std::thread::sleep(time);
+    }
+}
+
+fn a_start_whose_connection_is_reset_is_made_up_for() {
+    let mut pair = Pair::start("pair");
+    // Once, at each step that a start takes: to connect, the handshake, what is sent first, being ready.
+    for packet in [0, 1, 2, 3, 4, 5, 6, 8] {
+        let once = format!("-m statistic --mode nth --every 1000000 --packet {packet} {RESET}");
+        let rules = Rules::on_new_connections(&pair.port, &once);
+        let victim = pair.lose_a_worker();
+        rules.are_felt();
+        let whole = pair.is_whole();
+        assert!(!whole.contains(&victim), "packet {packet}: {whole}");
+        drop(rules);
+    }
+    // Every time, for a while: none can connect.
+    let rules = Rules::on_new_connections(&pair.port, RESET);
+    pair.lose_a_worker();
+    rules.last(OUTAGE);
+    pair.is_whole();
+    pair.ends();
+}
+
+fn a_start_that_is_not_heard_for_a_while_is_made_up_for() {
+    let mut pair = Pair::start("pair");
+    for packet in [1, 2, 4, 6] {
+        // All from that packet on.
+        let rest =
+            format!("-m connbytes --connbytes {packet}: --connbytes-dir original --connbytes-mode packets -j DROP");
+        let rules = Rules::on_new_connections(&pair.port, &rest);
+        let victim = pair.lose_a_worker();
+        rules.last(OUTAGE);
+        let whole = pair.is_whole();
+        assert!(!whole.contains(&victim), "packet {packet}: {whole}");
+    }
+    pair.ends();
+}
+
+fn a_worker_whose_connection_is_reset_or_lost_is_made_up_for() {
+    let mut pair = Pair::start("pair");
+    for fate in [RESET, "-j DROP"] {
+        let rules = Rules::between(&pair.worker(), &pair.port, fate);
+        rules.last(OUTAGE);
+        pair.is_whole();
+    }
+    pair.ends();
+}
+
+fn a_short_delay_costs_no_worker() {
+    let mut pair = Pair::start("calm pair");
+    let before = pair.is_whole();
+    // What is dropped is sent again.
+    let rules = Rules::between(&pair.worker(), &pair.port, "-j DROP");
+    rules.last(Duration::from_millis(500));
+    assert_eq!(pair.is_whole(), before);
+    pair.ends();
+}
+
+fn a_pod_whose_end_goes_unheard_is_replaced() {
+    let (proxy, directory) = (Proxy::start(), TempDir::new().expect("there is room"));
+    let setup = program("calm pair").env("KUBECONFIG", proxy.kubeconfig(directory.path()));
+    let mut pair = Pair::begin(setup.env("FIBER_START_TIMEOUT", "10m"));
+    pair.program.line("ready: 2");
+    // The connection on which the API server would tell of it is lost, and neither side hears of that.
+    proxy.freeze();
+    // Nor does a link tell of it, because there is none yet.
+    let rules = Rules::on_new_connections(&pair.port, "-j DROP");
+    let before = names(&pods(pair.program.pid()));
+    pair.lose_a_worker();
+    let mut successor = None;
+    wait_until("there is a successor", || {
+        successor = names(&pods(pair.program.pid())).into_iter().find(|pod| !before.contains(pod));
+        successor.is_some()
+    });
+    rules.are_felt();
+    let successor = successor.unwrap_or_default();
+    kubectl(&["delete", "pod", &successor, "--force", "--grace-period=0"]);
+    wait_until("its process is gone", || pair.program.processes().len() <= 2);
+    drop(rules);
+    let whole = pair.is_whole();
+    assert!(!whole.contains(&successor), "{whole}");
+    pair.ends();
+}
+
+fn a_while_of_random_resets_is_outlived() {
+    let mut pair = Pair::start("pair");
+    let often = format!("-m statistic --mode random --probability 0.2 {RESET}");
+    let rules = Rules::on_new_connections(&pair.port, &often);
+    pair.lose_a_worker();
+    rules.last(OUTAGE);
+    pair.is_whole();
+    pair.ends();
+}
