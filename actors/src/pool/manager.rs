@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use actix::{Actor, ActorFutureExt, AsyncContext, Context, Handler, Recipient, WrapFuture};
+use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, Recipient, WrapFuture};
 use fiber_core::{ExitReason, Meta, OutputMode, Result};
 use futures_util::future::LocalBoxFuture;
 use tokio::sync::{mpsc, oneshot};
@@ -311,6 +311,10 @@ impl Manager {
 
     /// Follows the queue.
     fn look(&mut self, context: &mut Context<Manager>) {
+        if matches!(self.phase, Phase::Ended) {
+            // Looking again and again would keep it alive.
+            return context.stop();
+        }
         let (Phase::Running(_), Some(shared)) = (&self.phase, self.shared.upgrade()) else { return };
         let open = shared.ledger.lock().open();
         let needed = usize::try_from(open.div_ceil(self.plan.root.threads)).unwrap_or(usize::MAX);
