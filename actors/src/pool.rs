@@ -9,6 +9,7 @@ mod exchange;
 mod feeder;
 mod ledger;
 mod manager;
+mod pinned;
 mod progress;
 mod run;
 mod shared;
@@ -417,8 +418,9 @@ impl Pool {
     {
         let _ = function;
         let mut encoded = Vec::with_capacity(64);
-        encode(args, &mut encoded, self.shared().max_message)?;
+        let pins = encode(args, &mut encoded, self.shared().max_message)?;
         let exchange = self.open(task_entry::<F, A, M, K>(), Order::Together, Meta::of::<F>())?;
+        exchange.pins.add(0, pins);
         feed_one(self.shared(), &exchange, encoded);
         Ok((exchange, Arc::clone(self.shared())))
     }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use fiber_core::{
     Conclusion, Conclusions, Error, Exit, ExitReason, Failure, FailureKind, Function, Kind, Meta, Outcome, Output,
-    OutputMode, Portable, Result, Tries, TryOutput, Values, block_on, captures_nothing, codec, task_entry,
+    OutputMode, Portable, Result, Tries, TryOutput, Values, block_on, captures_nothing, codec, task_entry, travel,
 };
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
@@ -192,7 +192,8 @@ impl ProcessBuilder {
         let node = Node::get()?;
         let entry = task_entry::<F, A, M, K>();
         let limit = node.config().max_message.as_u64();
-        let arguments = codec::encode(args)?;
+        let (arguments, pins) = travel::pinned(|| codec::encode(args));
+        let arguments = arguments?;
         if arguments.len() as u64 > limit {
             let what = format!("the arguments of `{}`", entry.name());
             return Err(Error::TooLarge { what, size: arguments.len() as u64, limit });
@@ -204,6 +205,7 @@ impl ProcessBuilder {
             meta: self.meta.or(Meta::of::<F>()),
             output: self.output.unwrap_or(node.config().output),
             root: ProcessRoot { entry: entry.reference(), arguments: arguments.into(), limit },
+            pins,
         };
         Ok((name, work))
     }

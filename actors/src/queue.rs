@@ -12,7 +12,7 @@ mod wire;
 use std::marker::PhantomData;
 use std::panic::Location;
 
-use fiber_core::{Error, Result, codec};
+use fiber_core::{Error, Result, codec, travel};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -29,8 +29,8 @@ pub use ops::{Elements, Get, Put};
 /// A queue that any number of processes put elements into and get elements from.
 ///
 /// It lives in the process that made it, and its handles work in every process of the program: as arguments of tasks,
-/// fields of messages, or elements of other queues. It ends with its process; one whose handles never left it ends with
-/// the last of them.
+/// fields of messages, or elements of other queues. It ends, with what is in it, when the last handle in any process is
+/// gone, and with its process.
 ///
 /// - **Order.** Elements of one process come out in the order in which it put them in.
 /// - **Fairness.** An element goes to the process that has waited longest. A process that gets many is sent some before
@@ -147,7 +147,8 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
             let taken: Result<(u64, ByteBuf), Closing> = codec::decode(&asked?.await?)?;
             let core = untake.fulfilled();
             let (number, element) = taken.map_err(|closing| core.closed(closing))?;
-            Delivery::<T>::new(core, number).with(codec::decode(&element))
+            let (element, trial) = travel::on_trial(|| codec::decode(&element));
+            Delivery::<T>::new(core, number, trial).with(element)
         })
     }
 

@@ -5,16 +5,20 @@
 //! - [`Registry`] has an [`Inbox`] for each actor of this node that others can reach.
 //! - A [`RemoteAddr`] names a node and an actor there. That of a managed actor names its owner, which knows where the
 //!   actor's current incarnation is: a [`Route`](route::Route) asks it once, and again after a death.
-//! - A [`Port`] is to fiber's own shared objects what an inbox is to an actor.
+//! - A [`Port`] is to fiber's own shared objects what an inbox is to an actor. A [`Handle`] keeps it alive, wherever the
+//!   handle is: its owner knows its [holders](holders::Holders), and each process what it is [attached](attachments) to.
 //! - A call is one frame: the actor, a [method entry](method) in place of a name, and the message. Whatever happens to
 //!   it is told to its caller: an answer, a failure, or why nobody answers any more.
 
 mod addr;
 mod alarm;
+mod attachments;
 mod call;
 mod channel;
 mod deadlines;
 mod export;
+mod handle;
+mod holders;
 mod inbox;
 mod mesh;
 mod message;
@@ -24,6 +28,7 @@ mod pending;
 mod port;
 mod port_ref;
 mod porter;
+mod recent;
 mod registry;
 mod route;
 mod settle;
@@ -31,7 +36,9 @@ mod wire;
 
 pub use addr::{RemoteAddr, RemoteRecipient};
 pub(crate) use alarm::Alarm;
+pub(crate) use attachments::wait_until_attached;
 pub use call::Call;
+pub(crate) use handle::Handle;
 pub(crate) use inbox::Inbox;
 pub(crate) use mesh::{Mesh, MeshPeer};
 pub use message::RemoteMessage;

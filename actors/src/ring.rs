@@ -27,9 +27,10 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use fiber_core::entry::EntryRef;
+use fiber_core::travel::Pins;
 use fiber_core::{
     Error, Function, Kind, Meta, Output, OutputMode, Portable, Result, Tries, TryOutput, Values, block_on,
-    captures_nothing, codec,
+    captures_nothing, codec, travel,
 };
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
@@ -231,8 +232,9 @@ impl RingBuilder {
         let entry = ring_entry::<F, A, M, K>();
         let (done, outcome) = oneshot::channel();
         let meta = self.meta.or(Meta::of::<F>());
-        let prepared = codec::encode(args)
-            .and_then(|args| self.prepare(name.clone(), entry.reference(), entry.name(), meta, args));
+        let (args, pins) = travel::pinned(|| codec::encode(args));
+        let prepared =
+            args.and_then(|args| self.prepare(name.clone(), entry.reference(), entry.name(), meta, (args, pins)));
         match prepared {
             Ok((owner, intensity, backoff)) => {
                 let (running, node) = (Arc::clone(&owner), owner.node);
@@ -252,7 +254,7 @@ impl RingBuilder {
         entry: EntryRef,
         function: &'static str,
         meta: Meta,
-        arguments: Vec<u8>,
+        (arguments, pins): (Vec<u8>, Pins),
     ) -> Result<(Arc<Owner>, (u32, Duration), Backoff)> {
         let node = Node::get()?;
         let config = node.config();
@@ -282,6 +284,7 @@ impl RingBuilder {
             function,
             root,
             arguments: arguments.into(),
+            _pins: pins,
             meta,
             output: self.output.unwrap_or(config.output),
             state: Mutex::new(State::new(size)),

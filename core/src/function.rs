@@ -11,6 +11,7 @@ use crate::error::{Failure, FailureKind};
 use crate::output::Kind;
 use crate::panics;
 use crate::run::{BlockOn, Outcome, Tasks};
+use crate::travel;
 
 /// A function that takes `Args`: one value, or a tuple of two to eight that it takes as separate arguments.
 ///
@@ -182,7 +183,7 @@ where
         let args: A = codec::decode(args).map_err(|error| (FailureKind::Arguments, error.to_string()))?;
         let output = invoke::<F, A, M>(args);
         let output = K::settle(output, executor).map_err(|message| (FailureKind::Returned, message))?;
-        codec::append(value, &output).map_err(|error| (FailureKind::Result, error.to_string()))
+        travel::once(|| codec::append(value, &output)).map_err(|error| (FailureKind::Result, error.to_string()))
     }
 }
 

@@ -20,6 +20,7 @@ mod run;
 pub mod shortage;
 mod signals;
 mod spin;
+pub mod travel;
 mod wait;
 
 pub use build::BuildId;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use actix::{Actor, Context};
-use fiber_core::{Error, Function, Meta, OutputMode, Portable, Result, captures_nothing, codec};
+use fiber_core::{Error, Function, Meta, OutputMode, Portable, Result, captures_nothing, codec, travel};
 use tokio::sync::oneshot;
 
 use super::AsyncManager;
@@ -230,7 +230,8 @@ impl<K> ManagerBuilder<K> {
         let config = node.config();
         let limit = config.max_message.as_u64();
         let entry = host_entry::<F, Args, M, K>();
-        let arguments = codec::encode(args)?;
+        let (arguments, pins) = travel::pinned(|| codec::encode(args));
+        let arguments = arguments?;
         if arguments.len() as u64 > limit {
             let what = format!("the arguments of `{}`", entry.name());
             return Err(Error::TooLarge { what, size: arguments.len() as u64, limit });
@@ -254,6 +255,7 @@ impl<K> ManagerBuilder<K> {
             Prepared {
                 name,
                 root,
+                pins,
                 meta: self.meta.or(Meta::of::<F>()),
                 output: self.output.unwrap_or(config.output),
                 restart: self.restart,

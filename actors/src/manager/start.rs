@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
+use fiber_core::travel::Pins;
 use fiber_core::{ExitReason, Meta, OutputMode, Result, codec};
 use futures_util::future::LocalBoxFuture;
 use parking_lot::Mutex;
@@ -27,6 +28,8 @@ pub(super) struct Process {
 pub(super) struct Prepared {
     pub(super) name: String,
     pub(super) root: HostRoot,
+    /// Of the factory's arguments.
+    pub(super) pins: Pins,
     pub(super) meta: Meta,
     pub(super) output: OutputMode,
     pub(super) restart: Restart,
@@ -60,6 +63,7 @@ impl Prepared {
             meta: self.meta,
             output: self.output,
             root: self.root,
+            _pins: self.pins,
             restart: self.restart,
             snapshot: Arc::default(),
             process: Arc::new(process),
@@ -77,6 +81,7 @@ struct ManagerStart {
     meta: Meta,
     output: OutputMode,
     root: HostRoot,
+    _pins: Pins,
     restart: Restart,
     snapshot: Arc<Mutex<Option<Bytes>>>,
     process: Arc<watch::Sender<Option<Process>>>,
@@ -143,5 +148,13 @@ impl Start for ManagerStart {
 
     fn forgotten(&mut self, reason: &ExitReason) {
         self.owned.gone(reason.clone());
+    }
+}
+
+impl Drop for ManagerStart {
+    fn drop(&mut self) {
+        // Its supervisor has forgotten it, or it was never started.
+        self.owned.gone(ExitReason::Shutdown);
+        self.node.registry().retire(self.owned.id());
     }
 }

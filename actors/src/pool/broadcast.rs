@@ -7,6 +7,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 
 use bytes::Bytes;
 use dashmap::DashMap;
+use fiber_core::travel::{self, Pins};
 use fiber_core::{Error, Result, codec};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -27,6 +28,7 @@ pub struct Broadcast<T> {
 struct Owner<T> {
     id: u64,
     value: Arc<T>,
+    _pins: Pins,
     pool: Arc<Shared>,
 }
 
@@ -38,10 +40,12 @@ impl<T> Drop for Owner<T> {
 
 impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Broadcast<T> {
     pub(super) fn new(pool: Arc<Shared>, value: T) -> Result<Broadcast<T>> {
-        let bytes = Bytes::from(codec::encode(&value)?);
+        let (bytes, pins) = travel::pinned(|| codec::encode(&value));
+        let bytes = Bytes::from(bytes?);
         let id = u64::from_le_bytes(fiber_core::random());
         pool.send_broadcast(id, bytes)?;
-        Ok(Broadcast { id, owner: Some(Arc::new(Owner { id, value: Arc::new(value), pool })), value: PhantomData })
+        let owner = Owner { id, value: Arc::new(value), _pins: pins, pool };
+        Ok(Broadcast { id, owner: Some(Arc::new(owner)), value: PhantomData })
     }
 
     /// The value. In a worker it is deserialised when it is first asked for, and then shared by all its tasks.

@@ -14,6 +14,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::buffer::Buffer;
 use super::ledger::{Caller, Settled};
+use super::pinned::Pinned;
 use super::run::{CallId, Run};
 
 /// When the feeder may forget a task.
@@ -57,6 +58,7 @@ pub(crate) struct Exchange {
     /// How many tasks are worth a message, if a worker is idle.
     morsel: AtomicU64,
     stopped: AtomicBool,
+    pub(super) pins: Pinned,
 }
 
 #[derive(Default)]
@@ -153,6 +155,7 @@ impl Exchange {
             released: AtomicU64::new(0),
             morsel: AtomicU64::new(1),
             stopped: AtomicBool::new(false),
+            pins: Pinned::default(),
         })
     }
 
@@ -175,6 +178,7 @@ impl Exchange {
 
     /// Passes on what the caller is to receive.
     fn deliver(&self, arrived: Arrived) {
+        self.pins.release(arrived.start()..arrived.end());
         let count = arrived.len();
         let mut inbox = self.inbox.lock();
         inbox.settled += count;

@@ -10,6 +10,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use fiber_core::travel::{self, Pins};
 use fiber_core::{Error, Result, codec};
 use serde::Serialize;
 
@@ -35,17 +36,18 @@ pub(super) async fn look_after(pool: Weak<Shared>, exchange: Arc<Exchange>) {
 }
 
 /// Encodes the arguments of a task after their length.
-pub(super) fn encode<A: Serialize>(arguments: &A, scratch: &mut Vec<u8>, limit: usize) -> Result<()> {
+pub(super) fn encode<A: Serialize>(arguments: &A, scratch: &mut Vec<u8>, limit: usize) -> Result<Pins> {
     scratch.clear();
     scratch.extend_from_slice(&[0; PREFIX]);
-    codec::append(scratch, arguments)?;
+    let (encoded, pins) = travel::pinned(|| codec::append(scratch, arguments));
+    encoded?;
     let length = scratch.len() - PREFIX;
     if length > limit {
         let what = format!("an argument of type `{}`", std::any::type_name::<A>());
         return Err(Error::TooLarge { what, size: length as u64, limit: limit as u64 });
     }
     scratch[..PREFIX].copy_from_slice(&prefix(length, false));
-    Ok(())
+    Ok(pins)
 }
 
 /// Feeds one task.
@@ -90,7 +92,8 @@ impl Feeder<'_> {
     fn add<A: Serialize>(&mut self, item: &A) {
         let index = self.fed;
         self.fed += 1;
-        if let Err(error) = encode(item, &mut self.scratch, self.pool.max_message) {
+        let encoded = encode(item, &mut self.scratch, self.pool.max_message);
+        if let Err(error) = encoded.map(|pins| self.exchange.pins.add(index, pins)) {
             self.skip(index);
             self.exchange.fail(index, error);
         } else if self.scratch.len() >= BLOCK_BYTES {

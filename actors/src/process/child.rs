@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use fiber_core::travel::Pins;
 use fiber_core::{
     Conclusion, Exit, ExitReason, Failure, FailureKind, Function, Meta, Outcome, OutputMode, Portable, Result,
     captures_nothing, codec,
@@ -71,6 +72,8 @@ pub(super) struct Work {
     pub(super) meta: Meta,
     pub(super) output: OutputMode,
     pub(super) root: ProcessRoot,
+    /// Of the arguments.
+    pub(super) pins: Pins,
 }
 
 /// One process, from before its start to its end. Dropped, it has ended.
@@ -94,7 +97,7 @@ impl Life {
     }
 
     async fn start(self, context: ChildContext) -> Result<Running, ExitReason> {
-        let Life { shared, mut commands, work: Work { node, meta, output, root, .. } } = self;
+        let Life { shared, mut commands, work: Work { node, meta, output, root, pins, .. } } = self;
         let mut ending = EndsWith(shared);
         let shared = Arc::clone(&ending.0);
         let (name, restarts) = (shared.name.clone(), context.restarts());
@@ -139,6 +142,7 @@ impl Life {
                 let _ = link.send(Control::Shutdown.message());
             };
             let exit = attend(node, launched, commands, receive).await;
+            drop(pins);
             let _ = exited.send(reason(&shared, &exit, told.get()));
             ending.end(exit);
         });

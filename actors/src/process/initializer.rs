@@ -2,7 +2,8 @@
 
 use fiber_core::entry::EntryRef;
 use fiber_core::process::flush_output;
-use fiber_core::{Failure, FailureKind, Function, Kind, Outcome, Portable, Result, codec, task_entry};
+use fiber_core::travel::Pins;
+use fiber_core::{Failure, FailureKind, Function, Kind, Outcome, Portable, Result, codec, task_entry, travel};
 use serde::{Deserialize, Serialize};
 
 use super::OneTask;
@@ -12,6 +13,9 @@ use super::OneTask;
 pub(crate) struct Initializer {
     entry: EntryRef,
     arguments: Vec<u8>,
+    /// Kept by whoever starts such processes.
+    #[serde(skip)]
+    _pins: Pins,
 }
 
 impl Initializer {
@@ -24,7 +28,8 @@ impl Initializer {
         K: Kind<F::Output>,
     {
         let _ = function;
-        Ok(Initializer { entry: task_entry::<F, A, M, K>().reference(), arguments: codec::encode(args)? })
+        let (arguments, pins) = travel::pinned(|| codec::encode(args));
+        Ok(Initializer { entry: task_entry::<F, A, M, K>().reference(), arguments: arguments?, _pins: pins })
     }
 
     /// Calls it: a task of its own, of which only a failure is told.

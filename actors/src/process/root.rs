@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::blocking::BlockingRuntime;
 use crate::endpoint::ROOT;
 use crate::node::{Control, Inbound, Node, Root, Running};
+use crate::remote::wait_until_attached;
 
 /// The exit code of a process whose function panicked, as Rust programs have it.
 const EXIT_PANICKED: i32 = 101;
@@ -56,6 +57,7 @@ impl Root for ProcessRoot {
             let (outcome, value) = task.outcome.expect("a task that has run has an outcome");
             let (outcome, value) = within(self.limit, entry.name(), outcome, value);
             let code = exit_code(outcome, &value);
+            wait_until_attached();
             let head = vec![ROOT, u8::from(outcome == Outcome::Failure)];
             let _ = link.send(Message { head, body: value.into() });
             wait_until(&told, Told::ToEnd);

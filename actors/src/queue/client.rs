@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use bytes::{Buf, Bytes};
 use dashmap::{DashMap, Entry};
 use fiber_core::process::at_exit;
+use fiber_core::travel::Trial;
 use fiber_core::{Error, NodeId, Result, codec};
 use parking_lot::{Mutex, MutexGuard};
 use serde_bytes::ByteBuf;
@@ -19,7 +20,7 @@ use tokio::sync::oneshot;
 use super::blocks::{Blocks, Encoded, HEAD};
 use super::wire::{ADMITTED, ASK, Ask, Closing, ENDED, GIVE, LEND, PUT, RECALL, WANT, read_block};
 use crate::node::Node;
-use crate::remote::{Asked, Letter, PeerId, Port, PortId, PortRef};
+use crate::remote::{Asked, Handle, Letter, PeerId, Port, PortId, PortRef};
 
 /// Frames of elements that are under way at a time. What is put meanwhile gathers in the next.
 const FRAMES: usize = 2;
@@ -32,7 +33,7 @@ const TURN: Duration = Duration::from_millis(2);
 
 /// This process's side of a queue elsewhere.
 pub(super) struct Client {
-    queue: Arc<PortRef>,
+    queue: Handle,
     own: PortId,
     node: &'static Node,
     state: Mutex<State>,
@@ -81,7 +82,7 @@ pub(super) enum Got {
 
 impl Client {
     /// The one of this process.
-    pub(super) fn of(queue: &Arc<PortRef>) -> Result<Arc<Client>> {
+    pub(super) fn of(queue: &Handle) -> Result<Arc<Client>> {
         let node = queue.node()?;
         let key = (queue.home(), queue.id);
         let place = loop {
@@ -97,7 +98,7 @@ impl Client {
             thread::yield_now();
         };
         let client =
-            node.registry().ports().open(|own| Client { queue: Arc::clone(queue), own, node, state: Mutex::default() });
+            node.registry().ports().open(|own| Client { queue: queue.clone(), own, node, state: Mutex::default() });
         drop(place.insert(Arc::downgrade(&client)));
         let weak = Arc::downgrade(&client);
         client.queue.ask_then(client.asking(&Ask::Attach { port: client.own }), move |answer| {
@@ -126,6 +127,14 @@ impl Client {
         let mut state = self.state.lock();
         self.catch_up(&mut state);
         self.queue.tell(self.asking(ask));
+    }
+
+    /// Runs `settle` when the owner knows that all elements that were got are used.
+    pub(super) fn settle_used(self: &Arc<Self>, trial: Trial) {
+        let mut state = self.state.lock();
+        self.catch_up(&mut state);
+        drop(state);
+        trial.settle();
     }
 
     fn catch_up(self: &Arc<Self>, state: &mut MutexGuard<'_, State>) {

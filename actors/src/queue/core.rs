@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use fiber_core::{Error, Result, codec};
+use fiber_core::{Error, Result, codec, travel};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ use super::client::Client;
 use super::store::{Capacity, Store};
 use super::wire::{ASK, Ask, Closing};
 use crate::node::Node;
-use crate::remote::{Asked, PortRef};
+use crate::remote::{Asked, Handle, PortRef};
 use crate::sync::Waiting;
 
 /// A queue, wherever it is.
@@ -21,7 +21,7 @@ pub(crate) struct Core {
 }
 
 struct Shared {
-    queue: Arc<PortRef>,
+    queue: Handle,
     bounded: bool,
     side: OnceLock<Side>,
 }
@@ -36,7 +36,7 @@ impl Core {
     pub(super) fn new(name: &str, capacity: Capacity) -> Result<Core> {
         let node = Node::get()?;
         let store = node.registry().ports().open(|port| Store::new(port, capacity));
-        let queue = Arc::new(PortRef::here(node, name, store.port)?);
+        let queue = Handle::here(PortRef::here(node, name, store.port)?, store.clone());
         let bounded = matches!(capacity, Capacity::Elements(_));
         Ok(Core { shared: Arc::new(Shared { queue, bounded, side: OnceLock::from(Side::Here(store)) }) })
     }
@@ -56,7 +56,7 @@ impl Core {
         }
         let node = shared.queue.node()?;
         let side = if node.id() == shared.queue.home() {
-            match shared.queue.if_here().map(|port| port.as_any().downcast::<Store>()) {
+            match shared.queue.object().map(|port| Arc::clone(port).as_any().downcast::<Store>()) {
                 Some(Ok(store)) => Side::Here(store),
                 _ => return Err(self.closed(Closing::Closed)),
             }
@@ -79,7 +79,20 @@ impl Core {
     }
 
     pub(super) fn encode<T: Serialize + ?Sized>(&self, value: &T) -> Result<Encoded> {
-        Encoded::new(value, Node::get()?.config().max_message.as_u64())
+        let limit = Node::get()?.config().max_message.as_u64();
+        travel::once(|| Encoded::new(value, limit))
+    }
+
+    /// Reads an element that was got. It may be given to another process until the owner knows that it is used here.
+    pub(super) fn decode<T: DeserializeOwned>(&self, element: &[u8]) -> Result<T> {
+        let (value, trial) = travel::on_trial(|| codec::decode(element));
+        if !trial.is_empty() {
+            match self.side() {
+                Ok(Side::There(client)) => client.settle_used(trial),
+                _ => trial.settle(),
+            }
+        }
+        value
     }
 
     /// Asks the queue.
@@ -113,14 +126,6 @@ impl Core {
             codec::decode(&asked?.await?)
         })
     }
-
-    /// Keeps the queue alive until this process ends: handles of it are elsewhere.
-    fn keep(&self) {
-        if let (Some(Side::Here(store)), Some(node)) = (self.shared.side.get(), Node::current()) {
-            let store: Arc<Store> = Arc::clone(store);
-            node.registry().ports().keep(self.shared.queue.id, store);
-        }
-    }
 }
 
 impl PartialEq for Core {
@@ -133,7 +138,6 @@ impl Eq for Core {}
 
 impl Serialize for Core {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.keep();
         (&self.shared.queue, self.shared.bounded).serialize(serializer)
     }
 }

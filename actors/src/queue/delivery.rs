@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use fiber_core::Result;
+use fiber_core::travel::Trial;
 
 use super::core::Core;
 use super::wire::Ask;
@@ -15,11 +16,13 @@ pub struct Delivery<T> {
     core: Core,
     number: Option<u64>,
     element: Option<T>,
+    /// Handles in the element, which may be decoded again until it is acknowledged.
+    trial: Trial,
 }
 
 impl<T> Delivery<T> {
-    pub(super) fn new(core: Core, number: u64) -> Delivery<T> {
-        Delivery { core, number: Some(number), element: None }
+    pub(super) fn new(core: Core, number: u64, trial: Trial) -> Delivery<T> {
+        Delivery { core, number: Some(number), element: None, trial }
     }
 
     pub(super) fn with(mut self, element: Result<T>) -> Result<Delivery<T>> {
@@ -51,10 +54,21 @@ impl<T> Delivery<T> {
     {
         let element = self.element.take().expect("a delivery has an element");
         let acknowledged = self.acknowledge_number();
+        let settled = Settled(std::mem::take(&mut self.trial));
         Waiting::new(format!("acknowledging an element of {}", self.core.name()), async move {
+            let _settled = settled;
             acknowledged.await?;
             Ok(element)
         })
+    }
+}
+
+/// Settles a trial when it is dropped.
+struct Settled(Trial);
+
+impl Drop for Settled {
+    fn drop(&mut self) {
+        std::mem::take(&mut self.0).settle();
     }
 }
 

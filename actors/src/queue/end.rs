@@ -4,6 +4,7 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use fiber_core::Result;
+use fiber_core::travel::{self, Validity};
 use serde::{Deserialize, Serialize};
 
 use super::core::Core;
@@ -58,12 +59,31 @@ impl End {
             Some(store) => store.lock().travel(role, token),
             None => self.core.tell(&Ask::Travel { role, token }),
         }
+        if travel::validity() == Validity::Pinned {
+            travel::pin(Arc::new(Sent { core: self.core.clone(), role, token }));
+        }
         Travelling { core: self.core.clone(), token }.serialize(serializer)
     }
 
     pub(crate) fn deserialize<'de, D: serde::Deserializer<'de>>(deserializer: D, role: Role) -> Result<End, D::Error> {
         let Travelling { core, token } = Travelling::deserialize(deserializer)?;
         Ok(End::claim(&core, role, Some(token)))
+    }
+}
+
+/// An end that was sent away. When this is dropped, it will not arrive any more.
+struct Sent {
+    core: Core,
+    role: Role,
+    token: u64,
+}
+
+impl Drop for Sent {
+    fn drop(&mut self) {
+        match self.core.store() {
+            Some(store) => store.lock().travel_no_more(self.role, self.token),
+            None => self.core.tell(&Ask::TravelNoMore { role: self.role, token: self.token }),
+        }
     }
 }
 

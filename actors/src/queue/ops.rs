@@ -227,7 +227,7 @@ impl<T: DeserializeOwned> Future for Get<T> {
     type Output = Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
-        self.poll_bytes(context).map(|element| codec::decode(&element?))
+        self.poll_bytes(context).map(|element| self.core.decode(&element?))
     }
 }
 

@@ -363,6 +363,7 @@ impl State {
                 self.end_if_unclaimed(role);
             }
             Ask::Travel { role, token } => self.travel(role, token),
+            Ask::TravelNoMore { role, token } => self.travel_no_more(role, token),
         }
     }
 
@@ -378,6 +379,12 @@ impl State {
 
     pub(super) fn travel(&mut self, role: Role, token: u64) {
         self.claims.travel(role, token);
+    }
+
+    pub(super) fn travel_no_more(&mut self, role: Role, token: u64) {
+        if self.claims.travel_no_more(role, token) {
+            self.end_if_unclaimed(role);
+        }
     }
 
     fn end_if_unclaimed(&mut self, role: Role) {

@@ -127,6 +127,11 @@ pub(super) enum Ask {
         role: Role,
         token: u64,
     },
+    /// A pipe's end that was sent away has arrived, or will not.
+    TravelNoMore {
+        role: Role,
+        token: u64,
+    },
 }
 
 /// A block as it came, after its count.

@@ -3,12 +3,13 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use actix::dev::ToEnvelope;
 use actix::{Actor, Addr, Handler, Recipient};
 use fiber_core::entry::EntryRef;
+use fiber_core::travel::{self, Pins};
 use fiber_core::{Error, ExitReason, Result};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
@@ -19,6 +20,7 @@ use super::export::export;
 use super::message::RemoteMessage;
 use super::method::method;
 use super::pending::{Load, Pending};
+use super::route::Route;
 use super::wire::{ActorId, End, NodeRef, Parcel, Question};
 use crate::node::Node;
 use crate::reply::Reply;
@@ -89,6 +91,9 @@ pub struct RemoteRecipient<M> {
 #[derive(Clone, Serialize, Deserialize)]
 struct Core {
     target: Arc<Target>,
+    /// The way to an owned actor, from its first use on. It lasts as long as an address, or a call under way, needs it.
+    #[serde(skip)]
+    route: Arc<OnceLock<Arc<Route>>>,
     timeout: Option<Duration>,
     resend: bool,
 }
@@ -124,7 +129,8 @@ impl<A: Actor> RemoteAddr<A> {
 
     fn new(node: &Node, name: &str, home: NodeRef, actor: ActorId, owned: bool) -> RemoteAddr<A> {
         let target = Target { session: node.session(), name: name.into(), node: home, actor, owned };
-        RemoteAddr { core: Core { target: Arc::new(target), timeout: None, resend: false }, actor: PhantomData }
+        let core = Core { target: Arc::new(target), route: Arc::default(), timeout: None, resend: false };
+        RemoteAddr { core, actor: PhantomData }
     }
 
     /// The actor's name: that of its manager, or its type.
@@ -312,11 +318,15 @@ impl Core {
         Node::of_session(self.target.session, &self.target.name)
     }
 
+    fn route(&self, node: &'static Node) -> &Arc<Route> {
+        self.route.get_or_init(|| node.mesh().route(&self.target.node, self.target.actor))
+    }
+
     fn connected(&self) -> bool {
         let Ok(node) = self.node() else { return false };
         let target = &*self.target;
         if target.owned {
-            return node.mesh().route(&target.node, target.actor).is_open();
+            return self.route(node).is_open();
         }
         if target.node.id == node.id() {
             return node.registry().inbox(target.actor).is_some_and(|inbox| inbox.is_open());
@@ -345,7 +355,10 @@ impl Core {
         let node = self.node()?;
         let target = &*self.target;
         let actor = if target.owned { ActorId::HOSTED } else { target.actor };
-        let parcel = Parcel::call(actor, method, message)?;
+        let encode = || Parcel::call(actor, method, message);
+        let (parcel, pins) =
+            if answer.is_some() { travel::pinned(encode) } else { (travel::once(encode), Pins::default()) };
+        let parcel = parcel?;
         let limit = node.config().max_message.as_u64();
         if parcel.len() as u64 > limit {
             let what = format!("a message of type `{}`", std::any::type_name::<M>());
@@ -359,10 +372,10 @@ impl Core {
             route: None,
             again: (self.resend && target.owned).then(|| parcel.clone()),
             load,
+            _pins: pins,
         });
         if target.owned {
-            let mesh = node.mesh();
-            mesh.send(&mesh.route(&target.node, target.actor), parcel, pending);
+            node.mesh().send(self.route(node), parcel, pending);
             return Ok(());
         }
         let Err(refused) = node.mesh().channel(&target.node).send(parcel, pending) else { return Ok(()) };

@@ -112,6 +112,10 @@ impl Channel {
         self.state.lock().unheard
     }
 
+    pub(super) fn is_connected(&self) -> bool {
+        matches!(self.state.lock().way, Way::Link(_))
+    }
+
     pub(super) fn is_closed(&self) -> bool {
         matches!(self.state.lock().way, Way::Closed(_))
     }

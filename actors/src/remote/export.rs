@@ -16,7 +16,8 @@ use crate::node::Node;
 /// Gives an actor an inbox, whose messages are handed to it for as long as it lives.
 pub(super) fn export<A: Actor>(node: &'static Node, addr: Addr<A>) -> ActorId {
     let inbox = Arc::new(Inbox::new(usize::MAX));
-    let actor = node.registry().export(Arc::clone(&inbox));
+    let watched = addr.clone();
+    let actor = node.registry().export(Arc::clone(&inbox), move || watched.connected());
     let limit = message_limit(node.config());
     let carry = move || async move {
         let mut dispatch = Dispatch::new(limit);

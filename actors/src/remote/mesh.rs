@@ -1,6 +1,7 @@
 //! This node among the others of its session.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 use bytes::Bytes;
 use dashmap::DashMap;
@@ -8,15 +9,22 @@ use fiber_core::{Error, ExitReason, NodeId, codec};
 use fiber_transport::{Connection, Link, Peer, Role};
 use serde::de::DeserializeOwned;
 
+use super::attachments::attach_again;
 use super::channel::Channel;
 use super::deadlines::{Deadlines, Unanswered, Waiter};
 use super::inbox::{ReplyTo, Responder};
-use super::pending::{Pending, RouteId};
+use super::pending::Pending;
 use super::port::{Asker, Letter, PeerId};
 use super::registry::Registry;
 use super::route::{Ask, Lost, Route};
 use super::wire::{self, ActorId, End, Frame, NodeRef, Parcel, Place, Question};
 use crate::endpoint::{Endpoint, MESH, Pulse, give_signs_of_life, meet, message_limit};
+
+/// How many routes there are at least before those that nothing needs are looked for.
+const ROUTES: usize = 64;
+
+/// The node that owns an actor, and the actor.
+type RouteId = (NodeId, ActorId);
 
 /// The other nodes, and what they can reach here.
 pub(crate) struct Mesh {
@@ -24,7 +32,10 @@ pub(crate) struct Mesh {
     registry: Registry,
     channels: DashMap<NodeId, Arc<Channel>>,
     here: OnceLock<Arc<Channel>>,
-    routes: DashMap<RouteId, Arc<Route>>,
+    /// Those that an address or a call of this process needs, and some that none needs any more.
+    routes: DashMap<RouteId, Weak<Route>>,
+    /// How many routes there may be before the others are removed.
+    most_routes: AtomicUsize,
     deadlines: Deadlines,
 }
 
@@ -36,6 +47,7 @@ impl Mesh {
             channels: DashMap::new(),
             here: OnceLock::new(),
             routes: DashMap::new(),
+            most_routes: AtomicUsize::new(ROUTES),
             deadlines: Deadlines::new(endpoint),
         }
     }
@@ -49,18 +61,23 @@ impl Mesh {
         &self.deadlines
     }
 
-    /// The way to an owned actor.
+    /// The way to an owned actor, which all addresses and calls of this process share.
     pub(super) fn route(&self, owner: &NodeRef, actor: ActorId) -> Arc<Route> {
-        if let Some(route) = self.routes.get(&(owner.id, actor)) {
-            return Arc::clone(&route);
+        if self.routes.len() >= self.most_routes.load(Ordering::Relaxed) {
+            self.routes.retain(|_, route| route.strong_count() > 0);
+            self.most_routes.store(ROUTES.max(2 * self.routes.len()), Ordering::Relaxed);
         }
-        let route = self.routes.entry((owner.id, actor)).or_insert_with(|| Route::new(owner.clone(), actor));
-        Arc::clone(&route)
+        let mut place = self.routes.entry((owner.id, actor)).or_default();
+        place.upgrade().unwrap_or_else(|| {
+            let route = Route::new(owner.clone(), actor);
+            *place = Arc::downgrade(&route);
+            route
+        })
     }
 
     /// All ways to owned actors.
     pub(super) fn routes(&self) -> Vec<Arc<Route>> {
-        self.routes.iter().map(|route| Arc::clone(&route)).collect()
+        self.routes.iter().filter_map(|route| route.upgrade()).collect()
     }
 
     /// All ways to other nodes.
@@ -92,6 +109,11 @@ impl Mesh {
             });
         }
         channel
+    }
+
+    /// The way to a node, if there is one.
+    pub(super) fn current_channel(&self, to: NodeId) -> Option<Arc<Channel>> {
+        self.channels.get(&to).map(|channel| Arc::clone(&channel))
     }
 
     /// Connects to a node, as what this one is to it.
@@ -144,22 +166,25 @@ impl Mesh {
 
     /// A node is gone, or can't be reached. Calls that may be sent again are, the others fail.
     fn close(&'static self, channel: &Arc<Channel>, reason: &ExitReason) {
+        let was_connected = channel.is_connected();
         let Some(pending) = channel.close(reason) else { return };
         self.channels.remove_if(&channel.to(), |_, current| Arc::ptr_eq(current, channel));
-        let mut routed: Vec<(RouteId, Vec<Pending>)> = Vec::new();
+        let mut routed: Vec<(Arc<Route>, Vec<Pending>)> = Vec::new();
         for pending in pending {
-            let Some(id) = pending.route else {
+            let Some(route) = pending.route.clone() else {
                 pending.tell(Err(Unanswered::Lost(reason.clone())));
                 continue;
             };
-            match routed.iter_mut().find(|(other, _)| *other == id) {
+            match routed.iter_mut().find(|(other, _)| Arc::ptr_eq(other, &route)) {
                 Some((_, calls)) => calls.push(pending),
-                None => routed.push((id, vec![pending])),
+                None => routed.push((route, vec![pending])),
             }
         }
-        for (id, calls) in routed {
-            let route = self.routes.get(&id).map(|route| Arc::clone(&route)).expect("routes stay");
+        for (route, calls) in routed {
             self.reroute(&route, channel, calls, reason);
+        }
+        if was_connected {
+            attach_again(channel.to());
         }
     }
 
@@ -265,7 +290,7 @@ impl MeshPeer {
         if self.channel.uses(&self.link) {
             self.mesh.close(&self.channel, reason);
         }
-        self.mesh.registry.ports().lost(self.id);
+        self.mesh.registry.lost(self.id);
     }
 }
 

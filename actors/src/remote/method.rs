@@ -7,7 +7,7 @@ use actix::dev::{MessageResponse, ToEnvelope};
 use actix::{Actor, Addr, Handler};
 use bytes::Bytes;
 use fiber_core::entry::{Entry, MethodFn};
-use fiber_core::{Error, ExitReason, Failure, FailureKind, codec};
+use fiber_core::{Error, ExitReason, Failure, FailureKind, codec, travel};
 use futures_util::future::LocalBoxFuture;
 use serde::Serialize;
 use tokio::sync::oneshot;
@@ -114,7 +114,7 @@ fn no_answer() -> CallFailure {
 fn encode<T: Serialize>(limit: usize, value: &T) -> Encoded {
     let failed = |error: Error| CallFailure::Failed(Failure::new(FailureKind::Result, error));
     let mut frame = wire::answer_head();
-    codec::append(&mut frame, value).map_err(failed)?;
+    travel::once(|| codec::append(&mut frame, value)).map_err(failed)?;
     if frame.len() > limit {
         let what = format!("the answer of type `{}`", type_name::<T>());
         return Err(failed(Error::TooLarge { what, size: frame.len() as u64, limit: limit as u64 }));

@@ -5,30 +5,30 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use fiber_core::NodeId;
+use fiber_core::travel::Pins;
 use parking_lot::Mutex;
 
 use super::deadlines::{Answer, Unanswered, Waiter};
-use super::wire::{ActorId, CallFailure, CallId, NO_ANSWER, Parcel};
-
-/// The node that owns an actor, and the actor.
-pub(super) type RouteId = (NodeId, ActorId);
+use super::route::Route;
+use super::wire::{CallFailure, CallId, NO_ANSWER, Parcel};
 
 /// A call that waits for its answer.
 pub(super) struct Pending {
     pub(super) waiter: Waiter,
     /// How it finds its actor again.
-    pub(super) route: Option<RouteId>,
+    pub(super) route: Option<Arc<Route>>,
     /// What is to be sent again if the actor dies.
     pub(super) again: Option<Parcel>,
     /// Counts it for as long as it waits.
     pub(super) load: Option<Load>,
+    /// Of the message.
+    pub(super) _pins: Pins,
 }
 
 impl Pending {
     /// One that is neither sent again nor counted.
     pub(super) fn new(waiter: Waiter) -> Pending {
-        Pending { waiter, route: None, again: None, load: None }
+        Pending { waiter, route: None, again: None, load: None, _pins: Pins::default() }
     }
 
     /// Tells who waits what came of the call.

@@ -14,6 +14,7 @@ use fiber_core::{ExitReason, Failure, FailureKind, codec};
 use fiber_transport::{Link, Message};
 use serde::Serialize;
 
+use super::holders::{Change, Holders};
 use super::inbox::Responder;
 use super::wire::{self, CallFailure, PortId};
 
@@ -86,12 +87,19 @@ impl Asker {
     }
 }
 
+/// Who holds a port from elsewhere, and the port, while anyone does.
+#[derive(Default)]
+struct Held {
+    holders: Holders,
+    port: Option<Arc<dyn Port>>,
+}
+
 /// The ports of this node.
 #[derive(Default)]
 pub(crate) struct Ports {
     open: DashMap<PortId, Weak<dyn Port>>,
-    /// Those that live for as long as this process: handles of them are elsewhere.
-    kept: DashMap<PortId, Arc<dyn Port>>,
+    /// Those that others hold, or will hold.
+    held: DashMap<PortId, Held>,
     last_port: AtomicU64,
     last_peer: AtomicU64,
 }
@@ -109,11 +117,29 @@ impl Ports {
     /// What is no longer alive.
     pub(crate) fn close(&self, id: PortId) {
         self.open.remove(&id);
+        self.held.remove(&id);
     }
 
-    /// Keeps a port alive until this process ends.
-    pub(crate) fn keep(&self, id: PortId, port: Arc<dyn Port>) {
-        self.kept.insert(id, port);
+    /// Changes who holds a port from elsewhere. It ends if that is nobody, and it has no handles here.
+    pub(super) fn hold(&self, id: PortId, change: impl FnOnce(&mut Holders)) {
+        let Some(port) = self.get(id) else { return };
+        let mut held = self.held.entry(id).or_default();
+        change(&mut held.holders);
+        let freed = if held.holders.are_gone() {
+            held.port.take()
+        } else {
+            held.port.get_or_insert_with(|| Arc::clone(&port));
+            None
+        };
+        drop(held);
+        self.held.remove_if(&id, |_, held| held.holders.is_empty());
+        // With no map locked: the last reference closes the port.
+        drop((freed, port));
+    }
+
+    /// Forgets a process that was lost a while ago, as a holder of these ports.
+    pub(super) fn forget_lost(&self, ports: Vec<PortId>) {
+        ports.into_iter().for_each(|port| self.hold(port, Holders::forget_lost));
     }
 
     pub(crate) fn get(&self, id: PortId) -> Option<Arc<dyn Port>> {
@@ -126,14 +152,28 @@ impl Ports {
 
     pub(super) fn deliver(&self, port: PortId, letter: Letter) {
         match self.get(port) {
+            _ if port == PortId::HOLDERS => self.change(letter),
             Some(port) => port.receive(letter),
             None => letter.asker.ended(wire::unknown()),
         }
     }
 
-    pub(super) fn lost(&self, peer: PeerId) {
+    fn change(&self, letter: Letter) {
+        let Some((port, change)) = Change::read(letter.body) else {
+            return letter.asker.fail(FailureKind::Arguments, &"it is no change of holders");
+        };
+        self.hold(port, |holders| holders.apply(letter.asker.peer, change));
+        letter.asker.answer(&());
+    }
+
+    /// A peer is gone. Returns the ports that it held, which stay until [`forget_lost`](Ports::forget_lost).
+    pub(super) fn lost(&self, peer: PeerId) -> Vec<PortId> {
         let ports: Vec<_> = self.open.iter().filter_map(|port| port.upgrade()).collect();
         ports.into_iter().for_each(|port| port.lost(peer));
+        let held = self.held.iter().filter(|held| held.holders.is_attached(peer));
+        let held: Vec<_> = held.map(|held| *held.key()).collect();
+        held.iter().for_each(|port| self.hold(*port, |holders| holders.lose(peer)));
+        held
     }
 }
 

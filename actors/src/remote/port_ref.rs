@@ -7,22 +7,21 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use fiber_core::{Error, ExitReason, NodeId, Result};
-use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use super::channel::Channel;
 use super::deadlines::{Answer, Unanswered, Waiter};
+use super::holders::Change;
 use super::pending::Pending;
-use super::port::Port;
 use super::wire::{self, CallFailure, NodeRef, Parcel, PortId};
 use crate::node::Node;
 
 /// Where a port is, and what errors call it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PortRef {
-    session: u64,
+    pub(super) session: u64,
     pub(crate) name: Arc<str>,
-    node: NodeRef,
+    pub(super) node: NodeRef,
     pub(crate) id: PortId,
 }
 
@@ -38,10 +37,34 @@ impl PortRef {
         self.node.id
     }
 
-    /// The port itself, if it is of this process.
-    pub(crate) fn if_here(&self) -> Option<Arc<dyn Port>> {
-        let node = Node::current().filter(|node| node.id() == self.node.id)?;
-        node.registry().ports().get(self.id)
+    /// The node of this process, if it has one and is of the port's session.
+    pub(super) fn current_node(&self) -> Option<&'static Node> {
+        Node::current().filter(|node| node.session() == self.session)
+    }
+
+    /// Asks the owner for a change of who holds the port; `then` runs when it knows, or is gone.
+    pub(super) fn change_then(&self, change: Change, then: impl FnOnce() + Send + 'static) {
+        self.ask_then(self.change_parcel(change), move |_| then());
+    }
+
+    /// Tells the owner of a change of who holds the port.
+    pub(super) fn change(&self, change: Change) {
+        self.tell(self.change_parcel(change));
+    }
+
+    /// As [`change`](PortRef::change), unless the owner is not connected: then it knows that this process is lost.
+    pub(super) fn change_if_connected(&self, change: Change) {
+        if let Ok(node) = self.node()
+            && let Some(channel) = node.mesh().current_channel(self.node.id)
+        {
+            send(node, &channel, self.change_parcel(change), None);
+        }
+    }
+
+    fn change_parcel(&self, change: Change) -> Vec<u8> {
+        let mut parcel = wire::port_head(PortId::HOLDERS);
+        change.append(&mut parcel, self.id);
+        parcel
     }
 
     /// This process's node, if the port is of its session.

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::collections::HashMap;
+use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use futures_util::future::LocalBoxFuture;
 use futures_util::stream::FuturesUnordered;
 use parking_lot::Mutex;
 
+use super::attachments::{are_attached, when_attached};
 use super::inbox::{Delivery, Inbox, Responder};
 use super::method::{Encoded, Handling, Outcome};
 use super::wire::CallFailure;
@@ -86,17 +88,26 @@ impl Dispatch {
             return Err(message);
         }
         match handling.outcome {
+            Outcome::Now(answer) if !are_attached() => self.answer_later(responder, async { answer }),
             Outcome::Now(answer) => self.respond(responder, answer),
             Outcome::None => {}
-            Outcome::Later(answer) => {
-                let mut under_way = self.under_way.lock();
-                under_way.last += 1;
-                let number = under_way.last;
-                under_way.calls.insert(number, responder);
-                self.later.push(Box::pin(async move { (number, answer.await) }));
-            }
+            Outcome::Later(answer) => self.answer_later(responder, answer),
         }
         Ok(())
+    }
+
+    /// Answers when the answer is there, and the owners of objects whose handles came with the message know that: the
+    /// caller does not hold the objects any longer than that.
+    fn answer_later(&mut self, responder: Responder, answer: impl Future<Output = Encoded> + 'static) {
+        let mut under_way = self.under_way.lock();
+        under_way.last += 1;
+        let number = under_way.last;
+        under_way.calls.insert(number, responder);
+        self.later.push(Box::pin(async move {
+            let answer = answer.await;
+            when_attached().await;
+            (number, answer)
+        }));
     }
 
     /// Passes on the answers that have become ready.

@@ -6,23 +6,43 @@ use std::time::Duration;
 
 use dashmap::DashMap;
 use fiber_core::{ExitReason, Failure, FailureKind, Result, codec};
+use parking_lot::Mutex;
 
 use super::inbox::{Delivery, Inbox, ReplyTo, Responder};
+use super::method::ended as ended_by_itself;
 use super::owned::{Owned, Standing};
 use super::port::{Asker, Letter, PeerId, Ports};
+use super::recent::Recent;
 use super::wire::{self, ActorId, CallFailure, End, Frame, Place, Question};
 use crate::endpoint::Endpoint;
 
 /// How often to look whether an exported actor has ended: actix tells nobody.
 const LOOK: Duration = Duration::from_millis(50);
+/// The same while nobody asks, to close the inboxes of those that have ended.
+const SWEEP: Duration = Duration::from_millis(500);
+/// How long handles that a process sent to others before it was lost may take to arrive there.
+const LATE: Duration = Duration::from_secs(5);
+/// How many ended actors are remembered, so that late callers learn why they ended.
+const REMEMBERED: usize = 1024;
 
 /// All that is reached by a number of this node.
 pub(crate) struct Registry {
     endpoint: &'static Endpoint,
     inboxes: DashMap<ActorId, Arc<Inbox>>,
     owned: DashMap<ActorId, Arc<Owned>>,
+    /// Exported actors that have not ended.
+    exported: Mutex<Vec<Exported>>,
+    /// Ended actors, exported and owned, in the order of their ends. Older ones are forgotten.
+    ended: Mutex<Recent<ActorId>>,
     ports: Ports,
     last: AtomicU64,
+}
+
+/// An exported actor: its inbox, and whether it lives.
+struct Exported {
+    id: ActorId,
+    inbox: Arc<Inbox>,
+    lives: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
 impl Registry {
@@ -31,6 +51,8 @@ impl Registry {
             endpoint,
             inboxes: DashMap::new(),
             owned: DashMap::new(),
+            exported: Mutex::default(),
+            ended: Mutex::new(Recent::new(REMEMBERED)),
             ports: Ports::default(),
             last: AtomicU64::new(ActorId::HOSTED.0),
         }
@@ -41,15 +63,62 @@ impl Registry {
         &self.ports
     }
 
+    /// A peer is gone.
+    pub(super) fn lost(&'static self, peer: PeerId) {
+        let held = self.ports.lost(peer);
+        if !held.is_empty() {
+            self.endpoint.spawn(move || async move {
+                tokio::time::sleep(LATE).await;
+                self.ports.forget_lost(held);
+            });
+        }
+    }
+
     fn next_id(&self) -> ActorId {
         ActorId(self.last.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    /// Lets others reach what reads this inbox.
-    pub(crate) fn export(&self, inbox: Arc<Inbox>) -> ActorId {
+    /// Lets others reach what reads this inbox, for as long as it lives.
+    pub(super) fn export(
+        &'static self,
+        inbox: Arc<Inbox>,
+        lives: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> ActorId {
         let id = self.next_id();
-        self.inboxes.insert(id, inbox);
+        self.inboxes.insert(id, Arc::clone(&inbox));
+        let mut exported = self.exported.lock();
+        exported.push(Exported { id, inbox, lives: Box::new(lives) });
+        if exported.len() == 1 {
+            self.endpoint.spawn(move || self.sweep());
+        }
         id
+    }
+
+    /// Closes the inboxes of exported actors that have ended, until there are no others.
+    async fn sweep(&self) {
+        loop {
+            tokio::time::sleep(SWEEP).await;
+            let mut exported = self.exported.lock();
+            let ended: Vec<_> = exported.extract_if(.., |exported| !(exported.lives)()).collect();
+            let is_last = exported.is_empty();
+            drop(exported);
+            for Exported { id, inbox, .. } in ended {
+                inbox.close(&ended_by_itself());
+                self.retire(id);
+            }
+            if is_last {
+                return;
+            }
+        }
+    }
+
+    /// Remembers an actor that has ended for some time, for late callers.
+    pub(crate) fn retire(&self, actor: ActorId) {
+        let forgotten = self.ended.lock().push(actor);
+        if let Some(forgotten) = forgotten {
+            self.inboxes.remove(&forgotten);
+            self.owned.remove(&forgotten);
+        }
     }
 
     /// Lets others reach the actor that this process was started for.

@@ -67,9 +67,9 @@ impl Route {
 
     /// Sends a call, or keeps it until it is known where to.
     #[must_use]
-    pub(super) fn send(&self, parcel: Parcel, mut pending: Option<Pending>) -> Option<Ask> {
+    pub(super) fn send(self: &Arc<Route>, parcel: Parcel, mut pending: Option<Pending>) -> Option<Ask> {
         if let Some(pending) = &mut pending {
-            pending.route = Some((self.owner.id, self.actor));
+            pending.route = Some(Arc::clone(self));
         }
         let mut state = self.state.lock();
         let (call, after) = match &mut *state {

@@ -53,6 +53,11 @@ impl ActorId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct PortId(pub(crate) u64);
 
+impl PortId {
+    /// Not a port: messages to it change who holds the others.
+    pub(super) const HOLDERS: PortId = PortId(0);
+}
+
 /// A node and where it can be reached.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct NodeRef {

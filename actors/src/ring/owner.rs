@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use fiber_core::travel::Pins;
 use fiber_core::{Error, Exit, ExitReason, Failure, FailureKind, Meta, OutputMode, Result, codec};
 use fiber_transport::Link;
 use futures_util::future::LocalBoxFuture;
@@ -34,6 +35,7 @@ pub(super) struct Owner {
     pub(super) function: &'static str,
     pub(super) root: RingRoot,
     pub(super) arguments: Bytes,
+    pub(super) _pins: Pins,
     pub(super) meta: Meta,
     pub(super) output: OutputMode,
     pub(super) state: Mutex<State>,

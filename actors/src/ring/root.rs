@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use fiber_core::entry::{Entry, EntryRef, MethodFn};
 use fiber_core::process::flush_output;
-use fiber_core::{Error, Failure, FailureKind, Kind, LinkKind, Result, captures_nothing, codec, panics};
+use fiber_core::{Error, Failure, FailureKind, Kind, LinkKind, Result, captures_nothing, codec, panics, travel};
 use fiber_transport::shared::StreamListener;
 use fiber_transport::{Link, Peer, Role, link_kind};
 use parking_lot::Mutex;
@@ -227,7 +227,7 @@ where
             let output = fiber_core::instance::<F>().call(node, arguments);
             let output = K::settle(output, &BlockingRuntime::default())
                 .map_err(|message| Failure::new(FailureKind::Returned, message))?;
-            let value = codec::encode(&output).map_err(failed(FailureKind::Result))?;
+            let value = travel::once(|| codec::encode(&output)).map_err(failed(FailureKind::Result))?;
             let size = value.len() as u64;
             if size > limit {
                 let what = format!("the result of `{}`", type_name::<F>());

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::waiting::Waiting;
 use crate::node::Node;
-use crate::remote::{Asked, Asker, Letter, PeerId, Port, PortRef};
+use crate::remote::{self, Asked, Asker, Letter, PeerId, Port, PortRef};
 
 /// The state of a shared object, and what changes it.
 pub(super) trait Machine: Send + 'static {
@@ -74,10 +74,10 @@ impl<M> Drop for Owner<M> {
 }
 
 /// A handle of a shared object, wherever that is.
+#[derive(Serialize, Deserialize)]
+#[serde(transparent, bound = "")]
 pub(super) struct Handle<M> {
-    port: Arc<PortRef>,
-    /// The object, where it is of this process.
-    home: Option<Arc<dyn Port>>,
+    object: remote::Handle,
     machine: PhantomData<fn() -> M>,
 }
 
@@ -93,20 +93,20 @@ impl<M: Machine> Handle<M> {
         let name = made_at(kind, Location::caller());
         let node = Node::get()?;
         let owner = node.registry().ports().open(|port| Owner { machine: Mutex::new(machine), port });
-        let port = Arc::new(PortRef::here(node, &name, owner.port)?);
-        Ok(Handle { port, home: Some(owner), machine: PhantomData })
+        let port = PortRef::here(node, &name, owner.port)?;
+        Ok(Handle { object: remote::Handle::here(port, owner), machine: PhantomData })
     }
 
     pub(super) fn name(&self) -> &str {
-        &self.port.name
+        &self.object.name
     }
 
     /// Asks the object.
     pub(super) fn ask(&self, ask: &M::Ask) -> Asked {
-        let mut parcel = self.port.parcel();
+        let mut parcel = self.object.parcel();
         codec::append(&mut parcel, ask).expect("requests are made of what serialises");
         crate::queue::send_held_back();
-        self.port.ask(parcel)
+        self.object.ask(parcel)
     }
 
     /// Asks the object; errors say that what is described by `doing` did not happen in time.
@@ -121,22 +121,22 @@ impl<M: Machine> Handle<M> {
 
     /// Tells the object something that it does not answer.
     pub(super) fn tell(&self, ask: &M::Ask) {
-        let mut parcel = self.port.parcel();
+        let mut parcel = self.object.parcel();
         codec::append(&mut parcel, ask).expect("requests are made of what serialises");
         crate::queue::send_held_back();
-        self.port.tell(parcel);
+        self.object.tell(parcel);
     }
 }
 
 impl<M> Clone for Handle<M> {
     fn clone(&self) -> Handle<M> {
-        Handle { port: Arc::clone(&self.port), home: self.home.clone(), machine: PhantomData }
+        Handle { object: self.object.clone(), machine: PhantomData }
     }
 }
 
 impl<M> PartialEq for Handle<M> {
     fn eq(&self, other: &Handle<M>) -> bool {
-        self.port == other.port
+        self.object == other.object
     }
 }
 
@@ -144,24 +144,7 @@ impl<M> Eq for Handle<M> {}
 
 impl<M> fmt::Debug for Handle<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.port.name)
-    }
-}
-
-impl<M> Serialize for Handle<M> {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if let (Some(home), Some(node)) = (&self.home, Node::current()) {
-            // Nobody knows where it goes: from now on it lives as long as this process.
-            node.registry().ports().keep(self.port.id, Arc::clone(home));
-        }
-        self.port.serialize(serializer)
-    }
-}
-
-impl<'de, M> Deserialize<'de> for Handle<M> {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Handle<M>, D::Error> {
-        let port = Arc::<PortRef>::deserialize(deserializer)?;
-        Ok(Handle { home: port.if_here(), port, machine: PhantomData })
+        self.object.fmt(f)
     }
 }
 

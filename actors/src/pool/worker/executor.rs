@@ -14,6 +14,7 @@ use crate::blocking::BlockingRuntime;
 use crate::node::Control;
 use crate::pool::run::{CallId, Items, PREFIX, prefix, push_item};
 use crate::pool::wire::{FromWorker, Piece, Results};
+use crate::remote::wait_until_attached;
 
 /// Outcomes leave when as many are there as tasks are left, and they took this long.
 const WORTH: Duration = Duration::from_micros(100);
@@ -325,6 +326,8 @@ impl Tasks for Executor<'_> {
 
     #[inline]
     fn finish(&mut self, mut outcome: Outcome, value: &mut Vec<u8>) {
+        // With the outcome, the pool lets go of the objects whose handles are in the arguments.
+        wait_until_attached();
         // What a task printed leaves this process before its outcome does: the pool may kill it as soon as it has that.
         if self.flushes {
             flush_output();

@@ -55,6 +55,13 @@ impl Claims {
         }
     }
 
+    /// An end that was sent away will not arrive, unless it has. Returns whether it was on its way.
+    pub(super) fn travel_no_more(&mut self, role: Role, token: u64) -> bool {
+        let holders = self.holders(role);
+        holders.early.remove(&token);
+        holders.travelling.remove(&token)
+    }
+
     /// An end of this process is gone.
     pub(super) fn unclaim_here(&mut self, role: Role) {
         self.holders(role).here -= 1;
@@ -126,6 +133,16 @@ mod tests {
         assert!(!claims.are_gone(Role::Reader));
         claims.unclaim(Role::Reader, THERE);
         assert!(claims.are_gone(Role::Reader), "it does not travel for ever");
+    }
+
+    #[test]
+    fn an_end_that_will_not_arrive_is_gone_and_one_that_has_arrived_is_not() {
+        let mut claims = Claims::default();
+        claims.travel(Role::Writer, 7);
+        claims.travel(Role::Reader, 8);
+        claims.claim(Role::Reader, THERE, 8);
+        assert!(claims.travel_no_more(Role::Writer, 7) && claims.are_gone(Role::Writer));
+        assert!(!claims.travel_no_more(Role::Reader, 8) && !claims.are_gone(Role::Reader));
     }
 
     #[test]

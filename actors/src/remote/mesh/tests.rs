@@ -66,7 +66,7 @@ fn peers_that_fall_silent_or_are_looked_for_in_vain_are_given_up() {
             type Context = actix::Context<Deaf>;
         }
         let inbox = Arc::new(Inbox::new(1));
-        let actor = node.registry().export(Arc::clone(&inbox));
+        let actor = node.registry().export(Arc::clone(&inbox), || true);
         let mut dispatch = crate::remote::porter::Dispatch::new(usize::MAX);
         let unknown = fiber_core::entry::EntryRef { offset: 8, name: 7 };
         link.send(Parcel::call(actor, unknown, &()).unwrap().into_message(6)).unwrap();

@@ -1,0 +1,42 @@
+//! The last few of many.
+
+use std::collections::{HashSet, VecDeque};
+use std::hash::Hash;
+
+/// The values that were pushed last, each once.
+pub(super) struct Recent<T> {
+    order: VecDeque<T>,
+    known: HashSet<T>,
+    most: usize,
+}
+
+impl<T: Copy + Eq + Hash> Recent<T> {
+    /// Keeps at most `most` values.
+    pub(super) fn new(most: usize) -> Recent<T> {
+        Recent { order: VecDeque::new(), known: HashSet::new(), most }
+    }
+
+    /// Adds a value, and returns the one that it displaces.
+    pub(super) fn push(&mut self, value: T) -> Option<T> {
+        if !self.known.insert(value) {
+            return None;
+        }
+        self.order.push_back(value);
+        let displaced = if self.order.len() > self.most { self.order.pop_front() } else { None };
+        displaced.inspect(|displaced| {
+            self.known.remove(displaced);
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_goes_when_there_are_too_many_and_a_value_counts_once() {
+        let mut recent = Recent::new(2);
+        assert_eq!([1, 2, 2, 1].map(|value| recent.push(value)), [None; 4]);
+        assert_eq!([3, 4, 1].map(|value| recent.push(value)), [Some(1), Some(2), Some(3)]);
+    }
+}

@@ -1,0 +1,192 @@
+//! Handles of shared objects keep them alive, wherever they are, and no longer.
+
+use std::time::Duration;
+
+use actix::prelude::*;
+use fiber::supervisor::{ChildSpec, Restart};
+use fiber::sync::{Event, Value};
+use fiber::{AsyncManager, Broadcast, Error, Pipe, PipeSender, Pool, Process, Queue, Supervisor};
+use serde::{Deserialize, Serialize};
+
+fiber::test_harness!();
+
+/// Longer than anything holds an object that no handle holds.
+const LATER: Duration = Duration::from_secs(8);
+
+/// Ends this process at once, as a crash does.
+fn die() -> ! {
+    rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).unwrap();
+    unreachable!("it was killed")
+}
+
+/// Dies when it is called for the first time.
+fn die_once(died: &Value<bool>) {
+    if !died.replace(&true).wait().unwrap() {
+        die();
+    }
+}
+
+/// Uses a queue, and gives it back.
+fn put_seven(queue: Queue<u32>) -> Queue<u32> {
+    queue.put(7).wait().unwrap();
+    queue.flush().wait().unwrap();
+    queue
+}
+
+fn is_used(queue: &Queue<u32>) {
+    assert_eq!(queue.get().wait().unwrap(), 7);
+}
+
+#[test]
+fn a_redelivered_task_can_use_a_handle_that_only_its_arguments_hold() {
+    let pool = Pool::new(1).unwrap();
+    let (queue, died) = (Queue::new().unwrap(), Value::new(&false).unwrap());
+    let task = |queue: Queue<u32>, died: Value<bool>| {
+        die_once(&died);
+        put_seven(queue)
+    };
+    let queue = pool.apply(task, (queue, died)).wait().unwrap();
+    is_used(&queue);
+
+    // Now the worker dies before it has begun the task.
+    let (queue, died, go) = (Queue::new().unwrap(), Value::new(&false).unwrap(), Event::new().unwrap());
+    let wait_and_die = |go: Event, died: Value<bool>| {
+        go.wait_set().wait().unwrap();
+        die_once(&died);
+    };
+    let first = pool.apply(wait_and_die, (go.clone(), died));
+    let second = pool.apply(put_seven, queue);
+    go.set().wait().unwrap();
+    first.wait().unwrap();
+    is_used(&second.wait().unwrap());
+}
+
+#[test]
+fn each_incarnation_of_a_supervised_process_can_use_a_handle_that_only_its_arguments_hold() {
+    let (results, died) = (Queue::new().unwrap(), Value::new(&false).unwrap());
+    let function = |queue: Queue<u32>, results: Queue<Queue<u32>>, died: Value<bool>| {
+        die_once(&died);
+        results.put(put_seven(queue)).wait().unwrap();
+    };
+    let child = ChildSpec::process("child", function, (Queue::new().unwrap(), results.clone(), died)).unwrap();
+    let app = Supervisor::builder("app").child(child.restart(Restart::Transient)).start().wait().unwrap();
+    is_used(&results.get().wait().unwrap());
+    app.shutdown().wait().unwrap();
+}
+
+struct Maker;
+
+impl Actor for Maker {
+    type Context = Context<Maker>;
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[rtype(result = "Queue<u32>")]
+struct Make;
+
+impl Handler<Make> for Maker {
+    type Result = MessageResult<Make>;
+
+    fn handle(&mut self, _: Make, _: &mut Context<Maker>) -> MessageResult<Make> {
+        MessageResult(put_seven(Queue::new().unwrap()))
+    }
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[rtype(result = "()")]
+struct Use(Queue<u32>, Queue<Queue<u32>>);
+
+impl Handler<Use> for Maker {
+    type Result = ();
+
+    fn handle(&mut self, Use(queue, results): Use, _: &mut Context<Maker>) {
+        let put = queue.put(7);
+        // Neither waits on an actor's thread.
+        drop((put, results.put(queue)));
+    }
+}
+
+#[test]
+fn a_handle_that_waits_to_be_read_is_valid_after_its_senders_are_gone() {
+    let forward = |queue: Queue<u32>, relay: Queue<Queue<u32>>| {
+        relay.put(put_seven(queue)).wait().unwrap();
+        relay.flush().wait().unwrap();
+    };
+    // Of this process's queue, in an element that another process has put in.
+    let relay = Queue::<Queue<u32>>::new().unwrap();
+    Process::spawn(forward, (Queue::new().unwrap(), relay.clone())).unwrap().wait().unwrap();
+    // In an element that a consumer was given and did not acknowledge.
+    let trial = Queue::<Queue<u32>>::new().unwrap();
+    trial.put(put_seven(Queue::new().unwrap())).wait().unwrap();
+    let consume = |trial: Queue<Queue<u32>>| -> () {
+        let element = trial.get_acknowledged().wait().unwrap();
+        assert_eq!(element.len().wait().unwrap(), 1);
+        die()
+    };
+    Process::spawn(consume, trial.clone()).unwrap().wait().unwrap_err();
+    // Of a worker's queue, in the result of a task.
+    let pool = Pool::new(1).unwrap();
+    let result = pool.apply(|()| put_seven(Queue::new().unwrap()), ());
+    // Of an actor's queue, in its answer.
+    let maker = AsyncManager::start(|()| Maker, ()).wait().unwrap();
+    let answer = maker.send(Make);
+    // Of this process's queue, in a message that wants no answer.
+    let used = Queue::new().unwrap();
+    maker.do_send(Use(Queue::new().unwrap(), used.clone()));
+    // Of another process's queue, between two others.
+    let third = pool.apply(|()| put_seven(Queue::new().unwrap()), ()).wait().unwrap();
+    let second_relay = Queue::<Queue<u32>>::new().unwrap();
+    let pass_on = |queue: Queue<u32>, relay: Queue<Queue<u32>>| {
+        relay.put(queue).wait().unwrap();
+        relay.flush().wait().unwrap();
+    };
+    Process::spawn(pass_on, (third, second_relay.clone())).unwrap().wait().unwrap();
+    // In a broadcast that a worker will read that has not been started.
+    let (made, small) = (Queue::new().unwrap(), Pool::new(1).unwrap());
+    let broadcast = small.broadcast((Queue::<u32>::new().unwrap(), made.clone())).unwrap();
+
+    std::thread::sleep(LATER);
+
+    let take = |relay: Queue<Queue<u32>>| relay.get().wait().unwrap();
+    is_used(&Process::spawn(take, relay).unwrap().wait().unwrap());
+    let again = trial.get_acknowledged().wait().unwrap();
+    is_used(&again.acknowledge().wait().unwrap());
+    is_used(&result.wait().unwrap());
+    is_used(&answer.wait().unwrap());
+    is_used(&used.get().wait().unwrap());
+    is_used(&Process::spawn(take, second_relay).unwrap().wait().unwrap());
+    let read = |broadcast: Broadcast<(Queue<u32>, Queue<Queue<u32>>)>| {
+        let value = broadcast.get().unwrap();
+        value.1.put(put_seven(value.0.clone())).wait().unwrap();
+    };
+    small.apply(read, broadcast.clone()).wait().unwrap();
+    is_used(&made.get().wait().unwrap());
+}
+
+#[test]
+fn a_handle_that_was_written_down_is_valid_while_its_owner_lives() {
+    let queue = Queue::<u32>::new().unwrap();
+    let written = serde_json::to_string(&queue).unwrap();
+    drop(queue);
+    std::thread::sleep(LATER);
+    is_used(&put_seven(serde_json::from_str(&written).unwrap()));
+}
+
+/// What no process can read.
+#[derive(Serialize)]
+struct Unreadable;
+
+impl<'de> Deserialize<'de> for Unreadable {
+    fn deserialize<D: serde::Deserializer<'de>>(_: D) -> Result<Unreadable, D::Error> {
+        Err(serde::de::Error::custom("it can't be read"))
+    }
+}
+
+#[test]
+fn a_pipe_ends_when_an_end_was_sent_to_a_process_that_ended_before_it_arrived() {
+    let (sender, receiver) = Pipe::<u32>::one_way().unwrap();
+    let never_called = |_: Unreadable, _: PipeSender<u32>| ();
+    Process::spawn(never_called, (Unreadable, sender)).unwrap().wait().unwrap_err();
+    let error = receiver.recv().wait().unwrap_err();
+    assert!(matches!(error, Error::Closed { .. }), "{error}");
+}

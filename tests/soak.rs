@@ -1,0 +1,366 @@
+//! Whatever can be made in a loop is freed: memory, descriptors and threads stay flat.
+//!
+//! Each test makes and drops many objects of a few kinds, in rounds. It passes when a round adds less than a tenth of
+//! what its objects would take if they were kept. `SOAK=100000 cargo test --release --test soak` makes so many of each
+//! kind in a round, processes, pools, managers and rings included.
+
+use std::fs::{read_dir, read_to_string};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use actix::prelude::*;
+use fiber::supervisor::{ChildSpec, Restart};
+use fiber::sync::{Barrier, Condition, Event, List, Lock, Map, Namespace, RwLock, Semaphore, Value};
+use fiber::{AsyncManager, Error, Pipe, Pool, Process, Queue, RemoteAddr, Ring, RingNode, Supervisor};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+
+fiber::test_harness!();
+
+/// Has the tests run one at a time: they measure the process.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Rounds in which memory may still grow to what the work needs at its peak.
+const ROUNDS: usize = 8;
+const MOMENT: Duration = Duration::from_millis(1);
+
+/// How many objects to make in a round: `usual`, unless the environment says otherwise.
+fn count(usual: usize) -> usize {
+    std::env::var("SOAK").map_or(usual, |count| count.parse().expect("SOAK is a number of objects"))
+}
+
+/// What a process uses.
+#[derive(Clone, Copy, Debug)]
+struct Usage {
+    memory: usize,
+    descriptors: usize,
+    threads: usize,
+}
+
+/// Bytes of memory that a process uses.
+fn resident(pid: u32) -> usize {
+    let status = read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a process has memory");
+    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
+}
+
+impl Usage {
+    fn of(pid: u32) -> Usage {
+        let memory = resident(pid);
+        let entries = |of: &str| read_dir(format!("/proc/{pid}/{of}")).unwrap().count();
+        Usage { memory, descriptors: entries("fd"), threads: entries("task") }
+    }
+
+    /// Whether `objects` that each take `size` bytes can't have been kept since.
+    fn is_flat(self, since: Usage, objects: usize, size: usize) -> bool {
+        let few = 2 + objects / 10;
+        self.memory < since.memory + objects * size / 10
+            && self.descriptors <= since.descriptors + few
+            && self.threads <= since.threads + few
+    }
+}
+
+/// Does `make` in rounds of `objects`, until a round has left nothing behind in any of the processes.
+///
+/// `size` is what an object takes at least when it is kept.
+#[track_caller]
+fn flat(what: &str, objects: usize, size: usize, others: &[u32], mut make: impl FnMut()) {
+    let processes: Vec<_> = others.iter().copied().chain([std::process::id()]).collect();
+    let usage = || processes.iter().map(|pid| Usage::of(*pid)).collect::<Vec<_>>();
+    let mut before = usage();
+    for _ in 0..ROUNDS {
+        (0..objects).for_each(|_| make());
+        let after = usage();
+        if after.iter().zip(&before).all(|(after, before)| after.is_flat(*before, objects, size)) {
+            return;
+        }
+        before = after;
+    }
+    panic!("{what}: each round of {objects} leaves something behind: {before:?}, and in the next {:?}", usage());
+}
+
+/// A process that takes handles, and drops them.
+struct Sink<T> {
+    handles: Queue<T>,
+    taken: Queue<()>,
+    process: Process<()>,
+}
+
+impl<T: Serialize + DeserializeOwned + Send + 'static> Sink<T> {
+    fn new() -> Sink<T> {
+        let (handles, taken) = (Queue::<T>::new().unwrap(), Queue::new().unwrap());
+        let take = |handles: Queue<T>, taken: Queue<()>| {
+            for handle in handles.stream().wait() {
+                drop(handle.unwrap());
+                taken.put(()).wait().unwrap();
+            }
+        };
+        let process = Process::spawn(take, (handles.clone(), taken.clone())).unwrap();
+        process.started().wait().unwrap();
+        Sink { handles, taken, process }
+    }
+
+    fn give(&self, handle: T) {
+        self.handles.put(handle).wait().unwrap();
+        self.taken.get().wait().unwrap();
+    }
+
+    fn end(self) {
+        self.handles.close().wait().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+/// Objects of one kind: dropped here, sent through a queue of this process, and sent to another.
+fn objects<T: Serialize + DeserializeOwned + Send + 'static>(what: &str, make: impl Fn() -> T) {
+    let (many, some) = (count(5_000), count(500));
+    flat(what, many, 800, &[], || drop(make()));
+    let relay = Queue::new().unwrap();
+    flat(what, many, 800, &[], || {
+        relay.put(make()).wait().unwrap();
+        drop(relay.get().wait().unwrap());
+    });
+    let sink = Sink::new();
+    let other = sink.process.pid().unwrap();
+    flat(what, some, 3_000, &[other], || sink.give(make()));
+    sink.end();
+}
+
+macro_rules! objects {
+    ($($test:ident: $make:expr;)+) => {$(
+        #[test]
+        fn $test() {
+            let _alone = alone();
+            objects(stringify!($test), || $make);
+        }
+    )+};
+}
+
+objects! {
+    queues_are_freed: Queue::<u32>::new().unwrap();
+    bounded_queues_are_freed: Queue::<u32>::bounded(1).unwrap();
+    pipes_are_freed: Pipe::<u32, u32>::new().unwrap();
+    locks_are_freed: Lock::new().unwrap();
+    locks_for_readers_are_freed: RwLock::new().unwrap();
+    semaphores_are_freed: Semaphore::new(1).unwrap();
+    events_are_freed: Event::new().unwrap();
+    barriers_are_freed: Barrier::new(2).unwrap();
+    conditions_are_freed: Condition::new().unwrap();
+    values_are_freed: Value::new(&0).unwrap();
+    lists_are_freed: List::<u32>::new().unwrap();
+    maps_are_freed: Map::<u32, u32>::new().unwrap();
+    namespaces_are_freed: Namespace::new().unwrap();
+}
+
+#[test]
+fn what_is_in_objects_is_freed_with_them() {
+    let _alone = alone();
+    const SIZE: usize = 256 << 10;
+    let content = ByteBuf::from(vec![7; SIZE]);
+    let sink = Sink::new();
+    let other = sink.process.pid().unwrap();
+    flat("contents", count(100), 4 * SIZE, &[other], || {
+        let (queue, value, list, map) =
+            (Queue::new().unwrap(), Value::new(&content).unwrap(), List::new().unwrap(), Map::new().unwrap());
+        queue.put(content.clone()).wait().unwrap();
+        queue.close().wait().unwrap();
+        list.push(&content).wait().unwrap();
+        map.insert(&1, &content).wait().unwrap();
+        sink.give((queue, value, list, map));
+    });
+    sink.end();
+}
+
+#[test]
+fn what_is_in_a_queue_whose_handle_was_sent_is_freed_with_its_last_handle() {
+    let _alone = alone();
+    const SIZE: usize = 200 << 20;
+    let pool = Pool::new(1).unwrap();
+    let worker = pool.apply(|()| std::process::id(), ()).wait().unwrap();
+    flat("a queue of 200 MiB", 1, SIZE, &[worker], || {
+        let queue = Queue::new().unwrap();
+        (0..SIZE >> 20).for_each(|_| queue.put(ByteBuf::from(vec![7; 1 << 20])).wait().unwrap());
+        let length = |queue: Queue<ByteBuf>| queue.len().wait().unwrap();
+        assert_eq!(pool.apply(length, queue.clone()).wait().unwrap(), SIZE >> 20);
+        queue.close().wait().unwrap();
+    });
+}
+
+#[test]
+fn handles_in_arguments_and_results_of_tasks_free_their_objects() {
+    let _alone = alone();
+    let pool = Pool::new(1).unwrap();
+    let worker = pool.apply(|()| std::process::id(), ()).wait().unwrap();
+    flat("arguments", count(500), 3_000, &[worker], || {
+        pool.apply(|_: Queue<u32>| (), Queue::new().unwrap()).wait().unwrap();
+    });
+    flat("results", count(500), 3_000, &[worker], || {
+        drop(pool.apply(|()| Queue::<u32>::new().unwrap(), ()).wait().unwrap());
+    });
+    flat("items", count(50), 30_000, &[worker], || {
+        let items: Vec<_> = (0..10).map(|_| Queue::<u32>::new().unwrap()).collect();
+        pool.map(|queue: Queue<u32>| queue, items).wait().unwrap();
+    });
+}
+
+#[test]
+fn broadcasts_are_freed() {
+    let _alone = alone();
+    const SIZE: usize = 64 << 10;
+    let pool = Pool::new(1).unwrap();
+    let worker = pool.apply(|()| std::process::id(), ()).wait().unwrap();
+    flat("broadcasts", count(500), SIZE, &[worker], || {
+        let value = pool.broadcast(ByteBuf::from(vec![7; SIZE])).unwrap();
+        let length = |value: fiber::Broadcast<ByteBuf>| value.get().unwrap().len();
+        assert_eq!(pool.apply(length, value.clone()).wait().unwrap(), SIZE);
+    });
+}
+
+#[test]
+fn calls_that_are_cancelled_or_given_up_are_freed() {
+    let _alone = alone();
+    let pool = Pool::new(1).unwrap();
+    let worker = pool.apply(|()| std::process::id(), ()).wait().unwrap();
+    flat("calls", count(1_000), 4_000, &[worker], || {
+        drop(pool.apply(|_: ByteBuf| (), ByteBuf::from(vec![7; 4_000])));
+        drop(pool.map(|_: ByteBuf| (), vec![ByteBuf::from(vec![7; 4_000])]));
+    });
+    let (empty, full) = (Queue::<u32>::new().unwrap(), Queue::bounded(1).unwrap());
+    full.put(1).wait().unwrap();
+    let (lock, event) = (Lock::new().unwrap(), Event::new().unwrap());
+    let held = lock.lock().wait().unwrap();
+    let all = (empty, full, lock, event);
+    flat("waits here", count(200), 10_000, &[], || give_up(all.clone()));
+    flat("waits elsewhere", count(200), 10_000, &[worker], || pool.apply(give_up, all.clone()).wait().unwrap());
+    drop(held);
+}
+
+fn give_up((empty, full, lock, event): (Queue<u32>, Queue<u32>, Lock, Event)) {
+    empty.get().timeout(MOMENT).wait().unwrap_err();
+    empty.get_acknowledged().timeout(MOMENT).wait().unwrap_err();
+    full.put(2).timeout(MOMENT).wait().unwrap_err();
+    lock.lock().timeout(MOMENT).wait().unwrap_err();
+    event.wait_set().timeout(MOMENT).wait().unwrap_err();
+    drop((empty.stream(), empty.get(), lock.lock(), full.put(3), event.wait_set()));
+}
+
+struct Idle;
+
+impl Actor for Idle {
+    type Context = Context<Idle>;
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[rtype(result = "()")]
+struct Stop;
+
+impl Handler<Stop> for Idle {
+    type Result = ();
+
+    fn handle(&mut self, _: Stop, context: &mut Context<Idle>) {
+        context.stop();
+    }
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[rtype(result = "()")]
+struct WaitForRelease;
+
+static RELEASE: tokio::sync::Notify = tokio::sync::Notify::const_new();
+
+impl Handler<WaitForRelease> for Idle {
+    type Result = ResponseFuture<()>;
+
+    fn handle(&mut self, _: WaitForRelease, _: &mut Context<Idle>) -> ResponseFuture<()> {
+        Box::pin(RELEASE.notified())
+    }
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[rtype(result = "()")]
+struct Release;
+
+impl Handler<Release> for Idle {
+    type Result = ();
+
+    fn handle(&mut self, _: Release, _: &mut Context<Idle>) {
+        RELEASE.notify_waiters();
+    }
+}
+
+#[test]
+fn exported_addresses_are_freed_when_their_actors_have_ended() {
+    let _alone = alone();
+    System::new().block_on(async {
+        let objects = count(5_000);
+        let mut before = Usage::of(std::process::id());
+        for round in 0.. {
+            for _ in 0..objects {
+                let addr = RemoteAddr::export(Idle.start()).unwrap();
+                addr.send(Stop).await.unwrap();
+            }
+            let after = Usage::of(std::process::id());
+            if after.is_flat(before, objects, 1_000) {
+                break;
+            }
+            assert!(round < ROUNDS, "exported addresses: {before:?}, then {after:?}");
+            before = after;
+        }
+    });
+}
+
+#[test]
+fn managers_and_calls_of_their_actors_are_freed() {
+    let _alone = alone();
+    let manager = AsyncManager::start(|()| Idle, ()).wait().unwrap();
+    let other = manager.pid().unwrap();
+    let hasty = manager.addr().timeout(MOMENT);
+    flat("timed-out calls", count(500), 2_000, &[other], || {
+        let error = hasty.send(WaitForRelease).wait().unwrap_err();
+        assert!(matches!(error, Error::TimedOut { .. }), "{error}");
+        manager.send(Release).wait().unwrap();
+    });
+    flat("managers that are never started", count(5_000), 1_000, &[], || {
+        drop(AsyncManager::<Idle>::builder().child(|()| Idle, ()).unwrap());
+    });
+    flat("managers", count(12), 200_000, &[], || {
+        let manager = AsyncManager::start(|()| Idle, ()).wait().unwrap();
+        manager.send(Stop).wait().unwrap();
+        manager.ended().wait().unwrap();
+    });
+}
+
+#[test]
+fn pools_are_freed() {
+    let _alone = alone();
+    flat("pools", count(12), 200_000, &[], || {
+        let pool = Pool::new(1).unwrap();
+        pool.apply(|x: u32| x, 1).wait().unwrap();
+        pool.join().wait().unwrap();
+    });
+    flat("pools that scale", count(12), 200_000, &[], || {
+        let pool = Pool::builder().scale_between(1..=2).build().unwrap();
+        pool.apply(|x: u32| x, 1).wait().unwrap();
+        pool.terminate().wait().unwrap();
+    });
+    flat("unused pools", count(5_000), 1_500, &[], || drop(Pool::new(1).unwrap()));
+}
+
+#[test]
+fn processes_rings_and_supervisors_are_freed() {
+    let _alone = alone();
+    flat("processes", count(20), 200_000, &[], || Process::spawn(|()| (), ()).unwrap().wait().unwrap());
+    flat("rings", count(6), 200_000, &[], || {
+        let rank = |node: RingNode| node.rank();
+        assert_eq!(Ring::builder().size(2).run(rank, ()).wait().unwrap(), [0, 1]);
+    });
+    flat("supervisors", count(1_000), 2_000, &[], || {
+        let child = ChildSpec::actor("idle", || Idle).restart(Restart::Temporary);
+        let app = Supervisor::builder("app").child(child).start().wait().unwrap();
+        app.shutdown().wait().unwrap();
+    });
+}
