@@ -84,7 +84,7 @@ impl Handler<Restored> for Nothing {
 }
 
 #[test]
-fn a_snapshot_of_nothing_is_restored_and_told_apart_from_none() {
+fn a_snapshot_of_nothing_is_restored() {
     let builder = AsyncManager::<Nothing>::builder().snapshots(Snapshots::every_messages(1));
     let manager = builder.start(|| Nothing { restored: None }, ()).wait().unwrap();
     assert_eq!(manager.send(Restored).wait().unwrap(), None);

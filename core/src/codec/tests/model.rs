@@ -178,7 +178,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_in_no_option_deeper_is_told_apart_at_every_depth() {
+fn options_around_nothing_differ_at_every_depth() {
     let all: [Nested<()>; 6] = [
         None,
         Some(None),

@@ -41,7 +41,7 @@ fn refused<T: Serialize + DeserializeOwned + Debug>(value: &T) {
 }
 
 #[test]
-fn what_an_internally_tagged_enum_has_no_room_for_is_refused() {
+fn newtypes_without_fields_are_refused_in_internally_tagged_enums() {
     refused(&Internal::NewtypeOfOption(None));
     refused(&Internal::NewtypeOfOption(Some(1)));
     refused(&Internal::NewtypeOfNumber(1));
@@ -66,7 +66,7 @@ fn a_name_that_is_there_twice_is_refused() {
 }
 
 #[test]
-fn what_has_no_form_is_refused_at_the_sender() {
+fn values_without_a_serialised_form_are_refused_at_the_sender() {
     assert!(matches!(encode(&(UNIX_EPOCH - Duration::from_secs(1))), Err(Error::Encode { .. })));
     assert!(matches!(encode(Path::new(OsStr::from_bytes(&[0xff]))), Err(Error::Encode { .. })));
 }
@@ -80,7 +80,7 @@ fn a_wrong_type_is_named() {
 /// Serde itself reads these other than it wrote them, with any format: docs/semantics.md names
 /// them.
 #[test]
-fn what_serde_itself_confuses_arrives_as_documented() {
+fn values_that_serde_itself_changes_arrive_as_documented() {
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
     #[serde(untagged)]
     enum Ambiguous {

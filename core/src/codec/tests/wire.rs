@@ -1,4 +1,4 @@
-//! The bytes: those of rmp-serde, and what becomes of others.
+//! Bytes on the wire: rmp-serde's, malformed ones, and the limits.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ fn an_option_is_marked_only_around_nil() {
     assert_eq!(encode(&Some((None::<u8>, Some(())))).unwrap(), [0x92, 0xc0, 0xc1, 0xc0]);
 }
 
-/// What serde is told is another length than it then gets.
+/// Declares another length than it has.
 struct Miscounted {
     told: usize,
     given: u16,
@@ -55,7 +55,7 @@ impl Serialize for MiscountedFields {
 }
 
 #[test]
-fn lengths_that_serde_does_not_know_or_gets_wrong_are_put_right() {
+fn unknown_and_wrong_lengths_are_corrected() {
     for given in [0, 1, 15, 16, 300] {
         let numbers: Vec<_> = (0..given).collect();
         for told in [0, 3, 16, 70_000] {
@@ -109,7 +109,7 @@ enum Chain {
 struct Endless(Option<Box<Endless>>);
 
 #[test]
-fn what_is_too_deep_is_refused_in_every_form() {
+fn deep_values_are_refused_in_every_form() {
     fn check<T: DeserializeOwned + Debug>(part: &[u8]) {
         let error = decode::<T>(&part.repeat(1_000_000)).unwrap_err().to_string();
         assert!(error.contains("depth limit exceeded"), "{error}");
@@ -126,13 +126,13 @@ fn what_is_too_deep_is_refused_in_every_form() {
 }
 
 #[test]
-fn what_is_left_over_is_refused() {
+fn bytes_after_a_value_are_refused() {
     let error = decode::<u8>(&[1, 2]).unwrap_err();
     assert!(error.to_string().contains("1 bytes are left"), "{error}");
 }
 
 #[test]
-fn a_length_that_is_not_there_takes_no_memory() {
+fn a_claimed_length_reserves_no_memory() {
     // Types reserve room for as many elements as the length says.
     struct Reserved(usize);
     impl<'de> Deserialize<'de> for Reserved {
