@@ -70,5 +70,5 @@ fn nested_options_and_units_are_kept_apart() {
     assert_eq!(settled, [None, Some(())]);
     let shared = pool.broadcast((options.clone(), tricky())).unwrap();
     let read = |shared: Broadcast<([Option<Option<Tricky>>; 3], Tricky)>| shared.get().map(|shared| (*shared).clone());
-    assert_eq!(pool.try_apply(read, shared).wait().unwrap(), (options, tricky()));
+    assert_eq!(pool.try_apply(read, shared.clone()).wait().unwrap(), (options, tricky()));
 }
