@@ -13,7 +13,7 @@ use crate::run::BlockOn;
     note = "a task returns a value that implements serde's `Serialize` and `Deserialize` and borrows nothing, or a future \
             of one: a `String` for a `&str`; for a `Result` whose error serde can't carry use the `try_` form \
             (`try_map`, `try_apply`, …)",
-    note = "a `Pool`, a process, a manager or a lock stays in its process: return what its caller needs of it"
+    note = "a `Pool`, a process, a manager or a held lock stays in its process: return what its caller needs of it"
 )]
 pub trait Output<Marker> {
     /// What the caller receives.
