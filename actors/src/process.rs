@@ -244,7 +244,7 @@ impl Process<()> {
         N: 'static,
     {
         const { captures_nothing::<F>() };
-        Process::builder().spawn(function, args)
+        Process::builder().start::<F, A, M, Values<N>>(function, &args)
     }
 }
 

@@ -99,7 +99,7 @@ impl Ring {
         N: 'static,
     {
         const { captures_nothing::<F>() };
-        Ring::builder().size(size).run(function, args)
+        Ring::builder().size(size).start::<F, A, M, Values<N>>(function, &args)
     }
 }
 

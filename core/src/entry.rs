@@ -148,9 +148,13 @@ impl EntryRef {
     }
 }
 
-/// The instance of a function type that has only one: it captures nothing, which is checked when this is compiled.
+/// The instance of a function type that has only one: it captures nothing.
+///
+/// # Panics
+/// If it captures variables. The public methods refuse that when they are compiled (`captures_nothing`); a second constant here
+/// would repeat their error with a line of fiber's own. The compiler removes the check where it holds.
 pub fn instance<F: Copy + 'static>() -> F {
-    const { assert!(size_of::<F>() == 0, "this closure captures variables, or is a function pointer: see fiber's docs") };
+    assert!(size_of::<F>() == 0, "only functions that capture nothing have an entry");
     // SAFETY: reading zero bytes from an aligned, non-null pointer is valid, and F is Copy, so making one more of a
     // value that exists (an entry is only made from a value of F) gives nobody anything that they could not have.
     unsafe { NonNull::<F>::dangling().read() }

@@ -2,6 +2,4 @@ fn main() {
     let offset = 3;
     let pool = fiber::Pool::new(1).unwrap();
     let _ = pool.map(move |x: u32| x + offset, 0..3);
-    let _ = fiber::Process::spawn(move || offset, ());
-    let _ = fiber::Ring::run(2, move |_: fiber::RingNode| offset, ());
 }

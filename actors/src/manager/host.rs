@@ -8,7 +8,7 @@ use std::time::Duration;
 use actix::{Actor, Arbiter, AsyncContext, Context};
 use bytes::{Buf, Bytes};
 use fiber_core::entry::{Entry, EntryRef, MethodFn};
-use fiber_core::{Error, ExitReason, Function, captures_nothing, codec, invoke, shortage};
+use fiber_core::{Error, ExitReason, Function, codec, invoke, shortage};
 use fiber_transport::{Link, Message};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
@@ -115,10 +115,7 @@ where
     M: 'static,
     K: Keep<F::Output>,
 {
-    const ENTRY: &'static Entry<MethodFn> = {
-        captures_nothing::<F>();
-        &Entry::new(type_name::<F>, Self::run)
-    };
+    const ENTRY: &'static Entry<MethodFn> = &Entry::new(type_name::<F>, Self::run);
 
     fn run(job: &mut dyn Any, _: &mut dyn Any, _: &mut dyn Any) {
         let job = job.downcast_mut::<HostJob>().expect("this entry is called with nothing else");

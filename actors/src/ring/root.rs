@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use fiber_core::entry::{Entry, EntryRef, MethodFn};
 use fiber_core::process::flush_output;
-use fiber_core::{Error, Failure, FailureKind, Kind, LinkKind, Result, captures_nothing, codec, panics, travel};
+use fiber_core::{Error, Failure, FailureKind, Kind, LinkKind, Result, codec, panics, travel};
 use fiber_transport::shared::StreamListener;
 use fiber_transport::{Link, Peer, Role, link_kind};
 use parking_lot::Mutex;
@@ -211,10 +211,7 @@ where
     A: DeserializeOwned,
     K: Kind<F::Output>,
 {
-    const ENTRY: &'static Entry<MethodFn> = {
-        captures_nothing::<F>();
-        &Entry::new(type_name::<F>, Self::run)
-    };
+    const ENTRY: &'static Entry<MethodFn> = &Entry::new(type_name::<F>, Self::run);
 
     fn run(task: &mut dyn Any, _: &mut dyn Any, _: &mut dyn Any) {
         let task = task.downcast_mut::<Task>().expect("this entry is called with nothing else");
