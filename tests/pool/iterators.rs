@@ -31,12 +31,13 @@ fn handles_are_iterators_that_block() {
     assert_eq!(elements, [0, 1, 2]);
     // By reference, the handle is there for the rest.
     let mut rest = pool.try_imap(|x: u32| if x == 1 { Err("one") } else { Ok(x) }, 0..4);
-    for first in &mut rest {
-        assert_eq!(first.unwrap(), 0);
-        break;
+    for result in &mut rest {
+        if result.is_err() {
+            break;
+        }
     }
     let rest: Vec<_> = rest.into_iter().map(|result| result.map_err(drop)).collect();
-    assert_eq!(rest, [Err(()), Ok(2), Ok(3)]);
+    assert_eq!(rest, [Ok(2), Ok(3)]);
 }
 
 #[tokio::test]

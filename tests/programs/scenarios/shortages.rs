@@ -14,14 +14,14 @@ pub(super) struct Shortage(Rlimit);
 impl Shortage {
     pub(super) fn begin() -> Shortage {
         let before = getrlimit(Resource::Nofile);
-        setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..before.clone() }).expect("less is allowed");
+        setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..before }).expect("less is allowed");
         Shortage(before)
     }
 }
 
 impl Drop for Shortage {
     fn drop(&mut self) {
-        setrlimit(Resource::Nofile, self.0.clone()).expect("as much as before is allowed");
+        setrlimit(Resource::Nofile, self.0).expect("as much as before is allowed");
     }
 }
 

@@ -563,22 +563,22 @@ fn a_full_buffer() -> (Ledger<WorkerId, Nobody>, Nobody, Effects<WorkerId, Nobod
     (ledger, caller, effects)
 }
 
-fn assigned(effects: &Effects<WorkerId, Nobody>) -> Vec<std::ops::Range<u64>> {
+fn assigned(effects: &Effects<WorkerId, Nobody>) -> Vec<u64> {
     let range = |(_, a): &(WorkerId, Assignment)| a.first..a.first + u64::from(a.count);
-    effects.assignments.iter().map(range).collect()
+    effects.assignments.iter().flat_map(range).collect()
 }
 
 #[test]
 fn no_task_is_handed_out_without_room_for_its_outcome() {
     let (mut ledger, caller, effects) = a_full_buffer();
-    assert_eq!(assigned(&effects), [1..4], "one of four outcomes is there");
+    assert_eq!(assigned(&effects), [1, 2, 3], "one of four outcomes is there");
     let mut effects = Effects::default();
     ledger.complete(1, results(1, 1, 3, false), &mut effects);
-    assert_eq!(assigned(&effects), []);
+    assert!(assigned(&effects).is_empty());
     assert!(caller.buffer.free_outcomes(2, 2 * OUTCOME, 2), "the ledger waits for room");
     let mut effects = Effects::default();
     ledger.resume(1, &mut effects);
-    assert_eq!(assigned(&effects), [4..6]);
+    assert_eq!(assigned(&effects), [4, 5]);
 }
 
 #[test]
@@ -594,7 +594,7 @@ fn a_full_buffer_does_not_keep_back_the_task_that_the_caller_waits_for() {
     let mut effects = Effects::default();
     ledger.lost(1, &Exit::new(ExitReason::Shutdown, Vec::new()), &mut effects);
     ledger.join(2, 2, 1, None, &mut effects);
-    assert_eq!(assigned(&effects), [1..2]);
+    assert_eq!(assigned(&effects), [1]);
 }
 
 #[test]
@@ -613,5 +613,5 @@ fn tasks_come_back_when_outcomes_are_larger_than_they_seemed() {
     let mut effects = Effects::default();
     ledger.complete(1, large, &mut effects);
     assert_eq!(effects.recalls, [(1, 1)]);
-    assert_eq!(assigned(&effects), []);
+    assert!(assigned(&effects).is_empty());
 }
