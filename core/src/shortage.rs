@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 /// Returns whether the system refused something only because it is short of something: it may succeed later.
 pub fn is_shortage(error: &io::Error) -> bool {
-    remedy(error).is_some()
+    remedy(error).is_some() || error.kind() == io::ErrorKind::OutOfMemory
 }
 
 /// Returns the system's words, with what to do if it is short of something.
@@ -24,8 +24,8 @@ fn remedy(error: &io::Error) -> Option<&'static str> {
             "this host may open no more files; raise the limit (`sysctl fs.file-max`), or use fewer workers"
         }
         Errno::AGAIN => {
-            "no more processes and threads may be started; raise the limit (`ulimit -u`, or that of the control group), or \
-             use fewer workers"
+            "no more processes and threads may be started; raise the limits (`ulimit -u`, that of the control group, and \
+             `ulimit -v`, for a thread's stack takes address space), or use fewer workers"
         }
         Errno::NOMEM => {
             "there is not enough memory; raise the limit (`ulimit -v`) if there is one, or use fewer workers"

@@ -18,7 +18,6 @@ use std::net::{SocketAddr, TcpStream as StdStream};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -40,6 +39,8 @@ use crate::{Closed, Connection, Incoming, Link, ListenAt, Listener, Message};
 
 /// The longest frame before it is sealed.
 const FRAME: usize = 256 << 10;
+const NO_ROOM: &str = "nng has no room for its threads or its memory; raise the limits (`ulimit -u` and `ulimit -v`), or use \
+                       fewer workers";
 /// Connections that may wait in the kernel.
 const BACKLOG: u32 = 4096;
 
@@ -187,11 +188,8 @@ fn open() -> io::Result<Socket> {
 fn refused(error: nng::Error) -> io::Error {
     match error {
         nng::Error::OutOfFiles => Errno::MFILE.into(),
-        // It says the same of threads.
-        nng::Error::OutOfMemory => {
-            let thread = thread::Builder::new().spawn(|| {}).map(drop);
-            thread.err().unwrap_or_else(|| Errno::NOMEM.into())
-        }
+        // It says the same where it can't start its threads.
+        nng::Error::OutOfMemory => io::Error::new(io::ErrorKind::OutOfMemory, NO_ROOM),
         other => other.into(),
     }
 }
