@@ -6,7 +6,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 #[test]
 fn what_could_not_be_read_for_want_of_descriptors_is_read_when_there_are_some() {
     let enough = getrlimit(Resource::Nofile);
-    setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..enough.clone() }).unwrap();
+    setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..enough }).unwrap();
     let refused = [BuildId::current().map(drop), entry::prepare()];
     let ignored = Ignored::now();
     setrlimit(Resource::Nofile, enough).unwrap();
