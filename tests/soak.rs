@@ -1,8 +1,9 @@
 //! Whatever can be made in a loop is freed: memory, descriptors and threads stay flat.
 //!
-//! Each test makes and drops many objects of a few kinds, in rounds. It passes when a round adds less than a tenth of
-//! what its objects would take if they were kept. `SOAK=100000 cargo test --release --test soak` makes so many of each
-//! kind in a round, processes, pools, managers and rings included.
+//! Each test makes and drops many objects of a few kinds, in rounds. It passes when a round adds
+//! less than a tenth of what its objects would take if they were kept. `SOAK=100000 cargo test
+//! --release --test soak` makes so many of each kind in a round, processes, pools, managers and
+//! rings included.
 
 use std::fs::{read_dir, read_to_string};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -64,7 +65,8 @@ impl Usage {
     }
 }
 
-/// Does `make` in rounds of `objects`, until a round has left nothing behind in any of the processes.
+/// Does `make` in rounds of `objects`, until a round has left nothing behind in any of the
+/// processes.
 ///
 /// `size` is what an object takes at least when it is kept.
 #[track_caller]

@@ -14,7 +14,8 @@ use crate::queue::{Elements, End, Get, Put, Role};
 /// Both ends travel: as arguments of tasks, fields of messages, or through other pipes. An end may be cloned; when all
 /// clones of one end are gone, because they were dropped or their processes have ended, the other end learns it: what
 /// was sent can still be received, then [`recv`](Pipe::recv) fails with [`Error::Closed`](fiber_core::Error::Closed), and
-/// so does [`send`](Pipe::send). An end that was sent away and has not arrived counts as being there.
+/// so does [`send`](Pipe::send). An end that was sent away counts as being there while it may still
+/// arrive.
 ///
 /// Elements arrive in the order in which they were sent. The pipe itself lives in the process that made it and ends with
 /// it: then both ends fail with [`Error::OwnerEnded`](fiber_core::Error::OwnerEnded).

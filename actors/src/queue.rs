@@ -29,8 +29,8 @@ pub use ops::{Elements, Get, Put};
 /// A queue that any number of processes put elements into and get elements from.
 ///
 /// It lives in the process that made it, and its handles work in every process of the program: as arguments of tasks,
-/// fields of messages, or elements of other queues. It ends, with what is in it, when the last handle in any process is
-/// gone, and with its process.
+/// fields of messages, or elements of other queues. It ends, with what is in it, when the last
+/// handle in any process is gone, and with its process.
 ///
 /// - **Order.** Elements of one process come out in the order in which it put them in.
 /// - **Fairness.** An element goes to the process that has waited longest. A process that gets many is sent some before

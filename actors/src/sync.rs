@@ -4,9 +4,11 @@
 //! program does. Its handles are `Clone + Serialize + Deserialize`: as arguments of tasks, fields of messages, elements
 //! of queues or values of other shared objects they work in every process of the program.
 //!
-//! - **Lifetime.** An object ends with its last handle in any process, or with the process that made it: a handle that is
-//!   used after that says so ([`Error::OwnerEnded`](fiber_core::Error::OwnerEnded)). A handle that is stored in another
-//!   object of this module, or that the program encodes itself, keeps its object until the process ends that made it.
+//! - **Lifetime.** An object ends with its last handle in any process, or with the process that
+//!   made it: a handle that is used after that says so
+//!   ([`Error::OwnerEnded`](fiber_core::Error::OwnerEnded)). A handle that is stored in another
+//!   object of this module, or that the program encodes itself, keeps its object until the process
+//!   ends that made it.
 //! - **Deaths.** What a process holds (a lock, permits, a place in a queue of waiters) is given back when it dies, and the
 //!   next holder is told: [`Guard::was_abandoned`].
 //! - **Waiting.** Every operation is sent at once and gives a [`Waiting`]: a future for any runtime, with `.wait()` for

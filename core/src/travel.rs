@@ -1,7 +1,9 @@
-//! How long an encoded value may be decoded: what handles inside it need to know to keep their objects alive.
+//! How long an encoded value may be decoded: what handles inside it need to know to keep their
+//! objects alive.
 //!
-//! A handle of a shared object has to keep the object alive while an encoded copy of the handle may still be decoded.
-//! Only the code that carries the bytes knows how long that is, so it says so around the encoding:
+//! A handle of a shared object has to keep the object alive while an encoded copy of the handle may
+//! still be decoded. Only the code that carries the bytes knows how long that is, so it says so
+//! around the encoding:
 //!
 //! - [`pinned`]: for as long as the carrier keeps the [`Pins`], and as often as it likes.
 //! - [`once`]: one process decodes it once, or never.
@@ -96,7 +98,8 @@ pub fn once<R>(encode: impl FnOnce() -> R) -> R {
     encode()
 }
 
-/// Runs `decode` on bytes that were encoded to be decoded [`once`], but may be decoded again until the trial is settled.
+/// Runs `decode` on bytes that were encoded to be decoded [`once`], but may be decoded again until
+/// the trial is settled.
 #[inline]
 pub fn on_trial<R>(decode: impl FnOnce() -> R) -> (R, Trial) {
     let _restore = Restore(&ON_TRIAL, ON_TRIAL.replace(true));
@@ -116,8 +119,8 @@ pub fn pin(pin: Arc<dyn Any + Send + Sync>) {
     PINS.with_borrow_mut(|pins| pins.push(pin));
 }
 
-/// Runs `settle` when the value that this thread decodes now will not be decoded again: at once, unless it is decoded on
-/// trial.
+/// Runs `settle` when the value that this thread decodes now will not be decoded again: at once,
+/// unless it is decoded on trial.
 pub fn when_settled(settle: impl FnOnce() + Send + 'static) {
     if ON_TRIAL.get() {
         TRIAL.with_borrow_mut(|trial| trial.push(Box::new(settle)));

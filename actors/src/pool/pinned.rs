@@ -10,7 +10,8 @@ use parking_lot::Mutex;
 
 use crate::node::Node;
 
-/// How long the tasks of a call that nobody waits for may take to begin, if they are on their way to a worker.
+/// How long the tasks of a call that nobody waits for may take to begin, if they are on their way
+/// to a worker.
 const BEGINNING: Duration = Duration::from_secs(5);
 
 /// The pins of tasks that are not settled.

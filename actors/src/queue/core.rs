@@ -83,7 +83,8 @@ impl Core {
         travel::once(|| Encoded::new(value, limit))
     }
 
-    /// Reads an element that was got. It may be given to another process until the owner knows that it is used here.
+    /// Reads an element that was got. It may be given to another process until the owner knows that
+    /// it is used here.
     pub(super) fn decode<T: DeserializeOwned>(&self, element: &[u8]) -> Result<T> {
         let (value, trial) = travel::on_trial(|| codec::decode(element));
         if !trial.is_empty() {

@@ -91,7 +91,8 @@ pub struct RemoteRecipient<M> {
 #[derive(Clone, Serialize, Deserialize)]
 struct Core {
     target: Arc<Target>,
-    /// The way to an owned actor, from its first use on. It lasts as long as an address, or a call under way, needs it.
+    /// The way to an owned actor, from its first use on. It lasts as long as an address, or a call
+    /// under way, needs it.
     #[serde(skip)]
     route: Arc<OnceLock<Arc<Route>>>,
     timeout: Option<Duration>,

@@ -1,9 +1,9 @@
 //! The objects of other processes that this process holds.
 //!
-//! A process attaches to an object with its first handle, and detaches some time after its last: tasks that get the same
-//! handle again and again cost no messages. Whoever sent the handle may stop holding the object as soon as it knows that
-//! the handle has arrived, so this process says nothing of what it did with a handle before the owner knows of it:
-//! see [`wait_until_attached`].
+//! A process attaches to an object with its first handle, and detaches some time after its last:
+//! tasks that get the same handle again and again cost no messages. Whoever sent the handle may
+//! stop holding the object as soon as it knows that the handle has arrived, so this process says
+//! nothing of what it did with a handle before the owner knows of it: see [`wait_until_attached`].
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -32,7 +32,8 @@ pub(super) struct Attachment(Key);
 #[derive(Default)]
 struct Attachments {
     objects: HashMap<Key, Attached>,
-    /// Those without handles, in the order in which they lost the last one. Some may have got others since.
+    /// Those without handles, in the order in which they lost the last one. Some may have got
+    /// others since.
     idle: VecDeque<Idle>,
     last_turn: u64,
     /// Whether a task looks after those without handles.
@@ -148,7 +149,8 @@ impl Drop for Unconfirmed {
     }
 }
 
-/// Attaches again to all objects of a node whose link was lost: the node took that for the end of this process.
+/// Attaches again to all objects of a node whose link was lost: the node took that for the end of
+/// this process.
 pub(super) fn attach_again(node: NodeId) {
     let attachments = ATTACHMENTS.lock();
     attachments
@@ -180,7 +182,8 @@ pub(crate) async fn when_attached() {
 #[inline]
 pub(crate) fn wait_until_attached() {
     if !are_attached() {
-        // On fiber's own thread, which may not wait, nothing is decoded whose outcome could overtake this.
+        // On fiber's own thread, which may not wait, nothing is decoded whose outcome could
+        // overtake this.
         let _ = block_on(async {
             when_attached().await;
             Ok(())

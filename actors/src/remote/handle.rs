@@ -18,7 +18,8 @@ use crate::node::Node;
 /// In the place of a token where there is none.
 const NO_TOKEN: Token = 0;
 
-/// A handle of a shared object. The object lives while there is one, or an encoded one that may still be decoded.
+/// A handle of a shared object. The object lives while there is one, or an encoded one that may
+/// still be decoded.
 #[derive(Clone)]
 pub(crate) struct Handle(Arc<Shared>);
 
@@ -72,7 +73,8 @@ impl Handle {
         handle
     }
 
-    /// Sees to it that the object lives while what is encoded now may be decoded. Returns what is to be encoded.
+    /// Sees to it that the object lives while what is encoded now may be decoded. Returns what is
+    /// to be encoded.
     fn encoded(&self) -> Token {
         match travel::validity() {
             Validity::Pinned => {

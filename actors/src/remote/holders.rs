@@ -62,7 +62,8 @@ impl Change {
 pub(super) struct Holders {
     /// Processes that have handles.
     attached: HashSet<PeerId>,
-    /// How many processes have been lost so recently that what they sent to others may still arrive there.
+    /// How many processes have been lost so recently that what they sent to others may still arrive
+    /// there.
     lost: usize,
     /// Encoded, and not decoded.
     travelling: HashSet<Token>,

@@ -120,7 +120,8 @@ impl Ports {
         self.held.remove(&id);
     }
 
-    /// Changes who holds a port from elsewhere. It ends if that is nobody, and it has no handles here.
+    /// Changes who holds a port from elsewhere. It ends if that is nobody, and it has no handles
+    /// here.
     pub(super) fn hold(&self, id: PortId, change: impl FnOnce(&mut Holders)) {
         let Some(port) = self.get(id) else { return };
         let mut held = self.held.entry(id).or_default();
@@ -166,7 +167,8 @@ impl Ports {
         letter.asker.answer(&());
     }
 
-    /// A peer is gone. Returns the ports that it held, which stay until [`forget_lost`](Ports::forget_lost).
+    /// A peer is gone. Returns the ports that it held, which stay until
+    /// [`forget_lost`](Ports::forget_lost).
     pub(super) fn lost(&self, peer: PeerId) -> Vec<PortId> {
         let ports: Vec<_> = self.open.iter().filter_map(|port| port.upgrade()).collect();
         ports.into_iter().for_each(|port| port.lost(peer));

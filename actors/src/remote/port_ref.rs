@@ -52,7 +52,8 @@ impl PortRef {
         self.tell(self.change_parcel(change));
     }
 
-    /// As [`change`](PortRef::change), unless the owner is not connected: then it knows that this process is lost.
+    /// As [`change`](PortRef::change), unless the owner is not connected: then it knows that this
+    /// process is lost.
     pub(super) fn change_if_connected(&self, change: Change) {
         if let Ok(node) = self.node()
             && let Some(channel) = node.mesh().current_channel(self.node.id)

@@ -96,8 +96,8 @@ impl Dispatch {
         Ok(())
     }
 
-    /// Answers when the answer is there, and the owners of objects whose handles came with the message know that: the
-    /// caller does not hold the objects any longer than that.
+    /// Answers when the answer is there, and the owners of objects whose handles came with the
+    /// message know that: the caller does not hold the objects any longer than that.
     fn answer_later(&mut self, responder: Responder, answer: impl Future<Output = Encoded> + 'static) {
         let mut under_way = self.under_way.lock();
         under_way.last += 1;
