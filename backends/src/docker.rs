@@ -1,7 +1,8 @@
 //! Jobs as Docker containers, one process each.
 //!
-//! What is the same for all jobs of this process (the engine, this process's own container, the network, the image) is
-//! found out when it is first needed. Jobs that wait for an attempt share its error; later ones try again.
+//! What is the same for all jobs of this process (the engine, this process's own container, the
+//! network, the image) is found out when it is first needed. Jobs that wait for an attempt share
+//! its error; later ones try again.
 
 mod access;
 mod bundle;

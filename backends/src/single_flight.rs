@@ -1,4 +1,5 @@
-//! Single flight: callers that need the same thing at the same time share one attempt at it, and its error.
+//! Single flight: callers that need the same thing at the same time share one attempt at it, and
+//! its error.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,19 +8,21 @@ use tokio::sync::Mutex;
 
 /// Attempts at one thing, at most one at a time.
 ///
-/// A caller that arrives during an attempt waits for it and gets its outcome. A caller that arrives after a failure
-/// makes a new attempt: an error is never kept for later callers, because its cause may pass. If the caller that makes
-/// the attempt is dropped, the next one that waits makes it.
+/// A caller that arrives during an attempt waits for it and gets its outcome. A caller that arrives
+/// after a failure makes a new attempt: an error is never kept for later callers, because its cause
+/// may pass. If the caller that makes the attempt is dropped, the next one that waits makes it.
 #[derive(Debug, Default)]
 pub(crate) struct SingleFlight {
     /// How many attempts have failed.
     failed: AtomicU64,
-    /// Locked by the attempt under way. Holds the error of the last attempt that failed, for callers that waited for it.
+    /// Locked by the attempt under way. Holds the error of the last attempt that failed, for
+    /// callers that waited for it.
     error: Mutex<String>,
 }
 
 impl SingleFlight {
-    /// Returns what `done` finds, or else the outcome of an attempt: of the one under way, or of a new one.
+    /// Returns what `done` finds, or else the outcome of an attempt: of the one under way, or of a
+    /// new one.
     ///
     /// # Errors
     /// The error of the attempt.

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Starts containerd for the nodes of a cluster that share no engine with this host, and a registry to which images are
-# pushed for them, if they do not answer yet. Called by k8s-up.sh with RUNTIME=containerd; k8s-down.sh stops both. Needs
-# root, and the Docker engine that docker-up.sh starts, which hands over the image of a pod's first process.
+# Starts containerd for the nodes of a cluster that share no engine with this host, and a registry
+# to which images are pushed for them, if they do not answer yet. Called by k8s-up.sh with
+# RUNTIME=containerd; k8s-down.sh stops both. Needs root, and the Docker engine that docker-up.sh
+# starts, which hands over the image of a pod's first process.
 
 set -euo pipefail
 

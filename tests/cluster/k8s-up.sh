@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Starts a Kubernetes cluster of one node for the tests, if ours does not answer yet: etcd, API server (TLS, RBAC), controller
-# manager, scheduler, kubelet and kube-proxy, by hand, without systemd. Pods are containers of the Docker engine that
-# docker-up.sh starts, so an image that is made there needs no registry; with RUNTIME=containerd they are containers of a
-# containerd of their own, which fetches images from a registry (containerd-up.sh), as on clusters of today. Only one of
-# the two runs at a time. k8s-build.sh builds the programs, once. Run it as root. State is kept in $CLUSTER_DIR, outside of
-# the checkout; the administrator's kubeconfig is k8s/admin.conf there. k8s-down.sh stops what this started. There is no DNS in the cluster.
+# Starts a Kubernetes cluster of one node for the tests, if ours does not answer yet: etcd, API
+# server (TLS, RBAC), controller manager, scheduler, kubelet and kube-proxy, by hand, without
+# systemd. Pods are containers of the Docker engine that docker-up.sh starts, so an image that is
+# made there needs no registry; with RUNTIME=containerd they are containers of a containerd of their
+# own, which fetches images from a registry (containerd-up.sh), as on clusters of today. Only one of
+# the two runs at a time. k8s-build.sh builds the programs, once. Run it as root. State is kept in
+# $CLUSTER_DIR, outside of the checkout; the administrator's kubeconfig is k8s/admin.conf there.
+# k8s-down.sh stops what this started. There is no DNS in the cluster.
 
 set -euo pipefail
 

@@ -1,8 +1,9 @@
 //! Programs whose processes are pods, on a real Kubernetes cluster.
 //!
-//! They are asked for by `TEST_BACKENDS=kubernetes`, and then there has to be a cluster: the one of `make test-cluster`, or
-//! any that the kubeconfig names, with `TEST_REGISTRY` if its nodes do not share this host's Docker engine. Some change nodes
-//! and some stop the API server, where they can: it is to be a cluster for tests alone.
+//! They are asked for by `TEST_BACKENDS=kubernetes`, and then there has to be a cluster: the one of
+//! `make test-cluster`, or any that the kubeconfig names, with `TEST_REGISTRY` if its nodes do not
+//! share this host's Docker engine. Some change nodes and some stop the API server, where they can:
+//! it is to be a cluster for tests alone.
 
 mod chaos;
 mod cluster;

@@ -35,7 +35,8 @@ impl Pair {
         pair
     }
 
-    /// One that begins. Skips the test where pods' packets do not come through this host's own hands.
+    /// One that begins. Skips the test where pods' packets do not come through this host's own
+    /// hands.
     fn begin(setup: Setup) -> Pair {
         if !cluster::is_of_this_host() || iptables(&["-S", "INPUT"]).is_err() {
             crate::skip("it takes root on the cluster's only node to disturb what pods send");
@@ -165,7 +166,8 @@ impl Rules {
 
 fn a_start_whose_connection_is_reset_is_made_up_for() {
     let mut pair = Pair::start("pair");
-    // Once, at each step that a start takes: to connect, the handshake, what is sent first, being ready.
+    // Once, at each step that a start takes: to connect, the handshake, what is sent first, being
+    // ready.
     for packet in [0, 1, 2, 3, 4, 5, 6, 8] {
         let once = format!("-m statistic --mode nth --every 1000000 --packet {packet} {RESET}");
         let rules = Rules::on_new_connections(&pair.port, &once);
@@ -223,7 +225,8 @@ fn a_pod_whose_end_goes_unheard_is_replaced() {
     let setup = program("calm pair").env("KUBECONFIG", proxy.kubeconfig(directory.path()));
     let mut pair = Pair::begin(setup.env("FIBER_START_TIMEOUT", "10m"));
     pair.program.line("ready: 2");
-    // The connection on which the API server would tell of it is lost, and neither side hears of that.
+    // The connection on which the API server would tell of it is lost, and neither side hears of
+    // that.
     proxy.freeze();
     // Nor does a link tell of it, because there is none yet.
     let rules = Rules::on_new_connections(&pair.port, "-j DROP");

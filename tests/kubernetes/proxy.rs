@@ -1,4 +1,5 @@
-//! A way to the API server on which connections can be frozen: they stay open, and nothing comes through any more.
+//! A way to the API server on which connections can be frozen: they stay open, and nothing comes
+//! through any more.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};

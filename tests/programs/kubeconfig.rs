@@ -21,8 +21,8 @@ pub(crate) fn of_user(directory: &Path, name: &str) -> PathBuf {
     changed(directory, |config| config["users"][0]["user"]["as"] = name.into())
 }
 
-/// With a certificate of the administrator that was good until yesterday or, where the cluster's authority is not at hand to
-/// sign one, with a token that the cluster does not know.
+/// With a certificate of the administrator that was good until yesterday or, where the cluster's
+/// authority is not at hand to sign one, with a token that the cluster does not know.
 pub(crate) fn expired(directory: &Path) -> PathBuf {
     let kubeconfig_of_tests = PathBuf::from(std::env::var_os("KUBECONFIG").unwrap_or_default());
     let authority = kubeconfig_of_tests.parent().map(|directory| directory.join("pki")).unwrap_or_default();

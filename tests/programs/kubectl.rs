@@ -75,8 +75,8 @@ pub(crate) fn server() -> (String, u16) {
     (host.trim_matches(['[', ']']).to_string(), port)
 }
 
-/// An address of this host that nodes may reach: the one from which it talks to the API server or, if that is on this
-/// host, to the world.
+/// An address of this host that nodes may reach: the one from which it talks to the API server or,
+/// if that is on this host, to the world.
 pub(crate) fn own_address() -> IpAddr {
     let (host, _) = server();
     let towards = |host: &str| {

@@ -1,7 +1,8 @@
 //! The processes of pods, killed without fiber's doing.
 //!
-//! It is done from within, so that it works on any node: the test's own program is called once more in the container. The
-//! pods that fiber makes share one process namespace, whose first process is not the program's.
+//! It is done from within, so that it works on any node: the test's own program is called once more
+//! in the container. The pods that fiber makes share one process namespace, whose first process is
+//! not the program's.
 
 use std::path::PathBuf;
 

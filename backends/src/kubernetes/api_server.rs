@@ -23,15 +23,17 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 /// How long the first answer may take.
 const CONNECT: Duration = Duration::from_secs(10);
-/// How long the API server may be silent within a request. Without a limit, a request on a connection that the network has
-/// lost without a word is waited for until the system gives the connection up, if ever.
+/// How long the API server may be silent within a request. Without a limit, a request on a
+/// connection that the network has lost without a word is waited for until the system gives the
+/// connection up, if ever.
 const ANSWER: Duration = Duration::from_secs(30);
 
 /// A cluster whose API server answers, and the namespace there.
 #[derive(Clone)]
 pub struct ApiServer {
     client: Client,
-    /// What [streams](ApiServer::streams) go through, made when it is first needed, as the kubeconfig says.
+    /// What [streams](ApiServer::streams) go through, made when it is first needed, as the
+    /// kubeconfig says.
     patient: Arc<OnceLock<Client>>,
     access: kube::Config,
     namespace: String,
@@ -98,7 +100,8 @@ impl ApiServer {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// The same for what may be silent for any time, and for what has limits of its own: logs, commands, watches.
+    /// The same for what may be silent for any time, and for what has limits of its own: logs,
+    /// commands, watches.
     pub(super) fn streams<K>(&self) -> Api<K>
     where
         K: Resource<Scope = NamespaceResourceScope>,

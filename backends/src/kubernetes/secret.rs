@@ -49,7 +49,8 @@ impl Secrets {
         Secrets { server, model, made: AtomicU64::new(1), current: Mutex::default(), flight: SingleFlight::default() }
     }
 
-    /// A Secret with this content: the current one, or a new one. Jobs that wait for one to be made share its error.
+    /// A Secret with this content: the current one, or a new one. Jobs that wait for one to be made
+    /// share its error.
     ///
     /// # Errors
     /// Why it can't be made, and what to do.

@@ -28,8 +28,9 @@ pub(super) enum Phase {
     Ended(ExitReason),
 }
 
-/// What this pod's status says. The state of the program's container counts before the phase of the whole pod: a node may
-/// report the end of a container long before it calls its pod `Succeeded`, and other containers may keep the pod running.
+/// What this pod's status says. The state of the program's container counts before the phase of the
+/// whole pod: a node may report the end of a container long before it calls its pod `Succeeded`,
+/// and other containers may keep the pod running.
 pub(super) fn phase(pod: &Pod) -> Phase {
     let Some(status) = &pod.status else { return Phase::Starting };
     let state = program(pod);
@@ -99,8 +100,9 @@ pub(super) fn phase(pod: &Pod) -> Phase {
     }
 }
 
-/// The state of the container that has the program: the one of fiber's name, or the first. The statuses of containers are in
-/// the order of their names, and a cluster may add containers to each pod.
+/// The state of the container that has the program: the one of fiber's name, or the first. The
+/// statuses of containers are in the order of their names, and a cluster may add containers to each
+/// pod.
 fn program(pod: &Pod) -> Option<&ContainerState> {
     let statuses = pod.status.as_ref()?.container_statuses.as_deref()?;
     let named = |name: &str| statuses.iter().find(|status| status.name == name);

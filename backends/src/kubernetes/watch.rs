@@ -14,7 +14,8 @@ use tokio::sync::mpsc;
 use super::api_server::ApiServer;
 use super::names::SESSION;
 
-/// After how many seconds the API server ends a watch, so that another one is begun. One that was not ended by then is lost.
+/// After how many seconds the API server ends a watch, so that another one is begun. One that was
+/// not ended by then is lost.
 const WATCH: u32 = 15;
 /// Pauses between attempts while the API server is away, at first and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));

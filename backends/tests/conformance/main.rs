@@ -1,8 +1,8 @@
 //! What every backend promises, asked of each of them.
 //!
-//! `local` is asked always, others when `TEST_BACKENDS` names them (`TEST_BACKENDS=docker,…`): then they have to be
-//! there. A new backend is added to [`BACKENDS`]. Nodes that do not share this host's Docker engine get images from the
-//! registry that `TEST_REGISTRY` names.
+//! `local` is asked always, others when `TEST_BACKENDS` names them (`TEST_BACKENDS=docker,…`): then
+//! they have to be there. A new backend is added to [`BACKENDS`]. Nodes that do not share this
+//! host's Docker engine get images from the registry that `TEST_REGISTRY` names.
 //!
 //! The jobs are this program again, called with what they are to do.
 

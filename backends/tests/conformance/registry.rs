@@ -34,7 +34,8 @@ impl Registry {
     }
 }
 
-/// Refuses the request of a connection. What is no HTTP is an attempt to use TLS, and is hung up on.
+/// Refuses the request of a connection. What is no HTTP is an attempt to use TLS, and is hung up
+/// on.
 async fn refuse(stream: TcpStream, requests: Arc<AtomicUsize>) {
     let mut stream = BufReader::new(stream);
     let mut head = Vec::new();

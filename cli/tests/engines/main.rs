@@ -1,5 +1,6 @@
-//! The command on real engines: each test runs on every one that TEST_BACKENDS names. For Kubernetes it is the cluster of the
-//! kubeconfig, with `TEST_REGISTRY` if its nodes do not share this host's Docker engine.
+//! The command on real engines: each test runs on every one that TEST_BACKENDS names. For
+//! Kubernetes it is the cluster of the kubeconfig, with `TEST_REGISTRY` if its nodes do not share
+//! this host's Docker engine.
 //!
 //! This binary is also the program that `fiber run` is given: with a scenario in its environment it plays that.
 

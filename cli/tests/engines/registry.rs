@@ -1,4 +1,5 @@
-//! Images that go through a registry: a real one, for these tests alone, or the one that the cluster's nodes use.
+//! Images that go through a registry: a real one, for these tests alone, or the one that the
+//! cluster's nodes use.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
