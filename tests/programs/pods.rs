@@ -5,6 +5,7 @@
 //! not the program's.
 
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 use crate::kubectl::{get, try_kubectl};
 use crate::wait::wait_until;
@@ -37,8 +38,9 @@ pub(crate) fn kill(namespace: &str, name: &str) {
     let container = &pod["spec"]["containers"][0];
     let (container, program) = (container["name"].as_str(), container["command"][0].as_str());
     let (container, program) = (container.expect("it has a name"), program.expect("fiber says what to run"));
-    // The connection breaks if the container is gone before this is seen to have succeeded.
-    let said = try_kubectl(&["--namespace", namespace, "exec", name, "-c", container, "--", program, ORDER]);
+    let order = ["--namespace", namespace, "exec", name, "-c", container, "--", program, ORDER];
+    let order = Command::new("kubectl").args(order).stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+    let mut order = order.expect("the command `kubectl` is installed");
     let ended = || match try_kubectl(&["--namespace", namespace, "get", "pod", name, "-o", "json"]) {
         Ok(pod) => {
             let pod: serde_json::Value = serde_json::from_str(&pod).expect("it is JSON");
@@ -46,5 +48,8 @@ pub(crate) fn kill(namespace: &str, name: &str) {
         }
         Err(problem) => problem.contains("not found"),
     };
-    wait_until(&format!("the process of {name} is dead ({said:?})"), ended);
+    wait_until(&format!("the process of {name} is dead"), ended);
+    // An engine may leave the connection open although the container is gone.
+    let _ = order.kill();
+    let _ = order.wait();
 }
