@@ -22,6 +22,8 @@ use crate::remote::MeshPeer;
 pub(super) const EXIT_NOT_STARTED: i32 = 70;
 /// The exit code of a child in which a thread or an async runtime was started before `fiber::init()`.
 const EXIT_TOO_LATE: i32 = 71;
+/// The exit code of a child whose link to its parent was closed while it worked.
+pub(super) const EXIT_LINK_LOST: i32 = 72;
 
 /// What kept a child that exited with this code from its work, if fiber gives the code a meaning.
 pub(super) fn obstacle(code: i32) -> Option<&'static str> {
@@ -31,10 +33,9 @@ pub(super) fn obstacle(code: i32) -> Option<&'static str> {
     )
 }
 
-/// The exit code of a child whose link to its parent was closed while it worked.
-pub(super) const EXIT_LINK_LOST: i32 = 71;
-/// Signs of life before the parent has said how often it wants them, and how long its host may leave them unconfirmed.
+/// How often a child sends heartbeats before it has its parent's configuration.
 const EARLY_BEAT: Duration = Duration::from_secs(1);
+/// How long the parent's host may leave them unconfirmed until then.
 const SILENT_PARENT: Duration = Duration::from_secs(30);
 
 /// Makes this program able to host fiber's processes: the first thing that `main` has to do.
