@@ -46,10 +46,13 @@ fn arguments_messages_answers_and_snapshots_keep_nested_options_apart() {
     let first = |value| Keeper { kept: vec![value] };
     let builder = AsyncManager::<Keeper>::builder().snapshots(Snapshots::every_messages(1));
     let manager = builder.start(first, Some(None)).wait().unwrap();
-    assert_eq!(manager.send(Keep(Some(Some(tricky())))).wait().unwrap(), [Some(None), Some(Some(tricky()))]);
+    let first_two = [Some(None), Some(Some(tricky()))];
+    assert_eq!(manager.send(Keep(Some(Some(tricky())))).wait().unwrap(), first_two);
+    // A snapshot follows its message's answer: the next answer comes behind it.
+    manager.send(Keep(Some(None))).wait().unwrap();
     kill(manager.pid().unwrap());
     let kept = manager.addr().resend().send(Keep(None)).wait().unwrap();
-    assert_eq!(kept, [Some(None), Some(Some(tricky())), None]);
+    assert_eq!((&kept[..2], kept.last()), (&first_two[..], Some(&None)));
 }
 
 /// Its snapshot is encoded as nil.

@@ -11,6 +11,7 @@
 mod exchange;
 mod inbox;
 mod outbox;
+mod startup;
 mod sys;
 
 use std::io;
@@ -178,6 +179,7 @@ async fn connection(stream: TcpStream, keys: Keys) -> io::Result<Connection> {
 
 /// A socket that accepts sealed frames. It is to have one pipe, and no other takes its place.
 fn open() -> io::Result<Socket> {
+    startup::check_room()?;
     sys::limit_threads();
     let socket = Socket::new(Protocol::Pair0).map_err(refused)?;
     socket.set_opt::<RecvMaxSize>(FRAME + TAG)?;

@@ -10,6 +10,7 @@ use rustix::process::{Signal, kill_process};
 use super::{hang, pid, read_line, wait_until};
 
 /// Starts a program as shells do: with a child of its own, which nobody ends.
+#[allow(clippy::zombie_processes)] // It outlives this process, unless fiber ends it.
 fn start_program() {
     Command::new("sh").args(["-c", "sleep 600 & wait"]).spawn().expect("there is a shell");
 }
