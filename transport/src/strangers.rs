@@ -48,7 +48,8 @@ impl<T: 'static> Strangers<T> {
     /// Takes one in, until `entry` is through. Has to be called in a task of a `LocalSet`, on a runtime with timers.
     pub fn add(&mut self, entry: impl Future<Output = T> + 'static) {
         let handle = self.tasks.spawn_local(async move { timeout(PATIENCE, entry).await.ok() });
-        if self.ages.len() >= 2 * self.max {
+        // Rarely enough to cost nothing, and often enough: a handle keeps its task's memory.
+        if self.ages.len() >= 2 * self.tasks.len() + 16 {
             self.ages.retain(|(_, stranger)| !stranger.is_finished());
         }
         self.ages.push_back((Instant::now(), handle));
