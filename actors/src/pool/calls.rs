@@ -427,7 +427,7 @@ macro_rules! stream_handle {
             type Item = Result<T>;
             type IntoIter = Blocking<&'a mut $name<T>>;
 
-            /// As [`wait`](Self::wait); the handle is there for the rest.
+            /// As `wait`; the handle is there for the rest.
             fn into_iter(self) -> Blocking<&'a mut $name<T>> {
                 Blocking::new(self)
             }

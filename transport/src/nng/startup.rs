@@ -8,6 +8,8 @@ use parking_lot::RwLock;
 
 /// The threads that nng starts with its first socket: seven, and some that others may start meanwhile.
 const THREADS: usize = 10;
+/// Small: the C library keeps the stacks of threads that have ended, and they count towards a limit of memory.
+const STACK: usize = 64 << 10;
 
 /// Checks, before nng starts for the first time, that its threads can be started. nng ends the process if it can start
 /// only some of them: it frees what the others use.
@@ -24,7 +26,7 @@ pub(super) fn check_room() -> io::Result<()> {
         // Held until all are there, or one is refused.
         let _not_yet = end.write();
         for _ in 0..THREADS {
-            thread::Builder::new().spawn_scoped(threads, || drop(end.read()))?;
+            thread::Builder::new().stack_size(STACK).spawn_scoped(threads, || drop(end.read()))?;
         }
         io::Result::Ok(())
     })?;
