@@ -28,13 +28,15 @@ fn of_program() -> LogParams {
 }
 
 /// Passes on what a pod prints, until `ended` says that it prints no more and all of it came. A stream that breaks is taken
-/// up where it was.
+/// up where it was. A node may report a container's end before it has written the end of its log, so the log counts as
+/// whole when it is read once more after that and has nothing new.
 pub(super) async fn follow(pods: Api<Pod>, pod: String, target: Target, tail: Tail, mut ended: watch::Receiver<bool>) {
     let mut pump = Pump::new(target, tail);
     let mut passed = 0;
     let parameters = LogParams { follow: true, ..of_program() };
     loop {
         let was_ended = *ended.borrow_and_update();
+        let passed_before = passed;
         let whole = match pods.log_stream(&pod, &parameters).await {
             Ok(stream) => pass(stream, &mut pump, &mut passed).await,
             Err(error) => {
@@ -42,7 +44,7 @@ pub(super) async fn follow(pods: Api<Pod>, pod: String, target: Target, tail: Ta
                 false
             }
         };
-        if whole && was_ended {
+        if whole && was_ended && passed == passed_before {
             break;
         }
         let _ = timeout(PAUSE, ended.wait_for(|ended| *ended && !was_ended)).await;
