@@ -1,4 +1,5 @@
-//! Four environments, each an actor in a process of its own, stepped one after the other, and all at once.
+//! Four environments, each an actor in a process of its own, stepped one after the other, and all
+//! at once.
 //!
 //! ```text
 //! cargo run --release --example async_manager [-- STEPS]
@@ -37,8 +38,9 @@ fn action(step: usize) -> Action {
 }
 
 fn step_one_by_one(steps: usize) -> fiber::Result<()> {
-    let environments: Vec<_> =
-        (0..ENVIRONMENTS).map(|seed| SyncManager::start(CartPole::new, seed)).collect::<fiber::Result<_>>()?;
+    let environments: Vec<_> = (0..ENVIRONMENTS)
+        .map(|seed| SyncManager::start(CartPole::new, seed))
+        .collect::<fiber::Result<_>>()?;
     let start = Instant::now();
     for step in 0..steps {
         for environment in &environments {
@@ -50,11 +52,14 @@ fn step_one_by_one(steps: usize) -> fiber::Result<()> {
 }
 
 fn step_all_at_once(steps: usize) -> fiber::Result<()> {
-    let starting: Vec<_> = (0..ENVIRONMENTS).map(|seed| AsyncManager::start(CartPole::new, seed)).collect();
-    let environments: Vec<_> = starting.into_iter().map(|starting| starting.wait()).collect::<fiber::Result<_>>()?;
+    let starting: Vec<_> =
+        (0..ENVIRONMENTS).map(|seed| AsyncManager::start(CartPole::new, seed)).collect();
+    let environments: Vec<_> =
+        starting.into_iter().map(|starting| starting.wait()).collect::<fiber::Result<_>>()?;
     let start = Instant::now();
     for step in 0..steps {
-        let pending: Vec<_> = environments.iter().map(|environment| environment.send(Step(action(step)))).collect();
+        let pending: Vec<_> =
+            environments.iter().map(|environment| environment.send(Step(action(step)))).collect();
         for observation in pending {
             observation.wait()?;
         }
@@ -65,11 +70,15 @@ fn step_all_at_once(steps: usize) -> fiber::Result<()> {
 
 /// As all at once, but without waiting for one step before the next is sent.
 fn step_ahead(steps: usize) -> fiber::Result<()> {
-    let starting: Vec<_> = (0..ENVIRONMENTS).map(|seed| AsyncManager::start(CartPole::new, seed)).collect();
-    let environments: Vec<_> = starting.into_iter().map(|starting| starting.wait()).collect::<fiber::Result<_>>()?;
+    let starting: Vec<_> =
+        (0..ENVIRONMENTS).map(|seed| AsyncManager::start(CartPole::new, seed)).collect();
+    let environments: Vec<_> =
+        starting.into_iter().map(|starting| starting.wait()).collect::<fiber::Result<_>>()?;
     let start = Instant::now();
-    let steps = (0..steps).flat_map(|step| environments.iter().map(move |environment| (environment, step)));
-    let pending: Vec<_> = steps.map(|(environment, step)| environment.send(Step(action(step)))).collect();
+    let steps =
+        (0..steps).flat_map(|step| environments.iter().map(move |environment| (environment, step)));
+    let pending: Vec<_> =
+        steps.map(|(environment, step)| environment.send(Step(action(step)))).collect();
     for observation in pending {
         observation.wait()?;
     }

@@ -1,9 +1,10 @@
 //! An evolution strategy learns to keep the pole on its cart upright.
 //!
-//! Each generation tries the current policy with many small random changes, in pairs of opposite sign, and moves it towards
-//! those that did better (T. Salimans, J. Ho, X. Chen, S. Sidor and I. Sutskever, "Evolution Strategies as a Scalable
-//! Alternative to Reinforcement Learning", 2017). The changes are pieces of one table of random numbers that every worker has
-//! been given once, so that a task's argument says only where in the table its piece begins.
+//! Each generation tries the current policy with many small random changes, in pairs of opposite
+//! sign, and moves it towards those that did better (T. Salimans, J. Ho, X. Chen, S. Sidor and I.
+//! Sutskever, "Evolution Strategies as a Scalable Alternative to Reinforcement Learning", 2017).
+//! The changes are pieces of one table of random numbers that every worker has been given once, so
+//! that a task's argument says only where in the table its piece begins.
 //!
 //! ```text
 //! cargo run --release --example evolution_strategy [-- --generations 50 --plot learning.svg]
@@ -34,7 +35,8 @@ struct Options {
     plot: PathBuf,
 }
 
-/// A weight for each number of the state: the cart is pushed to the right if the weighted sum is positive.
+/// A weight for each number of the state: the cart is pushed to the right if the weighted sum is
+/// positive.
 type Policy = [f64; 4];
 
 const TABLE: usize = 100_000;
@@ -65,9 +67,16 @@ fn try_out(policy: &Policy, seed: u64) -> f64 {
 }
 
 /// A task: a policy is tried with a change, and with its opposite.
-fn try_pair(table: Broadcast<Vec<f64>>, policy: Policy, place: usize, seed: u64) -> fiber::Result<(f64, f64)> {
+fn try_pair(
+    table: Broadcast<Vec<f64>>,
+    policy: Policy,
+    place: usize,
+    seed: u64,
+) -> fiber::Result<(f64, f64)> {
     let table = table.get()?;
-    let changed = |sign: f64| std::array::from_fn(|index| policy[index] + sign * SIGMA * table[place + index]);
+    let changed = |sign: f64| {
+        std::array::from_fn(|index| policy[index] + sign * SIGMA * table[place + index])
+    };
     Ok((try_out(&changed(1.0), seed), try_out(&changed(-1.0), seed)))
 }
 
@@ -91,23 +100,33 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut policy = Policy::default();
     let mut curve = Vec::new();
     for generation in 1..=options.generations {
-        let places: Vec<usize> = (0..PAIRS).map(|_| random.random_range(0..TABLE - policy.len())).collect();
+        let places: Vec<usize> =
+            (0..PAIRS).map(|_| random.random_range(0..TABLE - policy.len())).collect();
         let seed = random.random::<u32>().into();
-        let tasks: Vec<_> = places.iter().map(|place| (shared.clone(), policy, *place, seed)).collect();
-        let rewards = pool.try_map(try_pair, tasks).progress(format!("generation {generation}")).await?;
+        let tasks: Vec<_> =
+            places.iter().map(|place| (shared.clone(), policy, *place, seed)).collect();
+        let rewards =
+            pool.try_map(try_pair, tasks).progress(format!("generation {generation}")).await?;
 
         let all = rewards.iter().flat_map(|(up, down)| [*up, *down]);
         let mean = all.clone().sum::<f64>() / (2 * PAIRS) as f64;
-        let spread = (all.map(|reward| (reward - mean).powi(2)).sum::<f64>() / (2 * PAIRS) as f64).sqrt().max(1e-9);
+        let spread = (all.map(|reward| (reward - mean).powi(2)).sum::<f64>() / (2 * PAIRS) as f64)
+            .sqrt()
+            .max(1e-9);
         for (place, (up, down)) in places.iter().zip(&rewards) {
             let better = (up - down) / spread;
             for (index, weight) in policy.iter_mut().enumerate() {
-                *weight += LEARNING_RATE / (2.0 * PAIRS as f64 * SIGMA) * better * table[place + index] * SIGMA;
+                *weight += LEARNING_RATE / (2.0 * PAIRS as f64 * SIGMA)
+                    * better
+                    * table[place + index]
+                    * SIGMA;
             }
         }
         let reached = try_out(&policy, 1_000_000);
         curve.push((mean, reached));
-        println!("generation {generation}: {mean:.1} steps on average, {reached:.1} with what was learnt");
+        println!(
+            "generation {generation}: {mean:.1} steps on average, {reached:.1} with what was learnt"
+        );
         if reached >= f64::from(MAX_STEPS) {
             break;
         }
@@ -129,10 +148,9 @@ fn plot(path: &std::path::Path, curve: &[(f64, f64)]) -> Result<(), Box<dyn std:
     chart.configure_mesh().x_desc("generation").y_desc("steps").draw()?;
     let lines = [("with what was learnt", BLUE), ("on average, with changes", RED)];
     for (line, (label, colour)) in lines.into_iter().enumerate() {
-        let points = curve
-            .iter()
-            .enumerate()
-            .map(|(generation, (mean, reached))| (generation + 1, if line == 0 { *reached } else { *mean }));
+        let points = curve.iter().enumerate().map(|(generation, (mean, reached))| {
+            (generation + 1, if line == 0 { *reached } else { *mean })
+        });
         chart
             .draw_series(LineSeries::new(points, colour))?
             .label(label)

@@ -22,9 +22,15 @@ struct Arguments {
 fn describe() -> String {
     let visible = std::env::var("CUDA_VISIBLE_DEVICES").unwrap_or_else(|_| "not set".into());
     let devices: Vec<String> = std::fs::read_dir("/dev")
-        .map(|entries| entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect())
+        .map(|entries| {
+            entries
+                .flatten()
+                .map(|entry| entry.file_name().to_string_lossy().into_owned())
+                .collect()
+        })
         .unwrap_or_default();
-    let mut devices: Vec<_> = devices.into_iter().filter(|name| name.starts_with("nvidia")).collect();
+    let mut devices: Vec<_> =
+        devices.into_iter().filter(|name| name.starts_with("nvidia")).collect();
     devices.sort();
     let devices = if devices.is_empty() { "none".into() } else { devices.join(", ") };
     let tool = Command::new("nvidia-smi").arg("-L").output();
@@ -41,8 +47,12 @@ async fn main() -> fiber::Result<()> {
     let meta = Meta::new().gpu(arguments.gpus);
     match Process::builder().name("gpu").meta(meta).spawn(describe, ())?.await {
         Ok(seen) => println!("{seen}"),
-        // No graphics processor is nothing to fail for here: it is what this program is to find out.
-        Err(error) => println!("There is no child process with {} graphics processor(s): {error}", arguments.gpus),
+        // No graphics processor is nothing to fail for here: it is what this program is to find
+        // out.
+        Err(error) => println!(
+            "There is no child process with {} graphics processor(s): {error}",
+            arguments.gpus
+        ),
     }
     Ok(())
 }

@@ -4,7 +4,8 @@
 //! cargo run --example line_count -- src/lib.rs README.md
 //! ```
 //!
-//! A file that can't be read fails alone; the others are counted all the same, and the program then exits with code 1.
+//! A file that can't be read fails alone; the others are counted all the same, and the program then
+//! exits with code 1.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};

@@ -1,8 +1,9 @@
 //! Estimates a probability density with windows of many widths at once: one `apply` for each width.
 //!
-//! The density at a point is estimated by the part of the samples that fall into a window around it, divided by the
-//! window's volume (E. Parzen, "On Estimation of a Probability Density Function and Mode", 1962). The samples are
-//! normally distributed in two dimensions, so the true density at the centre is 1 / 2π ≈ 0.159.
+//! The density at a point is estimated by the part of the samples that fall into a window around
+//! it, divided by the window's volume (E. Parzen, "On Estimation of a Probability Density Function
+//! and Mode", 1962). The samples are normally distributed in two dimensions, so the true density at
+//! the centre is 1 / 2π ≈ 0.159.
 //!
 //! ```text
 //! cargo run --release --example parzen_estimation
@@ -24,7 +25,8 @@ fn sample(random: &mut impl Rng) -> (f64, f64) {
 /// The estimate at the centre, with a square window of this width.
 fn estimate(samples: Broadcast<Vec<(f64, f64)>>, width: f64) -> fiber::Result<(f64, f64)> {
     let samples = samples.get()?;
-    let inside = samples.iter().filter(|(x, y)| x.abs() <= width / 2.0 && y.abs() <= width / 2.0).count();
+    let inside =
+        samples.iter().filter(|(x, y)| x.abs() <= width / 2.0 && y.abs() <= width / 2.0).count();
     Ok((width, inside as f64 / samples.len() as f64 / (width * width)))
 }
 
@@ -34,7 +36,8 @@ async fn main() -> fiber::Result<()> {
     let pool = Pool::builder().start().await?;
     let samples = pool.broadcast((0..SAMPLES).map(|_| sample(&mut random)).collect())?;
     let widths = (0..WIDTHS).map(|step| 0.1 + 0.02 * step as f64);
-    let estimates: Vec<_> = widths.map(|width| pool.try_apply(estimate, (samples.clone(), width))).collect();
+    let estimates: Vec<_> =
+        widths.map(|width| pool.try_apply(estimate, (samples.clone(), width))).collect();
     println!("true density: {:.4}", 1.0 / std::f64::consts::TAU);
     for estimate in estimates {
         let (width, density) = estimate.await?;

@@ -19,7 +19,9 @@ fn produce(producer: u32, jobs: Queue<String>) {
 fn consume(consumer: u32, jobs: Queue<String>, done: Map<u32, u32>) {
     while let Ok(job) = jobs.get_acknowledged().wait() {
         std::thread::sleep(Duration::from_millis(5));
-        done.update(&consumer, |count| *count.get_or_insert(0) += 1).wait().expect("the map is there");
+        done.update(&consumer, |count| *count.get_or_insert(0) += 1)
+            .wait()
+            .expect("the map is there");
         job.acknowledge().wait().expect("the queue is there");
     }
 }
@@ -27,7 +29,8 @@ fn consume(consumer: u32, jobs: Queue<String>, done: Map<u32, u32>) {
 fn main() -> fiber::Result<()> {
     fiber::init();
     let (jobs, done) = (Queue::new()?, Map::new()?);
-    let consumers = (0..3).map(|consumer| Process::spawn(consume, (consumer, jobs.clone(), done.clone())));
+    let consumers =
+        (0..3).map(|consumer| Process::spawn(consume, (consumer, jobs.clone(), done.clone())));
     let consumers: Vec<_> = consumers.collect::<fiber::Result<_>>()?;
     let producers = (0..2).map(|producer| Process::spawn(produce, (producer, jobs.clone())));
     for producer in producers.collect::<fiber::Result<Vec<_>>>()? {

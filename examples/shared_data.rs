@@ -33,7 +33,8 @@ async fn main() -> fiber::Result<()> {
     let pool = Pool::builder().processes(3).start().await?;
 
     let (counts, longest) = (Map::new()?, Value::new(&String::new())?);
-    let words: Vec<_> = TEXT.split(' ').map(|word| (word.to_string(), counts.clone(), longest.clone())).collect();
+    let words: Vec<_> =
+        TEXT.split(' ').map(|word| (word.to_string(), counts.clone(), longest.clone())).collect();
     pool.try_map(count, words).await?;
     for (word, count) in counts.entries().await?.into_iter().filter(|(_, count)| *count > 1) {
         println!("{word}: {count} times");
@@ -41,7 +42,8 @@ async fn main() -> fiber::Result<()> {
     println!("one of the longest words: {}", longest.get().await?);
 
     let (guests, lock) = (List::new()?, Lock::new()?);
-    let names = ["Ada", "Edsger", "Grace", "Robin"].map(|name| (name.to_string(), guests.clone(), lock.clone()));
+    let names = ["Ada", "Edsger", "Grace", "Robin"]
+        .map(|name| (name.to_string(), guests.clone(), lock.clone()));
     pool.try_map(sign, names).await?;
     println!("{}", guests.to_vec().await?.join(", "));
     Ok(())

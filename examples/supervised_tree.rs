@@ -1,5 +1,5 @@
-//! A tree of one's own: two local actors, an actor in a process of its own, and a pool, under one supervisor. It is printed
-//! before and after some of it has died.
+//! A tree of one's own: two local actors, an actor in a process of its own, and a pool, under one
+//! supervisor. It is printed before and after some of it has died.
 //!
 //! ```text
 //! cargo run --example supervised_tree
@@ -89,7 +89,10 @@ async fn main() -> fiber::Result<()> {
 
     println!("the ledger says {}", ledger.send(Book(5)).await?);
     let pages = vec!["to be or not to be".to_string(), "that is the question".to_string()];
-    println!("the pages have {} words", office.child::<Librarian>("librarian")?.send(CountWords(pages)).await??);
+    println!(
+        "the pages have {} words",
+        office.child::<Librarian>("librarian")?.send(CountWords(pages)).await??
+    );
     println!("\n{}", fiber::tree());
 
     let complaint = office.child::<Clerk>("clerk")?.send(Complain).await;
@@ -97,7 +100,8 @@ async fn main() -> fiber::Result<()> {
     office.kill("ledger", ExitReason::Signal(9)).await?;
 
     // Started anew, it begins with what its factory gives it. What is sent meanwhile waits.
-    let restarted = || fiber::tree().find("office/ledger").is_some_and(|ledger| ledger.restarts > 0);
+    let restarted =
+        || fiber::tree().find("office/ledger").is_some_and(|ledger| ledger.restarts > 0);
     while !restarted() {
         actix::clock::sleep(Duration::from_millis(1)).await;
     }

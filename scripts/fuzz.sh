@@ -1,8 +1,9 @@
 #!/bin/sh
 # Runs each fuzz target of fuzz/ for a number of seconds: scripts/fuzz.sh [SECONDS]
 #
-# The nightly toolchain adds the address sanitizer. Without it the targets run on the toolchain at hand: fiber's decoders
-# are safe Rust, so what counts is a panic or memory without bound, which show either way.
+# The nightly toolchain adds the address sanitizer. Without it the targets run on the toolchain at
+# hand: fiber's decoders are safe Rust, so what counts is a panic or memory without bound, which
+# show either way.
 
 set -eu
 

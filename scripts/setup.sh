@@ -1,14 +1,17 @@
 #!/bin/sh
-# Installs what building fiber needs and a fresh machine lacks, and says nothing when nothing is missing.
+# Installs what building fiber needs and a fresh machine lacks, and says nothing when nothing is
+# missing.
 #
-#   scripts/setup.sh          check for cargo and a C compiler; install cmake (for nng) where it is missing
-#   scripts/setup.sh peers    make a virtual environment with the benchmarks' peers: Ray, Dask, joblib; for root on
+#   scripts/setup.sh check for cargo and a C compiler; install cmake (for nng) where it is missing
+#   scripts/setup.sh peers make a virtual environment with the benchmarks' peers: Ray, Dask, joblib;
+#   for root on
 #                             Debian, Open MPI and PyTorch too
-#   scripts/setup.sh collectives   the last two alone: a test of rings uses PyTorch where it is
-#   scripts/setup.sh bin      print the directory that must come first in PATH (the Makefile does this by itself)
-#   scripts/setup.sh python   print the Python that `peers` installed
+#   scripts/setup.sh collectives the last two alone: a test of rings uses PyTorch where it is
+#   scripts/setup.sh bin print the directory that must come first in PATH (the Makefile does this by
+#   itself) scripts/setup.sh python print the Python that `peers` installed
 #
-# cmake comes from apt for root, else from PyPI into fiber's own cache directory, ${XDG_CACHE_HOME:-$HOME/.cache}/fiber.
+# cmake comes from apt for root, else from PyPI into fiber's own cache directory,
+# ${XDG_CACHE_HOME:-$HOME/.cache}/fiber.
 
 set -u
 
@@ -38,7 +41,8 @@ have() {
     command -v "$1" >/dev/null 2>&1
 }
 
-# nng's build asks for cmake 3.13. A cmake that does not start (a shim, a broken install) counts as missing.
+# nng's build asks for cmake 3.13. A cmake that does not start (a shim, a broken install) counts as
+# missing.
 cmake_serves() {
     version=$("$1" --version 2>/dev/null | sed -n '1s/^cmake version \([0-9]*\)\.\([0-9]*\).*/\1 \2/p')
     # shellcheck disable=SC2086 # two words on purpose: major and minor
@@ -51,8 +55,8 @@ check_cargo() {
 }
 
 check_cc() {
-    # The compiler that the build will take: $CC if it is set, else cc. It may carry arguments or a wrapper.
-    # shellcheck disable=SC2086
+    # The compiler that the build will take: $CC if it is set, else cc. It may carry arguments or a
+    # wrapper. shellcheck disable=SC2086
     set -- ${CC:-cc}
     have "$1" && return
     fail "no C compiler: '$1' is not on PATH${CC:+ (from CC)}, and fiber builds nng, which is written in C.
@@ -87,7 +91,8 @@ cmake_from_pypi() {
         "$cache/cmake/bin/pip" install --quiet --disable-pip-version-check 'cmake>=3.13' </dev/null >&2 || return 1
         ln -sf "$cache/cmake/bin/cmake" "$cache/bin/cmake"
     elif python3 -m pip --version >/dev/null 2>&1; then
-        # Debian splits venv from python3. A target directory is outside of what its pip guards against.
+        # Debian splits venv from python3. A target directory is outside of what its pip guards
+        # against.
         say "python3 can't make a virtual environment here: using pip --target"
         python3 -m pip install --quiet --disable-pip-version-check --upgrade --target "$cache/cmake" 'cmake>=3.13' \
             </dev/null >&2 || return 1

@@ -1,7 +1,8 @@
 //! Actors and task functions on supervised processes, started from one binary.
 //!
-//! A program written for one machine defines plain functions and [actix](https://docs.rs/actix) actors; fiber runs them
-//! in worker processes that it supervises. A worker that dies is replaced, and only its unfinished tasks run again.
+//! A program written for one machine defines plain functions and [actix](https://docs.rs/actix)
+//! actors; fiber runs them in worker processes that it supervises. A worker that dies is replaced,
+//! and only its unfinished tasks run again.
 //!
 //! ```
 //! use fiber::prelude::*;
@@ -18,35 +19,42 @@
 //! }
 //! ```
 //!
-//! - [`Pool`]: task functions on many processes: `apply`, `map`, `imap`, `imap_unordered`, and their `try_` forms.
+//! - [`Pool`]: task functions on many processes: `apply`, `map`, `imap`, `imap_unordered`, and
+//!   their `try_` forms.
 //! - [`Ring`]: ranked processes that work together, with collectives and recovery from checkpoints.
 //! - [`Process`]: one function in a process of its own.
 //! - [`Queue`], [`Pipe`], [`sync`]: what processes share, by handles that travel.
-//! - [`Supervisor`]: actix actors and processes that are restarted when they fail, as in Erlang/OTP; [`tree`] shows all.
+//! - [`Supervisor`]: actix actors and processes that are restarted when they fail, as in
+//!   Erlang/OTP; [`tree`] shows all.
 //! - [`Config`]: how it all runs, from code, environment and `fiber.toml`.
 //!
-//! A task function is any `fn`, or any closure that captures nothing: its code travels as a place in the binary, so all
-//! processes run the same build. [`init`] has to be the first thing that `main` does; [`main`] sees to that.
+//! A task function is any `fn`, or any closure that captures nothing: its code travels as a place
+//! in the binary, so all processes run the same build. [`init`] has to be the first thing that
+//! `main` does; [`main`] sees to that.
 
 pub use fiber_actors::supervisor::{self, Supervisor, Tree, tree};
 pub use fiber_actors::sync;
 pub use fiber_actors::{
-    ActorPool, ActorPoolBuilder, Alone, Apply, AsyncManager, Blocking, Broadcast, Call, Delivery, Element, Elements,
-    Get, Imap, ImapUnordered, Keep, ManagerBuilder, Map, NoSnapshots, NodeFunction, Pipe, PipeReceiver, PipeSender,
-    Pool, PoolBuilder, Process, ProcessBuilder, ProcessHandle, Put, Queue, Reduction, RemoteAddr, RemoteMessage,
-    RemoteRecipient, Rendezvous, Reply, Ring, RingBuilder, RingNode, RingRun, Routing, Snapshot, Snapshots,
-    SyncManager, active_children, init, suspend_progress,
+    ActorPool, ActorPoolBuilder, Alone, Apply, AsyncManager, Blocking, Broadcast, Call, Delivery,
+    Element, Elements, Get, Imap, ImapUnordered, Keep, ManagerBuilder, Map, NoSnapshots,
+    NodeFunction, Pipe, PipeReceiver, PipeSender, Pool, PoolBuilder, Process, ProcessBuilder,
+    ProcessHandle, Put, Queue, Reduction, RemoteAddr, RemoteMessage, RemoteRecipient, Rendezvous,
+    Reply, Ring, RingBuilder, RingNode, RingRun, Routing, Snapshot, Snapshots, SyncManager,
+    active_children, init, suspend_progress,
 };
 pub use fiber_core::{
-    Arguments, Awaited, Conclusion, Conclusions, Config, Diverging, Error, Exit, ExitReason, Failure, FailureKind,
-    Fallible, Function, Kind, Later, LinkKind, Many, Meta, One, Output, OutputMode, OwnedNotBorrowed, Plain, Portable,
-    Result, Tries, TryOutput, Values,
+    Arguments, Awaited, Conclusion, Conclusions, Config, Diverging, Error, Exit, ExitReason,
+    Failure, FailureKind, Fallible, Function, Kind, Later, LinkKind, Many, Meta, One, Output,
+    OutputMode, OwnedNotBorrowed, Plain, Portable, Result, Tries, TryOutput, Values,
 };
 pub use fiber_macros::{main, meta};
 
 /// What most programs use.
 pub mod prelude {
-    pub use crate::{AsyncManager, Broadcast, Meta, Pool, Process, Reduction, RemoteAddr, Ring, RingNode, Supervisor};
+    pub use crate::{
+        AsyncManager, Broadcast, Meta, Pool, Process, Reduction, RemoteAddr, Ring, RingNode,
+        Supervisor,
+    };
 }
 
 /// [`init`], with changes to the configuration that count over environment and file.
@@ -62,9 +70,11 @@ pub fn init_with(changes: impl Fn(&mut Config) + Send + Sync + 'static) {
     Config::set(changes);
 }
 
-/// Makes the test binary of a file under `tests/` (or of a crate's unit tests) able to host fiber's processes.
+/// Makes the test binary of a file under `tests/` (or of a crate's unit tests) able to host fiber's
+/// processes.
 ///
-/// It stands once, at the top of the file. A test harness has a `main` of its own, so this runs [`init`] before it.
+/// It stands once, at the top of the file. A test harness has a `main` of its own, so this runs
+/// [`init`] before it.
 ///
 /// ```
 /// fiber::test_harness!();

@@ -14,7 +14,8 @@ const WORKERS: usize = 6;
 
 /// A task of random length, which now and then takes its worker down with it.
 fn task(index: u64, seed: u64) -> u64 {
-    let mut random = rand::rngs::SmallRng::seed_from_u64(seed ^ index ^ u64::from(std::process::id()));
+    let mut random =
+        rand::rngs::SmallRng::seed_from_u64(seed ^ index ^ u64::from(std::process::id()));
     match random.random_range(0..4000) {
         0 => std::process::abort(),
         1 => std::process::exit(7),
@@ -30,7 +31,8 @@ fn torment(pool: &Pool, end: &AtomicBool) {
     while !end.load(Ordering::Acquire) {
         std::thread::sleep(Duration::from_millis(random.random_range(10..60)));
         let victims = children();
-        // On a busy machine a start takes longer than the pause: if none ever came to its end, the pool would rightly give up.
+        // On a busy machine a start takes longer than the pause: if none ever came to its end, the
+        // pool would rightly give up.
         if victims.is_empty() || 2 * pool.ready() < WORKERS {
             continue;
         }
@@ -42,20 +44,27 @@ fn torment(pool: &Pool, end: &AtomicBool) {
 
 fn children() -> Vec<Pid> {
     let tasks = std::fs::read_dir("/proc/self/task").expect("/proc is mounted");
-    let lists = tasks.flatten().map(|task| std::fs::read_to_string(task.path().join("children")).unwrap_or_default());
+    let lists = tasks
+        .flatten()
+        .map(|task| std::fs::read_to_string(task.path().join("children")).unwrap_or_default());
     lists
-        .flat_map(|list| list.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect::<Vec<_>>())
+        .flat_map(|list| {
+            list.split_whitespace()
+                .filter_map(|pid| Pid::from_raw(pid.parse().ok()?))
+                .collect::<Vec<_>>()
+        })
         .collect()
 }
 
-/// Each case is a process of its own by the test runner's choice or not: its children are all its own either way,
-/// because the cases run one after the other.
+/// Each case is a process of its own by the test runner's choice or not: its children are all its
+/// own either way, because the cases run one after the other.
 fn survive(tasks: u64, chunk: u32, threads: usize) {
     fiber::init_with(|config| {
         config.heartbeat = Duration::from_millis(100);
         config.heartbeat_timeout = Duration::from_millis(500);
     });
-    let pool = Arc::new(Pool::builder().processes(WORKERS).threads_per_worker(threads).build().unwrap());
+    let pool =
+        Arc::new(Pool::builder().processes(WORKERS).threads_per_worker(threads).build().unwrap());
     pool.wait_until_ready().wait().unwrap();
     let end = Arc::new(AtomicBool::new(false));
     let tormentor = std::thread::spawn({
@@ -81,7 +90,9 @@ fn survive(tasks: u64, chunk: u32, threads: usize) {
 
 #[test]
 fn nothing_is_lost_while_workers_are_killed() {
-    for (tasks, chunk, threads) in [(20_000, 1, 1), (5_000, 7, 1), (5_000, 32, 1), (5_000, 1, 3), (5_000, 7, 3)] {
+    for (tasks, chunk, threads) in
+        [(20_000, 1, 1), (5_000, 7, 1), (5_000, 32, 1), (5_000, 1, 3), (5_000, 7, 3)]
+    {
         eprintln!("chunks of {chunk}, {threads} threads a worker");
         survive(tasks, chunk, threads);
     }

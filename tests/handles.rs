@@ -15,7 +15,8 @@ const LATER: Duration = Duration::from_secs(8);
 
 /// Ends this process at once, as a crash does.
 fn die() -> ! {
-    rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).unwrap();
+    rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL)
+        .unwrap();
     unreachable!("it was killed")
 }
 
@@ -49,7 +50,8 @@ fn a_redelivered_task_can_use_a_handle_that_only_its_arguments_hold() {
     is_used(&queue);
 
     // Now the worker dies before it has begun the task.
-    let (queue, died, go) = (Queue::new().unwrap(), Value::new(&false).unwrap(), Event::new().unwrap());
+    let (queue, died, go) =
+        (Queue::new().unwrap(), Value::new(&false).unwrap(), Event::new().unwrap());
     let wait_and_die = |go: Event, died: Value<bool>| {
         go.wait_set().wait().unwrap();
         die_once(&died);
@@ -68,8 +70,11 @@ fn each_incarnation_of_a_supervised_process_can_use_a_handle_that_only_its_argum
         die_once(&died);
         results.put(put_seven(queue)).wait().unwrap();
     };
-    let child = ChildSpec::process("child", function, (Queue::new().unwrap(), results.clone(), died)).unwrap();
-    let app = Supervisor::builder("app").child(child.restart(Restart::Transient)).start().wait().unwrap();
+    let child =
+        ChildSpec::process("child", function, (Queue::new().unwrap(), results.clone(), died))
+            .unwrap();
+    let app =
+        Supervisor::builder("app").child(child.restart(Restart::Transient)).start().wait().unwrap();
     is_used(&results.get().wait().unwrap());
     app.shutdown().wait().unwrap();
 }

@@ -1,5 +1,5 @@
-//! Processes of actors are killed at random while they are called: every call ends, and those that may be sent again are all
-//! answered.
+//! Processes of actors are killed at random while they are called: every call ends, and those that
+//! may be sent again are all answered.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -65,7 +65,9 @@ fn torment(managers: &[AsyncManager<Echo>], end: &AtomicBool) {
 fn every_call_ends_while_actors_are_killed() {
     let start = |number| {
         let builder = AsyncManager::<Echo>::builder().name(format!("echo-{number}"));
-        let builder = builder.intensity(u32::MAX, Duration::from_secs(1)).backoff(fiber::supervisor::Backoff::none());
+        let builder = builder
+            .intensity(u32::MAX, Duration::from_secs(1))
+            .backoff(fiber::supervisor::Backoff::none());
         builder.start(|| Echo, ()).wait().unwrap()
     };
     let managers: Vec<_> = (0..3).map(start).collect();
@@ -78,8 +80,12 @@ fn every_call_ends_while_actors_are_killed() {
 
         let certain = scope.spawn(|| {
             let addrs: Vec<_> = addrs.iter().map(|addr| addr.clone().resend()).collect();
-            let calls: Vec<_> = (0..CALLS).map(|number| addrs[number as usize % 3].send(Say(number))).collect();
-            calls.into_iter().zip(0..).for_each(|(call, number)| assert_eq!(call.wait().unwrap(), number));
+            let calls: Vec<_> =
+                (0..CALLS).map(|number| addrs[number as usize % 3].send(Say(number))).collect();
+            calls
+                .into_iter()
+                .zip(0..)
+                .for_each(|(call, number)| assert_eq!(call.wait().unwrap(), number));
         });
         let tolerant = scope.spawn(|| {
             for number in 0..CALLS {
@@ -93,8 +99,10 @@ fn every_call_ends_while_actors_are_killed() {
         let relayed = scope.spawn(|| {
             for number in 0..CALLS / 4 {
                 let place = number as usize;
-                let call =
-                    addrs[place % 3].clone().resend().send(Relay(addrs[(place + 1) % 3].clone().resend(), number));
+                let call = addrs[place % 3]
+                    .clone()
+                    .resend()
+                    .send(Relay(addrs[(place + 1) % 3].clone().resend(), number));
                 assert_eq!(call.wait().unwrap(), Ok(number));
             }
         });

@@ -69,7 +69,9 @@ fn ends_in_a_child_and_a_grandchild_talk_to_each_other() {
 fn two_children_talk_past_their_parent_and_each_learns_of_the_end() {
     let (sender, receiver) = Pipe::<u32>::one_way().unwrap();
     let send = |sender: PipeSender<u32>| (0..5000).for_each(|n| sender.send(n).wait().unwrap());
-    let receive = |receiver: PipeReceiver<u32>| receiver.stream().wait().map(|n| u64::from(n.unwrap())).sum::<u64>();
+    let receive = |receiver: PipeReceiver<u32>| {
+        receiver.stream().wait().map(|n| u64::from(n.unwrap())).sum::<u64>()
+    };
     let receives = Process::spawn(receive, receiver).unwrap();
     Process::spawn(send, sender).unwrap().wait().unwrap();
     assert_eq!(receives.wait().unwrap(), 4999 * 2500);
@@ -95,7 +97,10 @@ fn the_memory_of_large_messages_is_used_again() {
         page_faults() - before
     };
     let process = Process::spawn(send, sender).unwrap();
-    assert_eq!(receiver.stream().wait().map(|message| message.unwrap().len() as u64).sum::<u64>(), MESSAGES << 20);
+    assert_eq!(
+        receiver.stream().wait().map(|message| message.unwrap().len() as u64).sum::<u64>(),
+        MESSAGES << 20
+    );
     let faults = process.wait().unwrap();
     assert!(faults < PAGES_OF_SOME, "{faults} pages");
 }
@@ -155,7 +160,8 @@ fn who_sends_more_than_is_received_waits() {
     child.wait().unwrap();
     let (sender, receiver) = Pipe::<Vec<u8>>::one_way().unwrap();
     let waits = loop {
-        let late = sender.send(vec![0; 1 << 20]).timeout(std::time::Duration::from_millis(20)).wait();
+        let late =
+            sender.send(vec![0; 1 << 20]).timeout(std::time::Duration::from_millis(20)).wait();
         if late.is_err() {
             break late;
         }

@@ -50,7 +50,10 @@ fn exited(error: Error) -> (ExitReason, String) {
 #[test]
 fn what_the_function_returns_is_the_result() {
     assert_eq!(Process::spawn(add, (2, 3)).unwrap().wait().unwrap(), 5);
-    assert_eq!(Process::spawn(|text: String| text.len(), "four".to_string()).unwrap().wait().unwrap(), 4);
+    assert_eq!(
+        Process::spawn(|text: String| text.len(), "four".to_string()).unwrap().wait().unwrap(),
+        4
+    );
     Process::spawn(|| (), ()).unwrap().wait().unwrap();
 }
 
@@ -216,7 +219,10 @@ fn active_children_are_those_that_live() {
     let named = || active_children().into_iter().filter(|child| child.name() == "counted").count();
     let process = Process::builder().name("counted").spawn(hang, ()).unwrap();
     assert_eq!(named(), 1);
-    active_children().iter().filter(|child| child.name() == "counted").for_each(fiber::ProcessHandle::kill);
+    active_children()
+        .iter()
+        .filter(|child| child.name() == "counted")
+        .for_each(fiber::ProcessHandle::kill);
     process.join().wait().unwrap();
     assert_eq!(named(), 0);
 }
@@ -224,7 +230,10 @@ fn active_children_are_those_that_live() {
 #[test]
 fn children_that_nobody_holds_are_active_too() {
     drop(Process::builder().name("left alone").spawn(hang, ()).unwrap());
-    let child = active_children().into_iter().find(|child| child.name() == "left alone").expect("it is running");
+    let child = active_children()
+        .into_iter()
+        .find(|child| child.name() == "left alone")
+        .expect("it is running");
     child.kill();
     child.join().wait().unwrap();
 }
@@ -240,7 +249,10 @@ fn errors_that_only_display_are_carried_in_words() {
     assert_eq!(process.join().wait().unwrap().code(), Some(1));
     let error = process.wait().unwrap_err().to_string();
     assert!(error.contains("no measurements in /no/such/file: No such file"), "{error}");
-    assert!(Process::builder().try_spawn(open, "/proc/self/exe".to_string()).unwrap().wait().unwrap() > 0);
+    assert!(
+        Process::builder().try_spawn(open, "/proc/self/exe".to_string()).unwrap().wait().unwrap()
+            > 0
+    );
 }
 
 #[test]
@@ -323,7 +335,9 @@ fn killing_a_process_ends_those_that_it_started() {
 /// Whether a process of any parent runs: one that has ended and is not reaped does not.
 fn runs(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with(['Z', 'X']))
+    stat.rsplit(')')
+        .next()
+        .is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with(['Z', 'X']))
 }
 
 #[test]
@@ -350,7 +364,8 @@ fn twenty_processes_work_at_once() {
         n
     };
     let path = directory.path().to_string_lossy().into_owned();
-    let processes: Vec<_> = (0..20).map(|n| Process::spawn(meet, (n, path.clone())).unwrap()).collect();
+    let processes: Vec<_> =
+        (0..20).map(|n| Process::spawn(meet, (n, path.clone())).unwrap()).collect();
     let results: Result<Vec<_>, _> = processes.into_iter().map(Process::wait).collect();
     assert_eq!(results.unwrap(), (0..20).collect::<Vec<_>>());
 }
@@ -362,7 +377,8 @@ fn large_arguments_and_results_travel() {
         bytes
     };
     let bytes: Vec<u8> = (0..8 << 20).map(|n: u32| n as u8).collect();
-    let mut result = Process::spawn(reverse, serde_bytes::ByteBuf::from(bytes.clone())).unwrap().wait().unwrap();
+    let mut result =
+        Process::spawn(reverse, serde_bytes::ByteBuf::from(bytes.clone())).unwrap().wait().unwrap();
     result.reverse();
     assert!(*result == bytes);
 }
@@ -383,10 +399,16 @@ impl Serialize for Crooked {
 fn a_result_that_does_not_deserialise_is_told_with_its_type() {
     let error = Process::spawn(|| Crooked { _value: 1 }, ()).unwrap().wait().unwrap_err();
     assert!(matches!(error, Error::Decode { .. }), "{error:?}");
-    assert!(error.to_string().contains("Crooked") && error.to_string().contains("match each other"), "{error}");
+    assert!(
+        error.to_string().contains("Crooked") && error.to_string().contains("match each other"),
+        "{error}"
+    );
 
     let error = Process::spawn(|_: Crooked| (), Crooked { _value: 1 }).unwrap().wait().unwrap_err();
-    assert!(matches!(&error, Error::Task { failure, .. } if failure.kind == FailureKind::Arguments), "{error:?}");
+    assert!(
+        matches!(&error, Error::Task { failure, .. } if failure.kind == FailureKind::Arguments),
+        "{error:?}"
+    );
 }
 
 /// Wakers are called where the news come in: on fiber's own thread.
@@ -409,7 +431,10 @@ fn waiting_on_fibers_own_thread_is_an_error() {
     assert!(process.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     handle.kill();
     let error = results.recv_timeout(LONG).expect("the waker is called").unwrap_err();
-    assert!(matches!(error, Error::WouldDeadlock) && error.to_string().contains("`.await`"), "{error}");
+    assert!(
+        matches!(error, Error::WouldDeadlock) && error.to_string().contains("`.await`"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -28,7 +28,9 @@ fn until(reached: impl Fn() -> bool) {
     }
 }
 
-fn all<T: serde::Serialize + serde::de::DeserializeOwned + Send + 'static>(queue: &Queue<T>) -> Vec<T> {
+fn all<T: serde::Serialize + serde::de::DeserializeOwned + Send + 'static>(
+    queue: &Queue<T>,
+) -> Vec<T> {
     queue.stream().wait().map(Result::unwrap).collect()
 }
 
@@ -53,11 +55,14 @@ fn nested_options_and_units_are_kept_apart() {
     for option in &options {
         there.put(option.clone()).wait().unwrap();
     }
-    let child = |there: Queue<Option<Option<tricky::Tricky>>>, back: Queue<Option<Option<tricky::Tricky>>>| {
+    let child = |there: Queue<Option<Option<tricky::Tricky>>>,
+                 back: Queue<Option<Option<tricky::Tricky>>>| {
         for _ in 0..2 {
             back.put(there.get().wait().unwrap()).wait().unwrap();
         }
-        back.put(there.get_acknowledged().wait().unwrap().acknowledge().wait().unwrap()).wait().unwrap();
+        back.put(there.get_acknowledged().wait().unwrap().acknowledge().wait().unwrap())
+            .wait()
+            .unwrap();
     };
     Process::spawn(child, (there, back.clone())).unwrap().wait().unwrap();
     for option in options {
@@ -102,8 +107,11 @@ fn many_small_elements_come_from_another_process_in_order() {
 #[test]
 fn what_three_writers_put_is_all_there_each_in_its_order() {
     let queue = Queue::new().unwrap();
-    let write = |writer: u32, queue: Queue<(u32, u32)>| (0..5000).for_each(|n| queue.put((writer, n)).wait().unwrap());
-    let writers: Vec<_> = (0..3).map(|writer| Process::spawn(write, (writer, queue.clone())).unwrap()).collect();
+    let write = |writer: u32, queue: Queue<(u32, u32)>| {
+        (0..5000).for_each(|n| queue.put((writer, n)).wait().unwrap())
+    };
+    let writers: Vec<_> =
+        (0..3).map(|writer| Process::spawn(write, (writer, queue.clone())).unwrap()).collect();
     let mut next = [0; 3];
     for _ in 0..15_000 {
         let (writer, n) = queue.get().wait().unwrap();
@@ -116,7 +124,8 @@ fn what_three_writers_put_is_all_there_each_in_its_order() {
 
 #[test]
 fn two_processes_relay() {
-    let (first, second, third) = (Queue::new().unwrap(), Queue::new().unwrap(), Queue::new().unwrap());
+    let (first, second, third) =
+        (Queue::new().unwrap(), Queue::new().unwrap(), Queue::new().unwrap());
     let relay = |from: Queue<u32>, to: Queue<u32>| {
         for n in from.stream().wait() {
             to.put(n.unwrap() * 2).wait().unwrap();
@@ -160,7 +169,8 @@ fn a_queue_made_in_a_child_works_from_here_while_the_child_lives() {
 
 #[test]
 fn consumers_that_wait_are_served_in_turn() {
-    let (queue, got, round) = (Queue::new().unwrap(), Queue::new().unwrap(), Barrier::new(5).unwrap());
+    let (queue, got, round) =
+        (Queue::new().unwrap(), Queue::new().unwrap(), Barrier::new(5).unwrap());
     let consume = |number: usize, queue: Queue<u32>, got: Queue<usize>, round: Barrier| {
         for _ in 0..150 {
             queue.get().wait().unwrap();
@@ -169,7 +179,9 @@ fn consumers_that_wait_are_served_in_turn() {
         }
     };
     let consumers: Vec<_> = (0..4)
-        .map(|number| Process::spawn(consume, (number, queue.clone(), got.clone(), round.clone())).unwrap())
+        .map(|number| {
+            Process::spawn(consume, (number, queue.clone(), got.clone(), round.clone())).unwrap()
+        })
         .collect();
     for _ in 0..150 {
         (0..4).for_each(|n| queue.put(n).wait().unwrap());
@@ -193,8 +205,9 @@ fn four_workers_share_what_there_is() {
         }
         counts.push(&count).wait().unwrap();
     };
-    let workers: Vec<_> =
-        (0..4).map(|_| Process::spawn(work, (queue.clone(), counts.clone(), start.clone())).unwrap()).collect();
+    let workers: Vec<_> = (0..4)
+        .map(|_| Process::spawn(work, (queue.clone(), counts.clone(), start.clone())).unwrap())
+        .collect();
     start.meet().wait().unwrap();
     (0..2400).for_each(|n| queue.put(Some(n)).wait().unwrap());
     (0..4).for_each(|_| queue.put(None).wait().unwrap());
@@ -206,7 +219,8 @@ fn four_workers_share_what_there_is() {
 
 #[test]
 fn who_stops_at_a_sentinel_leaves_nothing_before_it() {
-    let (queue, counts, round) = (Queue::new().unwrap(), Queue::new().unwrap(), Barrier::new(5).unwrap());
+    let (queue, counts, round) =
+        (Queue::new().unwrap(), Queue::new().unwrap(), Barrier::new(5).unwrap());
     let work = |queue: Queue<Option<u32>>, counts: Queue<u32>, round: Barrier| {
         for _ in 0..200 {
             round.meet().wait().unwrap();
@@ -219,8 +233,9 @@ fn who_stops_at_a_sentinel_leaves_nothing_before_it() {
             counts.put(count).wait().unwrap();
         }
     };
-    let workers: Vec<_> =
-        (0..4).map(|_| Process::spawn(work, (queue.clone(), counts.clone(), round.clone())).unwrap()).collect();
+    let workers: Vec<_> = (0..4)
+        .map(|_| Process::spawn(work, (queue.clone(), counts.clone(), round.clone())).unwrap())
+        .collect();
     for _ in 0..200 {
         round.meet().wait().unwrap();
         (0..100).for_each(|n| queue.put(Some(n)).wait().unwrap());
@@ -233,12 +248,16 @@ fn who_stops_at_a_sentinel_leaves_nothing_before_it() {
 #[test]
 fn a_handle_that_comes_and_goes_takes_nothing_with_it() {
     let (queue, pool) = (Queue::new().unwrap(), Pool::new(2).unwrap());
-    // Each task has a handle of its own, and the last of a process's takes leave while more may be on its way to it.
-    let take = |queue: Queue<u32>, count: usize| (0..count).map(|_| queue.get().wait().unwrap()).collect::<Vec<_>>();
+    // Each task has a handle of its own, and the last of a process's takes leave while more may be
+    // on its way to it.
+    let take = |queue: Queue<u32>, count: usize| {
+        (0..count).map(|_| queue.get().wait().unwrap()).collect::<Vec<_>>()
+    };
     for _ in 0..10 {
         (0..1500).for_each(|n| queue.put(n).wait().unwrap());
         let tasks: Vec<_> = (0..500).map(|n| (queue.clone(), n % 5 + 1)).collect();
-        let mut seen: Vec<u32> = pool.map(take, tasks).wait().unwrap().into_iter().flatten().collect();
+        let mut seen: Vec<u32> =
+            pool.map(take, tasks).wait().unwrap().into_iter().flatten().collect();
         seen.sort_unstable();
         assert!(seen.into_iter().eq(0..1500));
     }
@@ -254,7 +273,10 @@ fn a_bounded_queue_holds_so_many_and_no_more() {
         drop(queue.put(5));
         (first, full, late)
     };
-    assert_eq!(Process::spawn(overfill, queue.clone()).unwrap().wait().unwrap(), (true, true, true));
+    assert_eq!(
+        Process::spawn(overfill, queue.clone()).unwrap().wait().unwrap(),
+        (true, true, true)
+    );
     assert!(matches!(queue.put(6).timeout(MOMENT).wait(), Err(Error::TimedOut { .. })));
     let waits = queue.put(7);
     assert_eq!([queue.get().wait().unwrap(), queue.get().wait().unwrap()], [1, 2]);
@@ -354,7 +376,8 @@ fn join_waits_until_all_is_done() {
 fn a_closed_queue_is_emptied_and_then_says_so() {
     let queue = Queue::new().unwrap();
     let consume = |queue: Queue<u32>| queue.stream().wait().map(Result::unwrap).sum::<u32>();
-    let consumers: Vec<_> = (0..2).map(|_| Process::spawn(consume, queue.clone()).unwrap()).collect();
+    let consumers: Vec<_> =
+        (0..2).map(|_| Process::spawn(consume, queue.clone()).unwrap()).collect();
     (0..1000).for_each(|n| queue.put(n).wait().unwrap());
     queue.close().wait().unwrap();
     let error = queue.put(1).wait().unwrap_err();
@@ -395,7 +418,8 @@ fn an_element_that_does_not_deserialise_fails_alone() {
     let queue = Queue::<serde_json::Value>::new().unwrap();
     queue.put("text".into()).wait().unwrap();
     queue.put(7.into()).wait().unwrap();
-    let as_numbers: Queue<u32> = serde_json::from_value(serde_json::to_value(&queue).unwrap()).unwrap();
+    let as_numbers: Queue<u32> =
+        serde_json::from_value(serde_json::to_value(&queue).unwrap()).unwrap();
     let error = as_numbers.get().wait().unwrap_err();
     assert!(matches!(error, Error::Decode { .. }), "{error}");
     assert_eq!(as_numbers.get().wait().unwrap(), 7);

@@ -1,5 +1,5 @@
-//! Consumers, lock holders, owners of queues and processes with the end of a pipe are killed at random, and nobody waits in
-//! vain.
+//! Consumers, lock holders, owners of queues and processes with the end of a pipe are killed at
+//! random, and nobody waits in vain.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -39,8 +39,10 @@ fn no_element_that_is_to_be_acknowledged_is_lost() {
     };
     (0..ELEMENTS).for_each(|n| queue.put(n).wait().unwrap());
     let start = || Process::spawn(work, (queue.clone(), done.clone())).unwrap();
-    let finished =
-        || done.len().wait().unwrap() as u32 >= ELEMENTS && queue.join().timeout(Duration::ZERO).wait().is_ok();
+    let finished = || {
+        done.len().wait().unwrap() as u32 >= ELEMENTS
+            && queue.join().timeout(Duration::ZERO).wait().is_ok()
+    };
     let children = torment!(4, start(), finished());
     queue.close().wait().unwrap();
     children.into_iter().for_each(|child| child.wait().unwrap());
@@ -60,7 +62,9 @@ fn nothing_is_delivered_twice_to_the_living_and_nothing_is_left_behind() {
     let children = torment!(3, start(), {
         (put..put + 5000).for_each(|n| queue.put(n).wait().unwrap());
         put += 5000;
-        here.extend((0..500).filter_map(|_| queue.get().timeout(Duration::from_millis(5)).wait().ok()));
+        here.extend(
+            (0..500).filter_map(|_| queue.get().timeout(Duration::from_millis(5)).wait().ok()),
+        );
         put >= ELEMENTS
     });
     queue.close().wait().unwrap();
@@ -135,7 +139,8 @@ fn both_directions_of_a_pipe_end_when_the_process_of_the_other_end_is_killed() {
         here.send(0).wait().unwrap();
         assert_eq!(here.recv().wait().unwrap(), 0);
         let feeds = here.clone();
-        let feeds = std::thread::spawn(move || (1..).try_for_each(|n| feeds.send(n).wait()).unwrap_err());
+        let feeds =
+            std::thread::spawn(move || (1..).try_for_each(|n| feeds.send(n).wait()).unwrap_err());
         (1..random.random_range(2..2000)).for_each(|n| assert_eq!(here.recv().wait().unwrap(), n));
         child.kill();
         assert!(matches!(feeds.join().unwrap(), Error::Closed { .. }));

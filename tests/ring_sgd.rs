@@ -46,9 +46,20 @@ fn a_ring_trains_the_same_weights_as_one_process_that_computes_the_same_batches(
         let trained = Ring::builder().size(size).try_run(work, None).wait().unwrap();
         let alone = train_alone(&data, &plan(), size);
         for (rank, one) in trained.iter().enumerate() {
-            assert!(one.weights == alone, "rank {rank} of {size} has other weights than one process");
-            assert!(one.losses.last() < one.losses.first(), "rank {rank} of {size} does not learn: {:?}", one.losses);
-            assert!(one.accuracy > 0.85, "rank {rank} of {size} tells only {} correctly", one.accuracy);
+            assert!(
+                one.weights == alone,
+                "rank {rank} of {size} has other weights than one process"
+            );
+            assert!(
+                one.losses.last() < one.losses.first(),
+                "rank {rank} of {size} does not learn: {:?}",
+                one.losses
+            );
+            assert!(
+                one.accuracy > 0.85,
+                "rank {rank} of {size} tells only {} correctly",
+                one.accuracy
+            );
         }
     }
 }
@@ -56,7 +67,8 @@ fn a_ring_trains_the_same_weights_as_one_process_that_computes_the_same_batches(
 #[test]
 fn a_node_that_is_killed_in_the_midst_of_it_changes_nothing() {
     let place = tempfile::tempdir().unwrap();
-    let disturbed = Ring::builder().size(2).try_run(work, Some(place.path().join("died"))).wait().unwrap();
+    let disturbed =
+        Ring::builder().size(2).try_run(work, Some(place.path().join("died"))).wait().unwrap();
     assert!(place.path().join("died").exists());
     let undisturbed = Ring::builder().size(2).try_run(work, None).wait().unwrap();
     assert_eq!(disturbed, undisturbed);

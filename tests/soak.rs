@@ -1,10 +1,9 @@
 //! Whatever can be made in a loop is freed: memory, descriptors and threads stay flat.
 //!
-//! Each test makes and drops many objects of a few kinds, in rounds. It passes when rounds add
-//! less than a tenth of what its objects would take if they were kept. Memory is the heap that is in
-//! use, of other processes what is resident. `SOAK=100000 cargo test
-//! --release --test soak` makes so many of each kind in a round, processes, pools, managers and
-//! rings included.
+//! Each test makes and drops many objects of a few kinds, in rounds. It passes when rounds add less
+//! than a tenth of what its objects would take if they were kept. Memory is the heap that is in
+//! use, of other processes what is resident. `SOAK=100000 cargo test --release --test soak` makes
+//! so many of each kind in a round, processes, pools, managers and rings included.
 
 use std::fs::{read_dir, read_to_string};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,8 +11,12 @@ use std::time::{Duration, Instant};
 
 use actix::prelude::*;
 use fiber::supervisor::{ChildSpec, Restart};
-use fiber::sync::{Barrier, Condition, Event, List, Lock, Map, Namespace, RwLock, Semaphore, Value};
-use fiber::{AsyncManager, Error, Pipe, Pool, Process, Queue, RemoteAddr, Ring, RingNode, Supervisor};
+use fiber::sync::{
+    Barrier, Condition, Event, List, Lock, Map, Namespace, RwLock, Semaphore, Value,
+};
+use fiber::{
+    AsyncManager, Error, Pipe, Pool, Process, Queue, RemoteAddr, Ring, RingNode, Supervisor,
+};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -23,7 +26,8 @@ fiber::test_harness!();
 #[global_allocator]
 static HEAP: heap::Counting = heap::Counting;
 
-/// The heap of this process: how many bytes are in use. What is resident says less: it keeps what was freed.
+/// The heap of this process: how many bytes are in use. What is resident says less: it keeps what
+/// was freed.
 mod heap {
     #![allow(unsafe_code)]
 
@@ -64,7 +68,8 @@ fn alone() -> MutexGuard<'static, ()> {
 /// Rounds in which memory may still grow to what the work needs at its peak.
 const ROUNDS: usize = 10;
 const MOMENT: Duration = Duration::from_millis(1);
-/// How long what a round has dropped may take to be freed: an object is let go of a while after its last handle.
+/// How long what a round has dropped may take to be freed: an object is let go of a while after its
+/// last handle.
 const SETTLING: Duration = Duration::from_secs(5);
 
 /// How many objects to make in a round: `usual`, unless the environment says otherwise.
@@ -86,7 +91,8 @@ fn memory(pid: u32) -> usize {
         return heap::in_use();
     }
     let status = read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a process has memory");
+    let line =
+        status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a process has memory");
     line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
 }
 
@@ -118,21 +124,26 @@ impl Usage {
 }
 
 /// Does `make` in rounds of `objects`, until three rounds have left nothing behind in any of the
-/// processes. In one round alone, what another process keeps may fit into memory that it freed before.
+/// processes. In one round alone, what another process keeps may fit into memory that it freed
+/// before.
 ///
 /// `size` is what an object takes at least when it is kept.
 #[track_caller]
 fn flat(what: &str, objects: usize, size: usize, others: &[u32], mut make: impl FnMut()) {
     let here = Usage::of(std::process::id());
-    let usages_with =
-        |here: Usage| [here].into_iter().chain(others.iter().map(|pid| Usage::of(*pid))).collect::<Vec<_>>();
+    let usages_with = |here: Usage| {
+        [here].into_iter().chain(others.iter().map(|pid| Usage::of(*pid))).collect::<Vec<_>>()
+    };
     let mut usages = vec![usages_with(here)];
     for _ in 0..ROUNDS {
         (0..objects).for_each(|_| make());
         let before = usages.last().map_or(here, |usages| usages[0]);
         usages.push(usages_with(Usage::settled(before, objects, size)));
         if let [.., before, _, _, after] = &usages[..]
-            && after.iter().zip(before).all(|(after, before)| after.is_flat(*before, 3 * objects, size))
+            && after
+                .iter()
+                .zip(before)
+                .all(|(after, before)| after.is_flat(*before, 3 * objects, size))
         {
             return;
         }
@@ -221,8 +232,12 @@ fn what_is_in_objects_is_freed_with_them() {
     let sink = Sink::new();
     let other = sink.process.pid().unwrap();
     flat("contents", count(100), 4 * SIZE, &[other], || {
-        let (queue, value, list, map) =
-            (Queue::new().unwrap(), Value::new(&content).unwrap(), List::new().unwrap(), Map::new().unwrap());
+        let (queue, value, list, map) = (
+            Queue::new().unwrap(),
+            Value::new(&content).unwrap(),
+            List::new().unwrap(),
+            Map::new().unwrap(),
+        );
         queue.put(content.clone()).wait().unwrap();
         queue.close().wait().unwrap();
         list.push(&content).wait().unwrap();
@@ -292,7 +307,9 @@ fn calls_that_are_cancelled_or_given_up_are_freed() {
     let held = lock.lock().wait().unwrap();
     let all = (empty, full, lock, event);
     flat("waits here", count(200), 10_000, &[], || give_up(all.clone()));
-    flat("waits elsewhere", count(200), 10_000, &[worker], || pool.apply(give_up, all.clone()).wait().unwrap());
+    flat("waits elsewhere", count(200), 10_000, &[worker], || {
+        pool.apply(give_up, all.clone()).wait().unwrap()
+    });
     drop(held);
 }
 
@@ -410,7 +427,9 @@ fn pools_are_freed() {
 #[test]
 fn processes_rings_and_supervisors_are_freed() {
     let _alone = alone();
-    flat("processes", count(20), 10_000, &[], || Process::spawn(|()| (), ()).unwrap().wait().unwrap());
+    flat("processes", count(20), 10_000, &[], || {
+        Process::spawn(|()| (), ()).unwrap().wait().unwrap()
+    });
     flat("rings", count(6), 10_000, &[], || {
         let rank = |node: RingNode| node.rank();
         assert_eq!(Ring::builder().size(2).run(rank, ()).wait().unwrap(), [0, 1]);

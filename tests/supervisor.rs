@@ -6,7 +6,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use actix::{Actor, Context, Handler, Message};
-use fiber::supervisor::{Backoff, Builder, ChildSpec, Restart, Shutdown, State, Strategy, SupervisorRef};
+use fiber::supervisor::{
+    Backoff, Builder, ChildSpec, Restart, Shutdown, State, Strategy, SupervisorRef,
+};
 use fiber::{Error, ExitReason, Process, Supervisor, active_children};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tokio::signal::unix::{SignalKind, signal};
@@ -75,7 +77,11 @@ fn end(supervisor: &SupervisorRef) {
 fn a_killed_process_is_started_again_with_another_pid() {
     let app = eager("killed").child(process("server")).start().wait().unwrap();
     let first = running_pid("killed/server");
-    assert!(fiber::tree().to_string().contains(&format!("server  running  pid {first}")), "{}", fiber::tree());
+    assert!(
+        fiber::tree().to_string().contains(&format!("server  running  pid {first}")),
+        "{}",
+        fiber::tree()
+    );
     kill(first);
     wait_until("the restart", || pid("killed/server").is_some_and(|pid| pid != first));
     let tree = fiber::tree();
@@ -95,13 +101,24 @@ fn every_incarnation_runs_the_function_with_the_same_arguments() {
         hang();
     }
     let file = tempfile::NamedTempFile::new().unwrap();
-    let arguments = (file.path().to_string_lossy().into_owned(), "same".to_string(), Some(Some(tricky())), Some(None));
+    let arguments = (
+        file.path().to_string_lossy().into_owned(),
+        "same".to_string(),
+        Some(Some(tricky())),
+        Some(None),
+    );
     let notes = || std::fs::read_to_string(file.path()).unwrap();
-    let app = eager("again").child(ChildSpec::process("notes", note, arguments).unwrap()).start().wait().unwrap();
+    let app = eager("again")
+        .child(ChildSpec::process("notes", note, arguments).unwrap())
+        .start()
+        .wait()
+        .unwrap();
     for incarnation in 1..=3 {
         wait_until("the note", || notes() == "same\n".repeat(incarnation));
         kill(running_pid("again/notes"));
-        wait_until("the end", || fiber::tree().find("again/notes").unwrap().restarts as usize == incarnation);
+        wait_until("the end", || {
+            fiber::tree().find("again/notes").unwrap().restarts as usize == incarnation
+        });
     }
     end(&app);
 }
@@ -122,9 +139,11 @@ async fn third_time_lucky(path: String) -> Result<(), String> {
 fn a_transient_process_is_restarted_after_an_error_and_a_panic_but_not_when_it_returns() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().to_string_lossy().into_owned();
-    let spec = ChildSpec::process("lucky", third_time_lucky, path).unwrap().restart(Restart::Transient);
+    let spec =
+        ChildSpec::process("lucky", third_time_lucky, path).unwrap().restart(Restart::Transient);
     let app = eager("transient").child(spec).start().wait().unwrap();
-    let ended = || fiber::tree().find("transient/lucky").is_some_and(|branch| branch.state == State::Ended);
+    let ended =
+        || fiber::tree().find("transient/lucky").is_some_and(|branch| branch.state == State::Ended);
     wait_until("the end", ended);
     assert_eq!(fiber::tree().find("transient/lucky").unwrap().restarts, 2);
     assert_eq!(last_exit("transient/lucky"), Some(ExitReason::Normal));
@@ -137,7 +156,9 @@ fn a_permanent_process_is_restarted_when_it_returns_and_a_temporary_one_never() 
     app.add(ChildSpec::process("permanent", || (), ()).unwrap()).wait().unwrap();
     let temporary = ChildSpec::process("temporary", || -> () { panic!("once") }, ()).unwrap();
     app.add(temporary.restart(Restart::Temporary)).wait().unwrap();
-    wait_until("a restart", || fiber::tree().find("kinds/permanent").is_some_and(|branch| branch.restarts > 1));
+    wait_until("a restart", || {
+        fiber::tree().find("kinds/permanent").is_some_and(|branch| branch.restarts > 1)
+    });
     wait_until("an end for good", || fiber::tree().find("kinds/temporary").is_none());
     end(&app);
 }
@@ -147,15 +168,24 @@ fn errors_panics_and_deaths_of_processes_are_told_in_their_own_words() {
     let cases = [
         (ChildSpec::process("child", || Err::<(), _>("no disk"), ()), "failed: no disk"),
         (ChildSpec::process("child", || -> () { panic!("no memory") }, ()), "panicked: no memory"),
-        (ChildSpec::process("child", |code: i32| -> () { std::process::exit(code) }, 7), "exited with code 7"),
-        (ChildSpec::process("child", || -> () { std::process::abort() }, ()), "was killed by signal 6 (SIGABRT)"),
+        (
+            ChildSpec::process("child", |code: i32| -> () { std::process::exit(code) }, 7),
+            "exited with code 7",
+        ),
+        (
+            ChildSpec::process("child", || -> () { std::process::abort() }, ()),
+            "was killed by signal 6 (SIGABRT)",
+        ),
     ];
     for (number, (spec, words)) in cases.into_iter().enumerate() {
-        let supervisor = eager(&format!("words {number}")).intensity(0, LONG).start().wait().unwrap();
+        let supervisor =
+            eager(&format!("words {number}")).intensity(0, LONG).start().wait().unwrap();
         // It may end before its start has been told.
         let _ = supervisor.add(spec.unwrap()).wait();
         match supervisor.ended().wait().unwrap() {
-            ExitReason::IntensityReached { last, .. } => assert!(last.to_string().starts_with(words), "{last}"),
+            ExitReason::IntensityReached { last, .. } => {
+                assert!(last.to_string().starts_with(words), "{last}")
+            }
             other => panic!("{other}"),
         }
     }
@@ -183,7 +213,8 @@ impl Handler<Add> for Counter {
 
 #[test]
 fn a_panicking_actor_is_made_anew_and_the_call_that_failed_tells_the_panic() {
-    let app = eager("actors").child(ChildSpec::actor("counter", || Counter(10))).start().wait().unwrap();
+    let app =
+        eager("actors").child(ChildSpec::actor("counter", || Counter(10))).start().wait().unwrap();
     let counter = app.child::<Counter>("counter").unwrap();
     assert_eq!(counter.send(Add(5)).wait().unwrap(), 15);
     match counter.send(Add(100)).wait().unwrap_err() {
@@ -215,7 +246,8 @@ fn impatient() -> Builder {
 
 #[test]
 fn a_supervisor_that_gives_up_ends_with_its_reason_and_its_parent_restarts_it() {
-    let app = eager("parent").child(ChildSpec::supervisor("below", impatient())).start().wait().unwrap();
+    let app =
+        eager("parent").child(ChildSpec::supervisor("below", impatient())).start().wait().unwrap();
     let first = running_pid("parent/below/server");
     kill(first);
     wait_until("the restart of all", || pid("parent/below/server").is_some_and(|pid| pid != first));
@@ -231,7 +263,8 @@ fn a_supervisor_that_gives_up_ends_with_its_reason_and_its_parent_restarts_it() 
 #[test]
 fn a_parent_may_do_without_a_supervisor_that_gave_up_or_give_up_itself() {
     let below = || ChildSpec::supervisor("below", impatient());
-    let without = eager("without").child(below().restart(Restart::Temporary)).start().wait().unwrap();
+    let without =
+        eager("without").child(below().restart(Restart::Temporary)).start().wait().unwrap();
     kill(running_pid("without/below/server"));
     wait_until("the end", || fiber::tree().find("without/below").is_none());
     assert!(fiber::tree().find("without").is_some());
@@ -241,21 +274,30 @@ fn a_parent_may_do_without_a_supervisor_that_gave_up_or_give_up_itself() {
     kill(running_pid("top/below/server"));
     let reason = top.ended().wait().unwrap().to_string();
     assert!(reason.contains("the last to fail was `below`, which gave up"), "{reason}");
-    assert!(reason.contains("the last to fail was `server`, which was killed by signal 9"), "{reason}");
+    assert!(
+        reason.contains("the last to fail was `server`, which was killed by signal 9"),
+        "{reason}"
+    );
     assert!(fiber::tree().find("top").is_none());
 }
 
 fn three(name: &str, strategy: Strategy) -> (SupervisorRef, [u32; 3]) {
-    let builder = ["a", "b", "c"].map(process).into_iter().fold(eager(name).strategy(strategy), Builder::child);
+    let builder = ["a", "b", "c"]
+        .map(process)
+        .into_iter()
+        .fold(eager(name).strategy(strategy), Builder::child);
     let app = builder.start().wait().unwrap();
     let pids = ["a", "b", "c"].map(|child| running_pid(&format!("{name}/{child}")));
     (app, pids)
 }
 
-/// The pids of the three after the second has been killed, when it runs again and so do those that end with it.
+/// The pids of the three after the second has been killed, when it runs again and so do those that
+/// end with it.
 fn after_the_loss_of_the_second(name: &str, before: [u32; 3], last: &str) -> [u32; 3] {
     kill(before[1]);
-    wait_until("the restart", || pid(&format!("{name}/{last}")).is_some_and(|pid| !before.contains(&pid)));
+    wait_until("the restart", || {
+        pid(&format!("{name}/{last}")).is_some_and(|pid| !before.contains(&pid))
+    });
     ["a", "b", "c"].map(|child| running_pid(&format!("{name}/{child}")))
 }
 
@@ -263,7 +305,10 @@ fn after_the_loss_of_the_second(name: &str, before: [u32; 3], last: &str) -> [u3
 fn one_for_one_replaces_one_process() {
     let (app, before) = three("one for one", Strategy::OneForOne);
     let after = after_the_loss_of_the_second("one for one", before, "b");
-    assert!(after[0] == before[0] && after[1] != before[1] && after[2] == before[2], "{before:?} {after:?}");
+    assert!(
+        after[0] == before[0] && after[1] != before[1] && after[2] == before[2],
+        "{before:?} {after:?}"
+    );
     end(&app);
 }
 
@@ -306,12 +351,16 @@ fn shutdown_asks_processes_to_end_kills_those_that_do_not_and_leaves_nothing() {
     let deadline = Duration::from_millis(300);
     let app = eager("shutdown")
         .child(process("plain"))
-        .child(ChildSpec::process("deaf", deaf, path()).unwrap().shutdown(Shutdown::After(deadline)))
+        .child(
+            ChildSpec::process("deaf", deaf, path()).unwrap().shutdown(Shutdown::After(deadline)),
+        )
         .child(ChildSpec::process("polite", polite, path()).unwrap().shutdown(Shutdown::Wait))
         .start()
         .wait()
         .unwrap();
-    wait_until("both at work", || ["deaf", "there"].iter().all(|name| Path::new(&path()).join(name).exists()));
+    wait_until("both at work", || {
+        ["deaf", "there"].iter().all(|name| Path::new(&path()).join(name).exists())
+    });
     let pids = ["plain", "deaf", "polite"].map(|child| running_pid(&format!("shutdown/{child}")));
     app.shutdown().wait().unwrap();
     assert!(Path::new(&path()).join("told").exists());
@@ -337,7 +386,10 @@ fn terminating_a_child_ends_its_process_for_good() {
 #[test]
 fn supervised_processes_are_active_children() {
     let app = eager("listed").child(process("server")).start().wait().unwrap();
-    let child = active_children().into_iter().find(|child| child.name() == "listed/server").expect("it is running");
+    let child = active_children()
+        .into_iter()
+        .find(|child| child.name() == "listed/server")
+        .expect("it is running");
     assert_eq!(child.pid(), Some(running_pid("listed/server")));
     end(&app);
     assert!(!child.is_alive());

@@ -4,7 +4,9 @@ mod tricky;
 
 use std::time::Duration;
 
-use fiber::sync::{Barrier, Condition, Event, List, Lock, Map, Namespace, RwLock, Semaphore, Value};
+use fiber::sync::{
+    Barrier, Condition, Event, List, Lock, Map, Namespace, RwLock, Semaphore, Value,
+};
 use fiber::{Error, Pool, Process};
 
 use tricky::{Tricky, tricky};
@@ -16,7 +18,8 @@ const MOMENT: Duration = Duration::from_millis(20);
 /// Runs a function in a grandchild.
 macro_rules! in_grandchild {
     (|$name:ident: $type:ty| $body:expr, $args:expr) => {{
-        let child = |$name: $type| Process::spawn(|$name: $type| $body, $name).unwrap().wait().unwrap();
+        let child =
+            |$name: $type| Process::spawn(|$name: $type| $body, $name).unwrap().wait().unwrap();
         Process::spawn(child, $args).unwrap().wait().unwrap()
     }};
 }
@@ -55,7 +58,8 @@ fn a_lock_has_one_holder_in_all_processes() {
             count.set(&(current + 1)).wait().unwrap();
         }
     };
-    let children: Vec<_> = (0..3).map(|_| Process::spawn(add, (lock.clone(), count.clone())).unwrap()).collect();
+    let children: Vec<_> =
+        (0..3).map(|_| Process::spawn(add, (lock.clone(), count.clone())).unwrap()).collect();
     add(lock.clone(), count.clone());
     children.into_iter().for_each(|child| child.wait().unwrap());
     assert_eq!(count.get().wait().unwrap(), 200);
@@ -70,7 +74,10 @@ fn who_gives_up_waiting_for_a_lock_does_not_get_it() {
     assert!(told.contains("taking the lock made at tests/sync.rs:"), "{told}");
     drop(lock.lock());
     let patience = "the lock is held by the first process, which waits for this one";
-    assert!(in_grandchild!(|lock: Lock| lock.lock().timeout(MOMENT).wait().is_err(), lock.clone()), "{patience}");
+    assert!(
+        in_grandchild!(|lock: Lock| lock.lock().timeout(MOMENT).wait().is_err(), lock.clone()),
+        "{patience}"
+    );
     drop(held);
     assert!(lock.try_lock().wait().unwrap().is_some());
     assert!(lock.try_lock().wait().unwrap().is_some(), "a dropped guard gives the lock back");
@@ -125,7 +132,10 @@ fn a_waiter_that_dies_is_skipped() {
 fn a_lock_has_many_readers_or_one_writer() {
     let lock = RwLock::new().unwrap();
     let readers = (lock.read().wait().unwrap(), lock.read().wait().unwrap());
-    assert!(in_grandchild!(|lock: RwLock| lock.try_write().wait().unwrap().is_none(), lock.clone()));
+    assert!(in_grandchild!(
+        |lock: RwLock| lock.try_write().wait().unwrap().is_none(),
+        lock.clone()
+    ));
     assert!(in_grandchild!(|lock: RwLock| lock.try_read().wait().unwrap().is_some(), lock.clone()));
     let writes = lock.write();
     assert!(lock.try_read().wait().unwrap().is_none(), "a writer that waits is not overtaken");
@@ -144,7 +154,9 @@ fn a_lock_has_many_readers_or_one_writer() {
 #[test]
 fn permits_are_limited_and_come_back_from_the_dead() {
     let semaphore = Semaphore::new(3).unwrap();
-    let hold = |semaphore: Semaphore, ready: Event| hang(semaphore.acquire_many(2).wait().unwrap(), &ready);
+    let hold = |semaphore: Semaphore, ready: Event| {
+        hang(semaphore.acquire_many(2).wait().unwrap(), &ready)
+    };
     let child = holder!(semaphore.clone(), hold);
     assert_eq!(semaphore.available().wait().unwrap(), 1);
     let all = semaphore.acquire_many(3);
@@ -169,7 +181,8 @@ fn an_event_lets_all_go_on_until_it_is_cleared() {
         waits.wait().unwrap();
         event.is_set().wait().unwrap()
     };
-    let children: Vec<_> = (0..3).map(|_| Process::spawn(wait, (event.clone(), met.clone())).unwrap()).collect();
+    let children: Vec<_> =
+        (0..3).map(|_| Process::spawn(wait, (event.clone(), met.clone())).unwrap()).collect();
     met.meet().wait().unwrap();
     assert!(!event.is_set().wait().unwrap());
     event.set().wait().unwrap();
@@ -209,7 +222,8 @@ fn a_condition_is_slept_on_and_woken() {
         stock.update(|stock| *stock -= 1).wait().unwrap();
         drop(held);
     };
-    let children: Vec<_> = (0..3).map(|_| Process::spawn(take, (changed.clone(), stock.clone())).unwrap()).collect();
+    let children: Vec<_> =
+        (0..3).map(|_| Process::spawn(take, (changed.clone(), stock.clone())).unwrap()).collect();
     for _ in 0..3 {
         let held = changed.lock().wait().unwrap();
         stock.update(|stock| *stock += 1).wait().unwrap();
@@ -317,7 +331,10 @@ fn a_handle_used_after_its_owner_ended_says_so() {
     let error = value.get().wait().unwrap_err();
     let told = error.to_string();
     assert!(matches!(error, Error::OwnerEnded { .. }), "{told}");
-    assert!(told.contains("the value made at tests/sync.rs:") && told.contains("is gone"), "{told}");
+    assert!(
+        told.contains("the value made at tests/sync.rs:") && told.contains("is gone"),
+        "{told}"
+    );
 
     let make = |give: Value<Option<Lock>>, ready: Event| {
         let lock = Lock::new().unwrap();
@@ -359,10 +376,17 @@ fn async_code_awaits() {
 fn nested_options_and_units_are_kept_apart() {
     type Deep = Option<Option<Tricky>>;
     let options = [None, Some(None), Some(Some(tricky()))];
-    let (value, map, list) = (Value::new(&None).unwrap(), Map::new().unwrap(), List::new().unwrap());
-    let child = |value: Value<Deep>, map: Map<Option<Option<u8>>, Deep>, list: List<Deep>, options: Vec<Deep>| {
+    let (value, map, list) =
+        (Value::new(&None).unwrap(), Map::new().unwrap(), List::new().unwrap());
+    let child = |value: Value<Deep>,
+                 map: Map<Option<Option<u8>>, Deep>,
+                 list: List<Deep>,
+                 options: Vec<Deep>| {
         value.set(&Some(None)).wait().unwrap();
-        assert_eq!(value.update(|value| assert_eq!(*value, Some(None))).wait().unwrap(), Some(None));
+        assert_eq!(
+            value.update(|value| assert_eq!(*value, Some(None))).wait().unwrap(),
+            Some(None)
+        );
         map.insert(&None, &Some(None)).wait().unwrap();
         map.insert(&Some(None), &None).wait().unwrap();
         list.extend(&options).wait().unwrap();

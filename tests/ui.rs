@@ -3,7 +3,8 @@
 #[test]
 fn misuse_is_refused_with_words_that_help() {
     let tests = trybuild::TestCases::new();
-    // A program that passes makes trybuild build, and not only check: what a closure captures is found when it builds.
+    // A program that passes makes trybuild build, and not only check: what a closure captures is
+    // found when it builds.
     tests.pass("tests/ui/accepted.rs");
     tests.compile_fail("tests/ui/captures.rs");
     tests.compile_fail("tests/ui/pointer.rs");

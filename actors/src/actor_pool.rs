@@ -21,7 +21,8 @@ pub enum Routing {
     /// One after the other.
     #[default]
     RoundRobin,
-    /// That with the fewest calls of this pool that have not been answered; among equals, one after the other.
+    /// That with the fewest calls of this pool that have not been answered; among equals, one after
+    /// the other.
     LeastLoaded,
 }
 
@@ -112,14 +113,18 @@ impl<K> ActorPoolBuilder<K> {
         self
     }
 
-    /// Has calls sent again when their actor's process dies before it has answered them: see [`RemoteAddr::resend`].
+    /// Has calls sent again when their actor's process dies before it has answered them: see
+    /// [`RemoteAddr::resend`].
     pub fn resend(mut self) -> ActorPoolBuilder<K> {
         self.resend = true;
         self
     }
 
     /// Sets all else about each of the actors: restarts, mailbox, resources, snapshots.
-    pub fn manager<L>(self, change: impl FnOnce(ManagerBuilder<K>) -> ManagerBuilder<L>) -> ActorPoolBuilder<L> {
+    pub fn manager<L>(
+        self,
+        change: impl FnOnce(ManagerBuilder<K>) -> ManagerBuilder<L>,
+    ) -> ActorPoolBuilder<L> {
         let ActorPoolBuilder { manager, name, routing, resend } = self;
         ActorPoolBuilder { manager: change(manager), name, routing, resend }
     }
@@ -127,8 +132,13 @@ impl<K> ActorPoolBuilder<K> {
     /// Starts an actor for each of `args`, all at once. The reply comes when all are there.
     ///
     /// # Errors
-    /// [`Error::Invalid`] without any; else as [`ManagerBuilder::start`]: if one can't be started, none is kept.
-    pub fn start<F, Args, M>(self, factory: F, args: impl IntoIterator<Item = Args>) -> Reply<ActorPool<F::Output>>
+    /// [`Error::Invalid`] without any; else as [`ManagerBuilder::start`]: if one can't be started,
+    /// none is kept.
+    pub fn start<F, Args, M>(
+        self,
+        factory: F,
+        args: impl IntoIterator<Item = Args>,
+    ) -> Reply<ActorPool<F::Output>>
     where
         F: Function<Args, M>,
         F::Output: Actor<Context = Context<F::Output>>,
@@ -138,8 +148,11 @@ impl<K> ActorPoolBuilder<K> {
     {
         const { captures_nothing::<F>() };
         static NEXT: AtomicUsize = AtomicUsize::new(1);
-        let name = self.name.unwrap_or_else(|| format!("actors-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
-        let start = |(number, args)| self.manager.clone().name(format!("{name}-{number}")).start(factory, args);
+        let name =
+            self.name.unwrap_or_else(|| format!("actors-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
+        let start = |(number, args)| {
+            self.manager.clone().name(format!("{name}-{number}")).start(factory, args)
+        };
         let starting: Vec<_> = args.into_iter().enumerate().map(start).collect();
         let (routing, resend) = (self.routing, self.resend);
         Reply::new(async move {
@@ -189,8 +202,8 @@ impl<A: Actor> ActorPool<A> {
         self.next().send(message)
     }
 
-    /// Sends a message to the actor that a key belongs to: always the same for the same key, in pools of one size, in all
-    /// runs of a program.
+    /// Sends a message to the actor that a key belongs to: always the same for the same key, in
+    /// pools of one size, in all runs of a program.
     pub fn send_to<M>(&self, key: &(impl Hash + ?Sized), message: M) -> Call<M::Result>
     where
         M: RemoteMessage,
@@ -240,9 +253,9 @@ impl<A: Actor> Member<A> {
     }
 }
 
-/// Where a key belongs among `count` places, by rendezvous hashing (D. G. Thaler and C. V. Ravishankar, "Using name-based
-/// mappings to increase hit rates", IEEE/ACM Transactions on Networking 6 (1998)): with one place more, only the keys that
-/// move there change theirs.
+/// Where a key belongs among `count` places, by rendezvous hashing (D. G. Thaler and C. V.
+/// Ravishankar, "Using name-based mappings to increase hit rates", IEEE/ACM Transactions on
+/// Networking 6 (1998)): with one place more, only the keys that move there change theirs.
 fn place(key: &(impl Hash + ?Sized), count: usize) -> usize {
     let weight = |place: usize| {
         let mut hasher = Stable(blake3::Hasher::new());
@@ -258,7 +271,9 @@ struct Stable(blake3::Hasher);
 
 impl Hasher for Stable {
     fn finish(&self) -> u64 {
-        u64::from_le_bytes(self.0.finalize().as_bytes()[..8].try_into().expect("a hash has 32 bytes"))
+        u64::from_le_bytes(
+            self.0.finalize().as_bytes()[..8].try_into().expect("a hash has 32 bytes"),
+        )
     }
 
     fn write(&mut self, bytes: &[u8]) {
@@ -268,7 +283,10 @@ impl Hasher for Stable {
 
 impl<A: Actor> fmt::Debug for ActorPool<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ActorPool").field("routing", &self.routing).field("actors", &self.len()).finish_non_exhaustive()
+        f.debug_struct("ActorPool")
+            .field("routing", &self.routing)
+            .field("actors", &self.len())
+            .finish_non_exhaustive()
     }
 }
 

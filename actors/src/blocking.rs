@@ -24,7 +24,8 @@ pub(crate) struct BlockingRuntime(OnceCell<actix_rt::Runtime>);
 impl BlockOn for BlockingRuntime {
     fn block_on(&self, future: Pin<&mut dyn Future<Output = ()>>) {
         // A panic here is the failure of one task.
-        let refused = |error| panic!("there is no runtime for its future: {}", shortage::explain(&error));
+        let refused =
+            |error| panic!("there is no runtime for its future: {}", shortage::explain(&error));
         let runtime = self.0.get_or_init(|| runtime().map_or_else(refused, Into::into));
         runtime.block_on(lingering(future));
     }
@@ -39,7 +40,8 @@ pub fn block_on_main<F: Future>(main: F) -> F::Output {
     actix_rt::System::with_tokio_rt(|| runtime).block_on(lingering(main))
 }
 
-/// As `future`, but for a moment after each of its steps the thread stays awake: most answers come soon.
+/// As `future`, but for a moment after each of its steps the thread stays awake: most answers come
+/// soon.
 async fn lingering<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let mut linger = Linger::default();

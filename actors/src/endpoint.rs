@@ -1,4 +1,5 @@
-//! This process as an end of links: who it is in its session, how it calls other nodes, and how it knows that they live.
+//! This process as an end of links: who it is in its session, how it calls other nodes, and how it
+//! knows that they live.
 
 use std::future::Future;
 use std::io::{self, ErrorKind};
@@ -14,8 +15,12 @@ use tokio::time::{Interval, MissedTickBehavior, interval, sleep, timeout};
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// The pauses before a child tries again to meet its parent, when the connection was cut.
-const PAUSES: [Duration; 4] =
-    [Duration::from_millis(50), Duration::from_millis(200), Duration::from_millis(500), Duration::from_secs(1)];
+const PAUSES: [Duration; 4] = [
+    Duration::from_millis(50),
+    Duration::from_millis(200),
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+];
 
 /// What the first byte of a message says: who it is for.
 pub(crate) const CONTROL: u8 = 0;
@@ -37,13 +42,21 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    pub(crate) fn new(id: NodeId, config: Config, key: SessionKey, arbiter: ArbiterHandle) -> &'static Endpoint {
+    pub(crate) fn new(
+        id: NodeId,
+        config: Config,
+        key: SessionKey,
+        arbiter: ArbiterHandle,
+    ) -> &'static Endpoint {
         let session = key.session();
         Box::leak(Box::new(Endpoint { id, config, key, session, arbiter }))
     }
 
     /// Runs a future on the thread of the links.
-    pub(crate) fn spawn<F: Future<Output = ()> + 'static>(&self, future: impl FnOnce() -> F + Send + 'static) {
+    pub(crate) fn spawn<F: Future<Output = ()> + 'static>(
+        &self,
+        future: impl FnOnce() -> F + Send + 'static,
+    ) {
         self.arbiter.spawn_fn(move || drop(tokio::task::spawn_local(future())));
     }
 }
@@ -63,7 +76,8 @@ pub(crate) async fn meet(
         join(&mut connection, key, &info).await?;
         Ok(connection)
     };
-    // A child is lost if it does not meet its parent. Others are called again by those who need them.
+    // A child is lost if it does not meet its parent. Others are called again by those who need
+    // them.
     let attempts = if role == Role::Child { PAUSES.len() } else { 0 };
     let meeting = async {
         for pause in &PAUSES[..attempts] {
@@ -79,15 +93,19 @@ pub(crate) async fn meet(
             HandshakeError::Io(error) if !was_cut(&error) => shortage::explain(&error),
             other => other.to_string(),
         }),
-        Err(_) => {
-            Err(format!("no answer within {HANDSHAKE:?}: it may be short of files, or the network between may fail"))
-        }
+        Err(_) => Err(format!(
+            "no answer within {HANDSHAKE:?}: it may be short of files, or the network between may fail"
+        )),
     }
 }
 
-/// Whether a connection was there and was cut: by the network, or because others wanted its place at the other end.
+/// Whether a connection was there and was cut: by the network, or because others wanted its place
+/// at the other end.
 fn was_cut(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof)
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof
+    )
 }
 
 /// The name of this host.
@@ -95,13 +113,18 @@ fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// The longest message that nodes accept from each other: the largest value, and what tells what it is.
+/// The longest message that nodes accept from each other: the largest value, and what tells what it
+/// is.
 pub(crate) fn message_limit(config: &Config) -> usize {
     config.max_message.as_u64() as usize + (64 << 10)
 }
 
 /// Says something at regular times, until the link closes.
-pub(crate) async fn give_signs_of_life(link: Arc<dyn Link>, every: Duration, sign: impl Fn() -> Message) {
+pub(crate) async fn give_signs_of_life(
+    link: Arc<dyn Link>,
+    every: Duration,
+    sign: impl Fn() -> Message,
+) {
     let mut beat = interval(every);
     while link.send(sign()).is_ok() {
         beat.tick().await;
@@ -118,9 +141,11 @@ pub(crate) struct Pulse {
 impl Pulse {
     pub(crate) fn new(config: &Config) -> Pulse {
         let mut beat = interval(config.heartbeat);
-        // A tick that comes late counts once: if this process stood still, that is not the other's fault.
+        // A tick that comes late counts once: if this process stood still, that is not the other's
+        // fault.
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let allowed = config.heartbeat_timeout.as_millis().div_ceil(config.heartbeat.as_millis().max(1));
+        let allowed =
+            config.heartbeat_timeout.as_millis().div_ceil(config.heartbeat.as_millis().max(1));
         Pulse { beat, silent_beats: 0, allowed }
     }
 

@@ -20,7 +20,9 @@ pub mod sync;
 
 pub use actor_pool::{ActorPool, ActorPoolBuilder, Nobody, Routing};
 pub use blocking::{Blocking, block_on_main};
-pub use manager::{AsyncManager, Keep, ManagerBuilder, NoSnapshots, Snapshot, Snapshots, SyncManager};
+pub use manager::{
+    AsyncManager, Keep, ManagerBuilder, NoSnapshots, Snapshot, Snapshots, SyncManager,
+};
 pub use node::init;
 pub use pipe::{Pipe, PipeReceiver, PipeSender};
 pub use pool::{Apply, Broadcast, Imap, ImapUnordered, Map, Pool, PoolBuilder, suspend_progress};
@@ -28,6 +30,8 @@ pub use process::{Process, ProcessBuilder, ProcessHandle, active_children};
 pub use queue::{Delivery, Elements, Get, Put, Queue};
 pub use remote::{Call, RemoteAddr, RemoteMessage, RemoteRecipient};
 pub use reply::Reply;
-pub use ring::{Alone, Element, NodeFunction, Reduction, Rendezvous, Ring, RingBuilder, RingNode, RingRun};
+pub use ring::{
+    Alone, Element, NodeFunction, Reduction, Rendezvous, Ring, RingBuilder, RingNode, RingRun,
+};
 #[doc(no_inline)]
 pub use supervisor::tree;

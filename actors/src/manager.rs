@@ -1,8 +1,9 @@
 //! Actors in processes of their own.
 //!
-//! The owner has a supervisor for each manager, whose only child is the process ([`start`]). The process hosts
-//! the actor under a supervisor of its own ([`host`]): a handler's panic restarts the actor there, the process's death
-//! restarts the process. Whoever has the address finds the current incarnation by asking the owner.
+//! The owner has a supervisor for each manager, whose only child is the process ([`start`]). The
+//! process hosts the actor under a supervisor of its own ([`host`]): a handler's panic restarts the
+//! actor there, the process's death restarts the process. Whoever has the address finds the current
+//! incarnation by asking the owner.
 
 mod builder;
 mod host;
@@ -28,10 +29,11 @@ use crate::supervisor::SupervisorRef;
 
 /// An actor in a process of its own, supervised: its owner, and its address.
 ///
-/// The actor is made there by a function and its arguments, as in a [task](crate::Pool). If a handler panics, that call
-/// fails with the panic's message and the actor is made anew; if the process dies, it is started again. Actors that
-/// implement [`Snapshot`] go on from the last one. The address ([`addr`]) stays valid throughout. Dropping the manager
-/// ends the actor and its process.
+/// The actor is made there by a function and its arguments, as in a [task](crate::Pool). If a
+/// handler panics, that call fails with the panic's message and the actor is made anew; if the
+/// process dies, it is started again. Actors that implement [`Snapshot`] go on from the last one.
+/// The address ([`addr`]) stays valid throughout. Dropping the manager ends the actor and its
+/// process.
 ///
 /// [`addr`]: AsyncManager::addr
 ///
@@ -92,7 +94,8 @@ impl<A: Actor> AsyncManager<A> {
         ManagerBuilder::new()
     }
 
-    /// Starts a process in which `factory` makes the actor from `args`: one value, or a tuple for a function of several.
+    /// Starts a process in which `factory` makes the actor from `args`: one value, or a tuple for a
+    /// function of several.
     ///
     /// # Errors
     /// As [`ManagerBuilder::start`].
@@ -150,7 +153,10 @@ impl<A: Actor> Deref for AsyncManager<A> {
 
 impl<A: Actor> fmt::Debug for AsyncManager<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AsyncManager").field("name", &self.name()).field("pid", &self.pid()).finish()
+        f.debug_struct("AsyncManager")
+            .field("name", &self.name())
+            .field("pid", &self.pid())
+            .finish()
     }
 }
 

@@ -1,4 +1,5 @@
-//! This process as a node: a background thread with an actix system, the links, and the children's jobs.
+//! This process as a node: a background thread with an actix system, the links, and the children's
+//! jobs.
 
 mod child;
 mod launch;
@@ -18,7 +19,8 @@ use actix_rt::{Arbiter, ArbiterHandle};
 use dashmap::DashMap;
 use fiber_backends::{Backend, Job, JobState, Kinship, Reach, backend};
 use fiber_core::{
-    Config, Error, Ignored, NodeId, Result, SessionKey, Signals, block_on, entry, forbid_waiting, set_spin, shortage,
+    Config, Error, Ignored, NodeId, Result, SessionKey, Signals, block_on, entry, forbid_waiting,
+    set_spin, shortage,
 };
 use fiber_transport::{HandshakeError, ListenAt, Listener, Peer, Role, Strangers, accept, listen};
 use parking_lot::Mutex;
@@ -33,13 +35,14 @@ use crate::endpoint::Endpoint;
 use crate::remote::{Mesh, Registry, settle};
 use crate::runtime::runtime;
 
-/// How long the exit of this process may be held up by what it sent last, by its children, and by what they printed if it can't
-/// be written.
+/// How long the exit of this process may be held up by what it sent last, by its children, and by
+/// what they printed if it can't be written.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// The same by children elsewhere, which nobody ends if this process does not.
 const REMOVAL: Duration = Duration::from_secs(20);
 
-/// The pause after an attempt to let a peer in failed, and for how long all have to fail before a child that waits is given up.
+/// The pause after an attempt to let a peer in failed, and for how long all have to fail before a
+/// child that waits is given up.
 const DOOR_PAUSE: Duration = Duration::from_millis(50);
 const DOOR_CLOSED: Duration = Duration::from_secs(1);
 
@@ -88,9 +91,11 @@ impl Node {
         raise_file_limit();
         let backend = backend(&config)?;
         entry::prepare()?;
-        let unheard = |error| Error::system("signals can't be listened for", shortage::explain(&error));
+        let unheard =
+            |error| Error::system("signals can't be listened for", shortage::explain(&error));
         let ignored = Ignored::now().map_err(unheard)?;
-        let endpoint = Endpoint::new(NodeId::random(), config, SessionKey::random(), start_thread()?);
+        let endpoint =
+            Endpoint::new(NodeId::random(), config, SessionKey::random(), start_thread()?);
         let node = Node::new(endpoint, backend, None);
         *current = Some(node);
         fiber_core::process::at_exit(part);
@@ -117,7 +122,11 @@ impl Node {
         *CURRENT.lock()
     }
 
-    fn new(endpoint: &'static Endpoint, backend: Arc<dyn Backend>, reach: Option<Reach>) -> &'static Node {
+    fn new(
+        endpoint: &'static Endpoint,
+        backend: Arc<dyn Backend>,
+        reach: Option<Reach>,
+    ) -> &'static Node {
         set_spin(endpoint.config.spin);
         Box::leak(Box::new(Node {
             endpoint,
@@ -164,7 +173,10 @@ impl Node {
     }
 
     /// Runs a future on the node's thread.
-    pub(crate) fn spawn<F: Future<Output = ()> + 'static>(&self, future: impl FnOnce() -> F + Send + 'static) {
+    pub(crate) fn spawn<F: Future<Output = ()> + 'static>(
+        &self,
+        future: impl FnOnce() -> F + Send + 'static,
+    ) {
         self.endpoint.spawn(future);
     }
 
@@ -188,8 +200,9 @@ impl Node {
             let Reach { link, bind, advertised, kinship } = reach;
             let at = ListenAt::new(bind);
             let at = advertised.into_iter().fold(at, ListenAt::advertise);
-            let listener = listen(link, &self.endpoint.key, &at)
-                .map_err(|error| Error::system(format!("no {link} link could be opened"), shortage::explain(&error)))?;
+            let listener = listen(link, &self.endpoint.key, &at).map_err(|error| {
+                Error::system(format!("no {link} link could be opened"), shortage::explain(&error))
+            })?;
             let address = Address { url: listener.address(), kinship };
             tokio::task::spawn_local(self.welcome(listener));
             Ok(address)
@@ -222,14 +235,18 @@ impl Node {
                     }
                     ready!(strangers.poll_room(context));
                     match ready!(listener.poll_accept(context)) {
-                        Ok(connection) => strangers.add(accept(connection, &self.endpoint.key, self.endpoint.id)),
+                        Ok(connection) => {
+                            strangers.add(accept(connection, &self.endpoint.key, self.endpoint.id))
+                        }
                         Err(error) => return Poll::Ready(Err(error)),
                     }
                 }
             });
             match shaken.await {
                 Ok(Ok(peer)) => self.let_in(peer),
-                Ok(Err((error, Some(info)))) if info.role == Role::Child => self.hand_over(info.node, Err(error)),
+                Ok(Err((error, Some(info)))) if info.role == Role::Child => {
+                    self.hand_over(info.node, Err(error))
+                }
                 Ok(Err((error, _))) => strangers.refuse(&error.to_string()),
                 Err(error) => {
                     let problem = shortage::explain(&error);
@@ -248,14 +265,21 @@ impl Node {
             Role::Child => self.hand_over(peer.info.node, Ok(peer)),
             role => match self.hosts.get(&role) {
                 Some(host) => host(peer),
-                None => tracing::warn!("turned node {} away: it comes for what is not here", peer.info.node),
+                None => tracing::warn!(
+                    "turned node {} away: it comes for what is not here",
+                    peer.info.node
+                ),
             },
         }
     }
 
     /// Why this node could let no peer in at some time since, if there was such a time.
     fn door_closed_since(&self, since: Instant) -> Option<String> {
-        self.closed_door.borrow().clone().filter(|(when, _)| *when >= since).map(|(_, problem)| problem)
+        self.closed_door
+            .borrow()
+            .clone()
+            .filter(|(when, _)| *when >= since)
+            .map(|(_, problem)| problem)
     }
 
     /// Returns when this node could let no peer in for a while, with the reason.
@@ -275,7 +299,8 @@ impl Node {
 
     fn hand_over(&self, id: NodeId, peer: Result<Peer, HandshakeError>) {
         match EXPECTED.with_borrow_mut(|expected| expected.remove(&id)) {
-            // Whoever expected it may have given up meanwhile; dropping the connection tells the peer.
+            // Whoever expected it may have given up meanwhile; dropping the connection tells the
+            // peer.
             Some(waiting) => drop(waiting.send(peer)),
             None => tracing::warn!("turned node {id} away: it is not expected (any more)"),
         }
@@ -289,7 +314,8 @@ impl Node {
         }
     }
 
-    /// Ends all children at once, and lets no more be started. Any thread may call it, also while this process exits.
+    /// Ends all children at once, and lets no more be started. Any thread may call it, also while
+    /// this process exits.
     fn kill_children(&self) -> Vec<Arc<dyn Job>> {
         ENDING.store(true, Ordering::SeqCst);
         let jobs: Vec<_> = self.jobs.iter().map(|job| Arc::clone(job.value())).collect();
@@ -301,7 +327,8 @@ impl Node {
 static CURRENT: Mutex<Option<&'static Node>> = Mutex::new(None);
 
 thread_local! {
-    /// Children that were started and have not connected. Connections stay on the node's thread, and so does this.
+    /// Children that were started and have not connected. Connections stay on the node's thread,
+    /// and so does this.
     static EXPECTED: RefCell<HashMap<NodeId, oneshot::Sender<Result<Peer, HandshakeError>>>> = RefCell::default();
 }
 
@@ -320,7 +347,8 @@ fn start_thread() -> Result<ArbiterHandle> {
     };
     let refused = |problem: String| Error::system("fiber's thread could not be started", problem);
     let spawned = thread::Builder::new().name("fiber-node".into()).spawn(run).map(drop);
-    let arbiter = spawned.and_then(|()| arbiter.recv().unwrap_or_else(|ended| Err(io::Error::other(ended))));
+    let arbiter =
+        spawned.and_then(|()| arbiter.recv().unwrap_or_else(|ended| Err(io::Error::other(ended))));
     arbiter.map_err(|error| refused(shortage::explain(&error)))
 }
 
@@ -334,7 +362,8 @@ fn raise_file_limit() {
     }
 }
 
-/// At the end of this process: what it has sent arrives, its children end, and what they printed comes out.
+/// At the end of this process: what it has sent arrives, its children end, and what they printed
+/// comes out.
 fn part(waiting_allowed: bool) {
     let Some(node) = CURRENT.try_lock().and_then(|current| *current) else { return };
     if waiting_allowed {

@@ -11,14 +11,15 @@ use crate::queue::{Elements, End, Get, Put, Role};
 
 /// One end of a duplex pipe: it sends `S` and receives `R`.
 ///
-/// Both ends travel: as arguments of tasks, fields of messages, or through other pipes. An end may be cloned; when all
-/// clones of one end are gone, because they were dropped or their processes have ended, the other end learns it: what
-/// was sent can still be received, then [`recv`](Pipe::recv) fails with [`Error::Closed`](fiber_core::Error::Closed), and
-/// so does [`send`](Pipe::send). An end that was sent away counts as being there while it may still
-/// arrive.
+/// Both ends travel: as arguments of tasks, fields of messages, or through other pipes. An end may
+/// be cloned; when all clones of one end are gone, because they were dropped or their processes
+/// have ended, the other end learns it: what was sent can still be received, then
+/// [`recv`](Pipe::recv) fails with [`Error::Closed`](fiber_core::Error::Closed), and so does
+/// [`send`](Pipe::send). An end that was sent away counts as being there while it may still arrive.
 ///
-/// Elements arrive in the order in which they were sent. The pipe itself lives in the process that made it and ends with
-/// it: then both ends fail with [`Error::OwnerEnded`](fiber_core::Error::OwnerEnded).
+/// Elements arrive in the order in which they were sent. The pipe itself lives in the process that
+/// made it and ends with it: then both ends fail with
+/// [`Error::OwnerEnded`](fiber_core::Error::OwnerEnded).
 ///
 /// # Examples
 /// ```
@@ -159,7 +160,9 @@ macro_rules! end {
         }
 
         impl<'de, T> Deserialize<'de> for $name<T> {
-            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<$name<T>, D::Error> {
+            fn deserialize<D: serde::Deserializer<'de>>(
+                deserializer: D,
+            ) -> Result<$name<T>, D::Error> {
                 Ok($name::new(End::deserialize(deserializer, $role)?))
             }
         }

@@ -23,8 +23,8 @@ use std::time::Duration;
 
 use fiber_core::entry::Entry;
 use fiber_core::{
-    Error, Function, Kind, Meta, Output, Portable, Result, Tries, TryOutput, Values, captures_nothing, shortage,
-    task_entry,
+    Error, Function, Kind, Meta, Output, Portable, Result, Tries, TryOutput, Values,
+    captures_nothing, shortage, task_entry,
 };
 
 use crate::reply::Reply;
@@ -41,13 +41,13 @@ pub use progress::suspend_progress;
 
 /// Supervised worker processes that run task functions.
 ///
-/// A task is any `fn`, or any closure that captures nothing, with arguments and a result that serde can carry; both
-/// may be async. The result is what the function returns; with the `try_` forms an `Err` is a failure of the task. Each
-/// task is tracked on its own: if a worker dies, what it had not finished is run by others, and each result is
-/// delivered once.
+/// A task is any `fn`, or any closure that captures nothing, with arguments and a result that serde
+/// can carry; both may be async. The result is what the function returns; with the `try_` forms an
+/// `Err` is a failure of the task. Each task is tracked on its own: if a worker dies, what it had
+/// not finished is run by others, and each result is delivered once.
 ///
-/// Clones are handles on the same pool. When the last is dropped, the workers end at once, and calls that are under
-/// way fail.
+/// Clones are handles on the same pool. When the last is dropped, the workers end at once, and
+/// calls that are under way fail.
 ///
 /// # Examples
 /// ```
@@ -82,7 +82,10 @@ impl Drop for Owner {
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pool").field("name", &self.shared().name).field("terms", &self.terms).finish()
+        f.debug_struct("Pool")
+            .field("name", &self.shared().name)
+            .field("terms", &self.terms)
+            .finish()
     }
 }
 
@@ -117,14 +120,16 @@ impl Pool {
 
     /// This pool, for calls that hand out at least `tasks` tasks together (at least 1).
     ///
-    /// Tasks of a chunk run in the same worker, one after the other, unless it dies; redelivery is by task all the
-    /// same. Without chunks the pool hands out as many together as the time that they take suggests.
+    /// Tasks of a chunk run in the same worker, one after the other, unless it dies; redelivery is
+    /// by task all the same. Without chunks the pool hands out as many together as the time that
+    /// they take suggests.
     #[must_use]
     pub fn chunk(&self, tasks: u32) -> Pool {
         self.with(|terms| terms.chunk = tasks.max(1))
     }
 
-    /// This pool, for calls whose tasks are tried again when they fail by themselves: up to this many times.
+    /// This pool, for calls whose tasks are tried again when they fail by themselves: up to this
+    /// many times.
     #[must_use]
     pub fn retries(&self, count: u32) -> Pool {
         self.with(|terms| terms.retries = count)
@@ -156,8 +161,9 @@ impl Pool {
     /// This pool, for calls whose tasks are abandoned when this many workers have died while they
     /// ran them (at least 1, 3 by default).
     ///
-    /// Deaths count against a task when it is certain that the worker was running it. When it is not, what the worker
-    /// held is run again task by task, alone in a worker, so that the next death is certain.
+    /// Deaths count against a task when it is certain that the worker was running it. When it is
+    /// not, what the worker held is run again task by task, alone in a worker, so that the next
+    /// death is certain.
     ///
     /// A worker that is killed from outside, by SIGKILL or by the OOM killer, looks the same as one
     /// that its task killed, so it counts as well: raise this where workers are killed by others.
@@ -214,8 +220,13 @@ impl Pool {
         Apply::new(self.begin_one::<F, A, M, Values<N>>(function, &args))
     }
 
-    /// As [`apply`](Pool::apply), for a function that returns a `Result` whose error can be displayed.
-    pub fn try_apply<F, A, M, N>(&self, function: F, args: A) -> Apply<<F::Output as TryOutput<N>>::Value>
+    /// As [`apply`](Pool::apply), for a function that returns a `Result` whose error can be
+    /// displayed.
+    pub fn try_apply<F, A, M, N>(
+        &self,
+        function: F,
+        args: A,
+    ) -> Apply<<F::Output as TryOutput<N>>::Value>
     where
         F: Function<A, M>,
         A: Portable,
@@ -226,7 +237,8 @@ impl Pool {
         Apply::new(self.begin_one::<F, A, M, Tries<N>>(function, &args))
     }
 
-    /// Runs a task for each item. The results come together, in the order of the items; the first failure ends it.
+    /// Runs a task for each item. The results come together, in the order of the items; the first
+    /// failure ends it.
     ///
     /// All results are stored until then. Where they don't fit into memory together, use
     /// [`imap`](Pool::imap).
@@ -244,7 +256,11 @@ impl Pool {
     }
 
     /// As [`map`](Pool::map), for a function that returns a `Result` whose error can be displayed.
-    pub fn try_map<F, I, M, N>(&self, function: F, items: I) -> Map<<F::Output as TryOutput<N>>::Value>
+    pub fn try_map<F, I, M, N>(
+        &self,
+        function: F,
+        items: I,
+    ) -> Map<<F::Output as TryOutput<N>>::Value>
     where
         F: Function<I::Item, M>,
         I: IntoIterator<IntoIter: Send + 'static>,
@@ -257,9 +273,9 @@ impl Pool {
         Map::new(call, length)
     }
 
-    /// Runs a task for each item. The results are a stream in the order of the items, in which a failure takes the
-    /// place of a result. Items are taken as results are: an endless iterator runs in bounded memory, which
-    /// [`buffer`](Pool::buffer) sets.
+    /// Runs a task for each item. The results are a stream in the order of the items, in which a
+    /// failure takes the place of a result. Items are taken as results are: an endless iterator
+    /// runs in bounded memory, which [`buffer`](Pool::buffer) sets.
     pub fn imap<F, I, M, N>(&self, function: F, items: I) -> Imap<<F::Output as Output<N>>::Value>
     where
         F: Function<I::Item, M>,
@@ -273,8 +289,13 @@ impl Pool {
         Imap::new(call, length)
     }
 
-    /// As [`imap`](Pool::imap), for a function that returns a `Result` whose error can be displayed.
-    pub fn try_imap<F, I, M, N>(&self, function: F, items: I) -> Imap<<F::Output as TryOutput<N>>::Value>
+    /// As [`imap`](Pool::imap), for a function that returns a `Result` whose error can be
+    /// displayed.
+    pub fn try_imap<F, I, M, N>(
+        &self,
+        function: F,
+        items: I,
+    ) -> Imap<<F::Output as TryOutput<N>>::Value>
     where
         F: Function<I::Item, M>,
         I: IntoIterator<IntoIter: Send + 'static>,
@@ -288,7 +309,11 @@ impl Pool {
     }
 
     /// As [`imap`](Pool::imap), with the results in the order in which they come.
-    pub fn imap_unordered<F, I, M, N>(&self, function: F, items: I) -> ImapUnordered<<F::Output as Output<N>>::Value>
+    pub fn imap_unordered<F, I, M, N>(
+        &self,
+        function: F,
+        items: I,
+    ) -> ImapUnordered<<F::Output as Output<N>>::Value>
     where
         F: Function<I::Item, M>,
         I: IntoIterator<IntoIter: Send + 'static>,
@@ -301,7 +326,8 @@ impl Pool {
         ImapUnordered::new(call, length)
     }
 
-    /// As [`imap_unordered`](Pool::imap_unordered), for a function that returns a `Result` whose error can be displayed.
+    /// As [`imap_unordered`](Pool::imap_unordered), for a function that returns a `Result` whose
+    /// error can be displayed.
     pub fn try_imap_unordered<F, I, M, N>(
         &self,
         function: F,
@@ -319,7 +345,8 @@ impl Pool {
         ImapUnordered::new(call, length)
     }
 
-    /// Gives a value to each worker once, also to those that start later. Its handle travels as an argument.
+    /// Gives a value to each worker once, also to those that start later. Its handle travels as an
+    /// argument.
     ///
     /// # Errors
     /// [`Error::Encode`], [`Error::TooLarge`], or that the pool has ended.
@@ -348,7 +375,9 @@ impl Pool {
     pub fn wait_until_ready(&self) -> Reply<()> {
         let shared = Arc::clone(self.shared());
         shared.ensure_started(Meta::new());
-        Reply::new(async move { shared.when_ready(|readiness| readiness.ready >= readiness.wanted).await })
+        Reply::new(async move {
+            shared.when_ready(|readiness| readiness.ready >= readiness.wanted).await
+        })
     }
 
     /// How many workers are ready for tasks.
@@ -372,7 +401,11 @@ impl Pool {
         Reply::new(async move {
             // If the manager is gone, the pool has ended, and the next line says so.
             let _ = begun.await;
-            shared.when_ready(|readiness| readiness.wanted != processes || readiness.ready == processes).await
+            shared
+                .when_ready(|readiness| {
+                    readiness.wanted != processes || readiness.ready == processes
+                })
+                .await
         })
     }
 
@@ -457,7 +490,10 @@ impl Pool {
                 }
                 Err(error) => {
                     shared.cancel(exchange.id, Ending::LetFinish);
-                    Err(Error::system("a thread for the items could not be started", shortage::explain(&error)))
+                    Err(Error::system(
+                        "a thread for the items could not be started",
+                        shortage::explain(&error),
+                    ))
                 }
             }
         });
@@ -467,7 +503,8 @@ impl Pool {
     fn open(&self, entry: &'static Entry, order: Order, meta: Meta) -> Result<Arc<Exchange>> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let shared = self.shared();
-        let exchange = Exchange::new(NEXT.fetch_add(1, Ordering::Relaxed), entry.name(), order, self.buffer);
+        let exchange =
+            Exchange::new(NEXT.fetch_add(1, Ordering::Relaxed), entry.name(), order, self.buffer);
         let state = shared.state.lock();
         shared.refusal(&state)?;
         // Under the lock, so that no call begins while the pool ends.

@@ -16,8 +16,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fiber_core::{
-    Conclusion, Conclusions, Error, Exit, ExitReason, Failure, FailureKind, Function, Kind, Meta, Outcome, Output,
-    OutputMode, Portable, Result, Tries, TryOutput, Values, block_on, captures_nothing, codec, task_entry, travel,
+    Conclusion, Conclusions, Error, Exit, ExitReason, Failure, FailureKind, Function, Kind, Meta,
+    Outcome, Output, OutputMode, Portable, Result, Tries, TryOutput, Values, block_on,
+    captures_nothing, codec, task_entry, travel,
 };
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
@@ -33,7 +34,8 @@ use crate::supervisor::{ChildSpec, Restart, Shutdown, Supervisor, SupervisorRef}
 
 /// A process that runs one function; a future of what it returns.
 ///
-/// Dropping the handle leaves the process running. All processes end with the one that started them.
+/// Dropping the handle leaves the process running. All processes end with the one that started
+/// them.
 ///
 /// # Examples
 /// ```
@@ -103,9 +105,13 @@ impl ProcessBuilder {
     /// Starts the process. Its arguments are one value, or a tuple for a function of several.
     ///
     /// # Errors
-    /// If fiber can't work at all, or the arguments can't be serialised or are too large. That the process could not be
-    /// started is told by its handle.
-    pub fn spawn<F, A, M, N>(self, function: F, args: A) -> Result<Process<<F::Output as Output<N>>::Value>>
+    /// If fiber can't work at all, or the arguments can't be serialised or are too large. That the
+    /// process could not be started is told by its handle.
+    pub fn spawn<F, A, M, N>(
+        self,
+        function: F,
+        args: A,
+    ) -> Result<Process<<F::Output as Output<N>>::Value>>
     where
         F: Function<A, M>,
         A: Portable,
@@ -116,11 +122,16 @@ impl ProcessBuilder {
         self.start::<F, A, M, Values<N>>(function, &args)
     }
 
-    /// As [`spawn`](ProcessBuilder::spawn), for a function that returns a `Result` whose error can be displayed.
+    /// As [`spawn`](ProcessBuilder::spawn), for a function that returns a `Result` whose error can
+    /// be displayed.
     ///
     /// # Errors
     /// As [`spawn`](ProcessBuilder::spawn).
-    pub fn try_spawn<F, A, M, N>(self, function: F, args: A) -> Result<Process<<F::Output as TryOutput<N>>::Value>>
+    pub fn try_spawn<F, A, M, N>(
+        self,
+        function: F,
+        args: A,
+    ) -> Result<Process<<F::Output as TryOutput<N>>::Value>>
     where
         F: Function<A, M>,
         A: Portable,
@@ -198,7 +209,9 @@ impl ProcessBuilder {
             let what = format!("the arguments of `{}`", entry.name());
             return Err(Error::TooLarge { what, size: arguments.len() as u64, limit });
         }
-        let name = self.name.unwrap_or_else(|| format!("process-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
+        let name = self
+            .name
+            .unwrap_or_else(|| format!("process-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
         let work = Work {
             node,
             function: entry.name(),
@@ -214,7 +227,9 @@ impl ProcessBuilder {
 /// Names are parts of paths in the tree.
 fn check_name(name: &str) -> Result<()> {
     if name.is_empty() || name.contains('/') {
-        let problem = format!("`{name}` can't be the name of a process: use at least one character, and no `/`");
+        let problem = format!(
+            "`{name}` can't be the name of a process: use at least one character, and no `/`"
+        );
         return Err(Error::Invalid { what: "Process", problem });
     }
     Ok(())
@@ -236,7 +251,10 @@ impl Process<()> {
     ///
     /// # Errors
     /// As [`ProcessBuilder::spawn`].
-    pub fn spawn<F, A, M, N>(function: F, args: A) -> Result<Process<<F::Output as Output<N>>::Value>>
+    pub fn spawn<F, A, M, N>(
+        function: F,
+        args: A,
+    ) -> Result<Process<<F::Output as Output<N>>::Value>>
     where
         F: Function<A, M>,
         A: Portable,
@@ -312,9 +330,10 @@ impl<T: DeserializeOwned> Process<T> {
         let failed = |failure| Error::Task { function: self.function, index: 0, failure };
         match outcome {
             Some((Outcome::Value, value)) => codec::decode(&value),
-            Some((Outcome::Failure, failure)) => {
-                Err(failed(codec::decode(&failure).unwrap_or_else(|error| Failure::new(FailureKind::Result, error))))
-            }
+            Some((Outcome::Failure, failure)) => Err(failed(
+                codec::decode(&failure)
+                    .unwrap_or_else(|error| Failure::new(FailureKind::Result, error)),
+            )),
             None => Err(Error::Exited { name: self.shared.name.clone(), exit }),
         }
     }
@@ -393,7 +412,10 @@ impl ProcessHandle {
 
 impl fmt::Debug for ProcessHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Process").field("name", &self.name()).field("state", &*self.shared.state.borrow()).finish()
+        f.debug_struct("Process")
+            .field("name", &self.name())
+            .field("state", &*self.shared.state.borrow())
+            .finish()
     }
 }
 
@@ -445,12 +467,19 @@ static CHILDREN: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
 
 fn register(shared: &Arc<Shared>) {
     let mut children = CHILDREN.lock();
-    children.retain(|child| child.upgrade().is_some_and(|child| !matches!(*child.state.borrow(), State::Ended(_))));
+    children.retain(|child| {
+        child.upgrade().is_some_and(|child| !matches!(*child.state.borrow(), State::Ended(_)))
+    });
     children.push(Arc::downgrade(shared));
 }
 
-/// The processes that this one has spawned one by one, or that its supervisors keep, and that have not ended.
+/// The processes that this one has spawned one by one, or that its supervisors keep, and that have
+/// not ended.
 pub fn active_children() -> Vec<ProcessHandle> {
     let children: Vec<_> = CHILDREN.lock().iter().filter_map(Weak::upgrade).collect();
-    children.into_iter().map(|shared| ProcessHandle { shared }).filter(ProcessHandle::is_alive).collect()
+    children
+        .into_iter()
+        .map(|shared| ProcessHandle { shared })
+        .filter(ProcessHandle::is_alive)
+        .collect()
 }

@@ -28,19 +28,22 @@ pub use ops::{Elements, Get, Put};
 
 /// A queue that any number of processes put elements into and get elements from.
 ///
-/// It lives in the process that made it, and its handles work in every process of the program: as arguments of tasks,
-/// fields of messages, or elements of other queues. It ends, with what is in it, when the last
-/// handle in any process is gone, and with its process.
+/// It lives in the process that made it, and its handles work in every process of the program: as
+/// arguments of tasks, fields of messages, or elements of other queues. It ends, with what is in
+/// it, when the last handle in any process is gone, and with its process.
 ///
 /// - **Order.** Elements of one process come out in the order in which it put them in.
-/// - **Fairness.** An element goes to the process that has waited longest. A process that gets many is sent some before
-///   it asks, as long as nobody waits for them; what it has not used goes back when somebody does.
-/// - **Delivery.** Each element goes to one [`get`](Queue::get). What a process has been sent and not used when it dies
-///   goes to others; of what it got just before, some may be delivered again. With
-///   [`get_acknowledged`](Queue::get_acknowledged) that is certain for all that it has not acknowledged.
-/// - **Speed.** What is put into an unbounded queue of another process while something is under way rides together.
-///   `put` returns when an element is on its way; [`flush`](Queue::flush) waits until all have arrived. They also have
-///   when the process ends in order, and before anything that it does next with an object in [`sync`](crate::sync).
+/// - **Fairness.** An element goes to the process that has waited longest. A process that gets many
+///   is sent some before it asks, as long as nobody waits for them; what it has not used goes back
+///   when somebody does.
+/// - **Delivery.** Each element goes to one [`get`](Queue::get). What a process has been sent and
+///   not used when it dies goes to others; of what it got just before, some may be delivered again.
+///   With [`get_acknowledged`](Queue::get_acknowledged) that is certain for all that it has not
+///   acknowledged.
+/// - **Speed.** What is put into an unbounded queue of another process while something is under way
+///   rides together. `put` returns when an element is on its way; [`flush`](Queue::flush) waits
+///   until all have arrived. They also have when the process ends in order, and before anything
+///   that it does next with an object in [`sync`](crate::sync).
 ///
 /// # Examples
 /// ```
@@ -91,7 +94,10 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
             let problem = "a queue for no elements can't hold one: choose 1 or more".into();
             return Err(Error::Invalid { what: "Queue::bounded", problem });
         }
-        Ok(Queue { core: Core::new(&name, store::Capacity::Elements(capacity))?, element: PhantomData })
+        Ok(Queue {
+            core: Core::new(&name, store::Capacity::Elements(capacity))?,
+            element: PhantomData,
+        })
     }
 
     /// Puts an element in, at once or when there is room.
@@ -125,7 +131,8 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
     }
 
     /// Takes the next element on trial: if this process dies before it has
-    /// [acknowledged](Delivery::acknowledge) it, or drops the delivery, another consumer is given it, before all others.
+    /// [acknowledged](Delivery::acknowledge) it, or drops the delivery, another consumer is given
+    /// it, before all others.
     ///
     /// # Examples
     /// ```
@@ -152,13 +159,14 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
         })
     }
 
-    /// All elements, one after the other, until the queue is closed and nothing is left: a stream, and with
-    /// [`wait`](Elements::wait) an iterator.
+    /// All elements, one after the other, until the queue is closed and nothing is left: a stream,
+    /// and with [`wait`](Elements::wait) an iterator.
     pub fn stream(&self) -> Elements<T> {
         Elements::new(&self.core)
     }
 
-    /// How many elements are in it. Other processes may have used some of them already without having said so.
+    /// How many elements are in it. Other processes may have used some of them already without
+    /// having said so.
     pub fn len(&self) -> Waiting<usize> {
         self.core.call("asking", &Ask::Len)
     }
@@ -195,8 +203,9 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
         self.core.tell(&Ask::TaskDone(1));
     }
 
-    /// Waits until the work on all elements that were ever put in is done: as many times as elements were put in,
-    /// somebody has called [`task_done`](Queue::task_done) or acknowledged one.
+    /// Waits until the work on all elements that were ever put in is done: as many times as
+    /// elements were put in, somebody has called [`task_done`](Queue::task_done) or acknowledged
+    /// one.
     pub fn join(&self) -> Waiting<()> {
         let ticket = Ticket::new();
         let asked = self.core.ask(&Ask::Join { ticket });
@@ -208,8 +217,8 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
         })
     }
 
-    /// Lets nothing more in. What is in it can be got; then [`get`](Queue::get) fails with [`Error::Closed`], and
-    /// streams end.
+    /// Lets nothing more in. What is in it can be got; then [`get`](Queue::get) fails with
+    /// [`Error::Closed`], and streams end.
     pub fn close(&self) -> Waiting<()> {
         self.core.call("closing", &Ask::Close)
     }

@@ -1,15 +1,18 @@
-//! Actors of other processes: addresses that travel, and the mesh of nodes that carries their messages.
+//! Actors of other processes: addresses that travel, and the mesh of nodes that carries their
+//! messages.
 //!
-//! - [`Mesh`] has a [`Channel`](channel::Channel) for each node that this one talks to, opened when it is first needed and
-//!   used by both sides.
+//! - [`Mesh`] has a [`Channel`](channel::Channel) for each node that this one talks to, opened when
+//!   it is first needed and used by both sides.
 //! - [`Registry`] has an [`Inbox`] for each actor of this node that others can reach.
-//! - A [`RemoteAddr`] names a node and an actor there. That of a managed actor names its owner, which knows where the
-//!   actor's current incarnation is: a [`Route`](route::Route) asks it once, and again after a death.
+//! - A [`RemoteAddr`] names a node and an actor there. That of a managed actor names its owner,
+//!   which knows where the actor's current incarnation is: a [`Route`](route::Route) asks it once,
+//!   and again after a death.
 //! - A [`Port`] is to fiber's own shared objects what an inbox is to an actor. A [`Handle`] keeps
 //!   it alive, wherever the handle is: its owner knows its [holders](holders::Holders), and each
 //!   process what it is [attached](attachments) to.
-//! - A call is one frame: the actor, a [method entry](method) in place of a name, and the message. Whatever happens to
-//!   it is told to its caller: an answer, a failure, or why nobody answers any more.
+//! - A call is one frame: the actor, a [method entry](method) in place of a name, and the message.
+//!   Whatever happens to it is told to its caller: an answer, a failure, or why nobody answers any
+//!   more.
 
 mod addr;
 mod alarm;

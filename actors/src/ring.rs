@@ -1,8 +1,9 @@
 //! Ranked processes that work together.
 //!
-//! The owner has a supervisor for each run, one for all, whose children are the ranks' processes ([`owner`]). A rank
-//! runs its function on its main thread ([`root`]), which reads and writes the streams to the other ranks itself
-//! ([`lines`]): through shared memory where all are on one host, else over links ([`linked`]).
+//! The owner has a supervisor for each run, one for all, whose children are the ranks' processes
+//! ([`owner`]). A rank runs its function on its main thread ([`root`]), which reads and writes the
+//! streams to the other ranks itself ([`lines`]): through shared memory where all are on one host,
+//! else over links ([`linked`]).
 
 mod call;
 mod collective;
@@ -29,8 +30,8 @@ use std::time::Duration;
 use fiber_core::entry::EntryRef;
 use fiber_core::travel::Pins;
 use fiber_core::{
-    Error, Function, Kind, Meta, Output, OutputMode, Portable, Result, Tries, TryOutput, Values, block_on,
-    captures_nothing, codec, travel,
+    Error, Function, Kind, Meta, Output, OutputMode, Portable, Result, Tries, TryOutput, Values,
+    block_on, captures_nothing, codec, travel,
 };
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
@@ -48,11 +49,12 @@ use crate::process::Initializer;
 use crate::reply::Reply;
 use crate::supervisor::{Backoff, ChildSpec, Restart, Shutdown, Strategy, Supervisor};
 
-/// Processes with ranks that run one function and work together: see [`RingNode`] for what they can do.
+/// Processes with ranks that run one function and work together: see [`RingNode`] for what they can
+/// do.
 ///
-/// All ranks are processes of their own; the one that runs the ring is none of them. They are supervised one for all: if
-/// one dies, the run ends with an error, or, where the function takes [checkpoints](RingNode::checkpoint), all are
-/// started again and go on from the last one.
+/// All ranks are processes of their own; the one that runs the ring is none of them. They are
+/// supervised one for all: if one dies, the run ends with an error, or, where the function takes
+/// [checkpoints](RingNode::checkpoint), all are started again and go on from the last one.
 ///
 /// # Examples
 /// ```
@@ -91,7 +93,11 @@ impl Ring {
     /// Runs `function` on a ring of `size` nodes, with its [`RingNode`] and `args`.
     ///
     /// See [`RingBuilder::run`].
-    pub fn run<F, A, M, N>(size: usize, function: F, args: A) -> RingRun<<F::Output as Output<N>>::Value>
+    pub fn run<F, A, M, N>(
+        size: usize,
+        function: F,
+        args: A,
+    ) -> RingRun<<F::Output as Output<N>>::Value>
     where
         F: NodeFunction<A, M>,
         A: Portable,
@@ -155,7 +161,8 @@ impl RingBuilder {
         self
     }
 
-    /// As [`initializer`](RingBuilder::initializer), for a function that returns a `Result` whose error can be displayed.
+    /// As [`initializer`](RingBuilder::initializer), for a function that returns a `Result` whose
+    /// error can be displayed.
     pub fn try_initializer<F, A, M, N>(mut self, function: F, args: A) -> RingBuilder
     where
         F: Function<A, M>,
@@ -168,15 +175,15 @@ impl RingBuilder {
         self
     }
 
-    /// Sets how long a call of a node waits for others while nothing moves; then the run ends with an error that says what
-    /// each rank is doing. The default is 5 minutes.
+    /// Sets how long a call of a node waits for others while nothing moves; then the run ends with
+    /// an error that says what each rank is doing. The default is 5 minutes.
     pub fn deadline(mut self, deadline: Duration) -> RingBuilder {
         self.deadline = deadline;
         self
     }
 
-    /// Sets how often the nodes may be started again in a period. When it is needed once more, the run ends with an error.
-    /// The default is 3 times in 5 seconds.
+    /// Sets how often the nodes may be started again in a period. When it is needed once more, the
+    /// run ends with an error. The default is 3 times in 5 seconds.
     pub fn intensity(mut self, restarts: u32, period: Duration) -> RingBuilder {
         self.intensity = (restarts, period);
         self
@@ -188,14 +195,16 @@ impl RingBuilder {
         self
     }
 
-    /// Starts the nodes, in which `function` runs with its [`RingNode`] and `args`: one value, or a tuple for a function
-    /// that takes several, or `()`. The handle gives what the function has returned, by rank.
+    /// Starts the nodes, in which `function` runs with its [`RingNode`] and `args`: one value, or a
+    /// tuple for a function that takes several, or `()`. The handle gives what the function has
+    /// returned, by rank.
     ///
     /// # Errors
-    /// Awaiting the handle gives [`Error::RankDied`] if a node died and could not be started again, [`Error::Ring`] if the
-    /// ranks did not do the same, [`Error::Task`] if a function panicked (its `index` is the rank), [`Error::Start`] if a
-    /// node could not be started; [`Error::Invalid`] for a number that can't be; [`Error::Encode`] and [`Error::TooLarge`]
-    /// for the arguments; [`Error::NotInitialised`].
+    /// Awaiting the handle gives [`Error::RankDied`] if a node died and could not be started again,
+    /// [`Error::Ring`] if the ranks did not do the same, [`Error::Task`] if a function panicked
+    /// (its `index` is the rank), [`Error::Start`] if a node could not be started;
+    /// [`Error::Invalid`] for a number that can't be; [`Error::Encode`] and [`Error::TooLarge`] for
+    /// the arguments; [`Error::NotInitialised`].
     pub fn run<F, A, M, N>(self, function: F, args: A) -> RingRun<<F::Output as Output<N>>::Value>
     where
         F: NodeFunction<A, M>,
@@ -207,9 +216,13 @@ impl RingBuilder {
         self.start::<F, A, M, Values<N>>(function, &args)
     }
 
-    /// As [`run`](RingBuilder::run), for a function that returns a `Result` whose error can be displayed. An `Err` ends the
-    /// run with [`Error::Task`].
-    pub fn try_run<F, A, M, N>(self, function: F, args: A) -> RingRun<<F::Output as TryOutput<N>>::Value>
+    /// As [`run`](RingBuilder::run), for a function that returns a `Result` whose error can be
+    /// displayed. An `Err` ends the run with [`Error::Task`].
+    pub fn try_run<F, A, M, N>(
+        self,
+        function: F,
+        args: A,
+    ) -> RingRun<<F::Output as TryOutput<N>>::Value>
     where
         F: NodeFunction<A, M>,
         A: Portable,
@@ -228,17 +241,23 @@ impl RingBuilder {
     {
         let _ = function;
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let name = self.name.clone().unwrap_or_else(|| format!("ring-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
+        let name = self
+            .name
+            .clone()
+            .unwrap_or_else(|| format!("ring-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
         let entry = ring_entry::<F, A, M, K>();
         let (done, outcome) = oneshot::channel();
         let meta = self.meta.or(Meta::of::<F>());
         let (args, pins) = travel::pinned(|| codec::encode(args));
-        let prepared =
-            args.and_then(|args| self.prepare(name.clone(), entry.reference(), entry.name(), meta, (args, pins)));
+        let prepared = args.and_then(|args| {
+            self.prepare(name.clone(), entry.reference(), entry.name(), meta, (args, pins))
+        });
         match prepared {
             Ok((owner, intensity, backoff)) => {
                 let (running, node) = (Arc::clone(&owner), owner.node);
-                node.spawn(move || async move { drop(done.send(supervise(running, intensity, backoff).await)) });
+                node.spawn(move || async move {
+                    drop(done.send(supervise(running, intensity, backoff).await))
+                });
                 RingRun { name, outcome, owner: Some(owner), over: false, value: PhantomData }
             }
             Err(error) => {
@@ -269,7 +288,11 @@ impl RingBuilder {
         }
         let (bytes, limit) = (arguments.len() as u64, config.max_message.as_u64());
         if bytes > limit {
-            return Err(Error::TooLarge { what: format!("the arguments of `{function}`"), size: bytes, limit });
+            return Err(Error::TooLarge {
+                what: format!("the arguments of `{function}`"),
+                size: bytes,
+                limit,
+            });
         }
         let root = RingRoot {
             entry,
@@ -295,7 +318,11 @@ impl RingBuilder {
 }
 
 /// Runs the ranks under a supervisor until the run is over and they have ended.
-async fn supervise(owner: Arc<Owner>, (restarts, period): (u32, Duration), backoff: Backoff) -> Outcome {
+async fn supervise(
+    owner: Arc<Owner>,
+    (restarts, period): (u32, Duration),
+    backoff: Backoff,
+) -> Outcome {
     let node = owner.node;
     let size = owner.pids.borrow().len();
     let mut supervisor = Supervisor::builder(owner.name.clone())
@@ -353,10 +380,14 @@ impl<T: DeserializeOwned> RingRun<T> {
         let owner = self.owner.clone();
         let name = self.name.clone();
         Reply::new(async move {
-            let ended = || Error::Ring { ring: name, problem: "it has ended before all nodes were at work".into() };
+            let ended = || Error::Ring {
+                ring: name,
+                problem: "it has ended before all nodes were at work".into(),
+            };
             let Some(owner) = owner else { return Err(ended()) };
             let mut pids = owner.pids.subscribe();
-            let all = pids.wait_for(|pids| pids.is_empty() || pids.iter().all(Option::is_some)).await;
+            let all =
+                pids.wait_for(|pids| pids.is_empty() || pids.iter().all(Option::is_some)).await;
             match all {
                 Ok(all) if !all.is_empty() => Ok(all.iter().copied().flatten().collect()),
                 _ => Err(ended()),
@@ -381,7 +412,9 @@ impl<T: DeserializeOwned> Future for RingRun<T> {
         let lost = |_| Err(Error::system("the ring could not be run", "fiber's thread ended"));
         let outcome = ready!(Pin::new(&mut self.outcome).poll(context)).unwrap_or_else(lost);
         self.over = true;
-        Poll::Ready(outcome.and_then(|values| values.iter().map(|value| codec::decode(value)).collect()))
+        Poll::Ready(
+            outcome.and_then(|values| values.iter().map(|value| codec::decode(value)).collect()),
+        )
     }
 }
 

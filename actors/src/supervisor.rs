@@ -1,20 +1,29 @@
-//! Supervisors, as in Erlang/OTP: they start children, restart those that fail, and end them all in order.
+//! Supervisors, as in Erlang/OTP: they start children, restart those that fail, and end them all in
+//! order.
 //!
-//! A child is an actix actor, an OS process (anything that implements [`Start`]), or another supervisor. A
-//! [`ChildSpec`] says how to start it, when to restart it ([`Restart`]) and how to end it ([`Shutdown`]). The
-//! [`Strategy`] says which siblings are restarted together with a child that failed.
+//! A child is an actix actor, an OS process (anything that implements [`Start`]), or another
+//! supervisor. A [`ChildSpec`] says how to start it, when to restart it ([`Restart`]) and how to
+//! end it ([`Shutdown`]). The [`Strategy`] says which siblings are restarted together with a child
+//! that failed.
 //!
 //! # What is promised
-//! - The builder's children are started one after the other, in order; if one can't be started, those before it are
-//!   ended and the start fails. Children that are [added](SupervisorRef::add) later start at the same time as others.
-//! - Children are ended in the reverse order of their start, each within its deadline, after which it is killed. Only
-//!   added children of a [one-for-one](Strategy::OneForOne) supervisor, which don't depend on each other, end together.
-//! - A child is restarted at once the first time, then after a growing pause ([`Backoff`]). When more restarts are
-//!   needed than the [intensity](Builder::intensity) allows, the supervisor ends all its children and then itself, with
-//!   [`ExitReason::IntensityReached`](fiber_core::ExitReason::IntensityReached); its own supervisor decides what then.
-//! - Ends that were asked for are no failures. What an earlier incarnation still reports is ignored.
-//! - A panic of an actor's handler fails the call with the panic's message; the actor is made anew by its factory.
-//! - Whoever [watches](SupervisorRef::watch) a child or a supervisor is told of the end of each incarnation exactly once.
+//! - The builder's children are started one after the other, in order; if one can't be started,
+//!   those before it are ended and the start fails. Children that are [added](SupervisorRef::add)
+//!   later start at the same time as others.
+//! - Children are ended in the reverse order of their start, each within its deadline, after which
+//!   it is killed. Only added children of a [one-for-one](Strategy::OneForOne) supervisor, which
+//!   don't depend on each other, end together.
+//! - A child is restarted at once the first time, then after a growing pause ([`Backoff`]). When
+//!   more restarts are needed than the [intensity](Builder::intensity) allows, the supervisor ends
+//!   all its children and then itself, with
+//!   [`ExitReason::IntensityReached`](fiber_core::ExitReason::IntensityReached); its own supervisor
+//!   decides what then.
+//! - Ends that were asked for are no failures. What an earlier incarnation still reports is
+//!   ignored.
+//! - A panic of an actor's handler fails the call with the panic's message; the actor is made anew
+//!   by its factory.
+//! - Whoever [watches](SupervisorRef::watch) a child or a supervisor is told of the end of each
+//!   incarnation exactly once.
 //! - Dropping the last [`SupervisorRef`] ends nothing.
 
 mod actor;

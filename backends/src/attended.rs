@@ -18,12 +18,14 @@ pub(crate) enum Order {
 pub(crate) struct Orders(mpsc::UnboundedReceiver<Order>);
 
 impl Orders {
-    /// The next one. When nobody holds the job any more, nobody else could end it: it is to be killed.
+    /// The next one. When nobody holds the job any more, nobody else could end it: it is to be
+    /// killed.
     pub(crate) async fn next(&mut self) -> Order {
         self.0.recv().await.unwrap_or(Order::Kill)
     }
 
-    /// Whether there is one already, of either kind: what has not begun has nothing to end in order.
+    /// Whether there is one already, of either kind: what has not begun has nothing to end in
+    /// order.
     pub(crate) fn came_early(&mut self) -> bool {
         !matches!(self.0.try_recv(), Err(mpsc::error::TryRecvError::Empty))
     }

@@ -1,7 +1,8 @@
 //! Sessions as they are seen from outside: what a command needs of a place where they run.
 //!
-//! A session is a program with the processes that it started. Its head is the program itself, which runs in a container
-//! or pod of its own when a [`Cluster`] started it, and on a host when somebody else did.
+//! A session is a program with the processes that it started. Its head is the program itself, which
+//! runs in a container or pod of its own when a [`Cluster`] started it, and on a host when somebody
+//! else did.
 
 pub mod archive;
 pub(crate) mod session;

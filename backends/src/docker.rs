@@ -37,13 +37,16 @@ use crate::progress::Lines;
 use crate::single_flight::Shared;
 use crate::{Backend, Job, JobSpec, Reach};
 
-/// The image that is made of this program, for whoever shares the engine or, if there is a registry, for whoever can
-/// fetch from there.
+/// The image that is made of this program, for whoever shares the engine or, if there is a
+/// registry, for whoever can fetch from there.
 ///
 /// # Errors
 /// Why there is none, and what to do.
 #[cfg(feature = "kubernetes")]
-pub(crate) async fn image_of_this_program(config: &Config, progress: &dyn crate::Progress) -> Result<Image, String> {
+pub(crate) async fn image_of_this_program(
+    config: &Config,
+    progress: &dyn crate::Progress,
+) -> Result<Image, String> {
     let engine = Engine::connect().await?;
     let mut made = config.clone();
     made.image = None;
@@ -57,8 +60,8 @@ pub(crate) async fn image_of_this_program(config: &Config, progress: &dyn crate:
     }
 }
 
-/// The image of a session's head, made by this host's engine for somewhere else, with what takes the place of its entry point and
-/// command.
+/// The image of a session's head, made by this host's engine for somewhere else, with what takes
+/// the place of its entry point and command.
 ///
 /// # Errors
 /// Why there is none, and what to do.
@@ -107,7 +110,8 @@ impl Docker {
 
     async fn start(&self, spec: JobSpec) -> Result<Arc<dyn Job>, String> {
         let site = self.site().await?;
-        let find_image = async || image::find(&site.engine, &self.config, site.own.as_ref(), &Lines).await;
+        let find_image =
+            async || image::find(&site.engine, &self.config, site.own.as_ref(), &Lines).await;
         let image = self.image.get_or_try_init(find_image).await?;
         let resources = request::resources(&spec.meta, &site.engine, &self.gpus)?;
         let log = Log::of(&spec).map_err(|error| error.to_string())?;
@@ -126,7 +130,10 @@ impl Backend for Docker {
 
     fn reach(&self) -> LocalBoxFuture<'_, Result<Reach>> {
         Box::pin(async move {
-            let site = self.site().await.map_err(|problem| Error::system("containers can't be used", problem))?;
+            let site = self
+                .site()
+                .await
+                .map_err(|problem| Error::system("containers can't be used", problem))?;
             Ok(site.place.reach.clone())
         })
     }
@@ -144,7 +151,9 @@ impl Backend for Docker {
                 let site = self.site().await?;
                 owner::sweep(&site.engine, site.own.as_ref()).await
             };
-            sweep.await.map_err(|problem| Error::system("what dead sessions left can't be removed", problem))
+            sweep.await.map_err(|problem| {
+                Error::system("what dead sessions left can't be removed", problem)
+            })
         })
     }
 }

@@ -40,12 +40,14 @@ pub(crate) struct Lease {
 }
 
 impl Gpus {
-    /// Those that the configuration names or, without that, the system; and of them only those that this process was
-    /// given itself.
+    /// Those that the configuration names or, without that, the system; and of them only those that
+    /// this process was given itself.
     pub(crate) fn new(config: &Config) -> Gpus {
         let given = std::env::var(VISIBLE).ok().map(|list| visible(&list));
         let known = match (config.gpus.clone(), given) {
-            (Some(named), Some(given)) => Some(named.into_iter().filter(|id| given.contains(id)).collect()),
+            (Some(named), Some(given)) => {
+                Some(named.into_iter().filter(|id| given.contains(id)).collect())
+            }
             (named, given) => named.or(given),
         };
         Gpus(Arc::new(Shared { stock: Mutex::new(known.map(Stock::of)) }))

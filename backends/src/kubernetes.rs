@@ -1,7 +1,8 @@
 //! Jobs as Kubernetes pods, one process each.
 //!
-//! What is the same for all jobs of this process (the cluster, this process's own pod, the image) is found out when it is
-//! first needed. Jobs that wait for an attempt share its error; later ones try again.
+//! What is the same for all jobs of this process (the cluster, this process's own pod, the image)
+//! is found out when it is first needed. Jobs that wait for an attempt share its error; later ones
+//! try again.
 
 mod api_server;
 mod claims;
@@ -86,8 +87,16 @@ impl Kubernetes {
             name: name.clone(),
             labels: labels(&self.session, &names::program(), "process"),
             annotations: names::annotations(&site.owner, &spec.name, spec.restarts),
-            arguments: spec.arguments.iter().map(|argument| argument.to_string_lossy().into_owned()).collect(),
-            environment: spec.environment.iter().map(|(name, value)| variable(*name, value)).collect(),
+            arguments: spec
+                .arguments
+                .iter()
+                .map(|argument| argument.to_string_lossy().into_owned())
+                .collect(),
+            environment: spec
+                .environment
+                .iter()
+                .map(|(name, value)| variable(*name, value))
+                .collect(),
             meta: spec.meta,
             grace: self.config.shutdown_timeout,
         });
@@ -102,7 +111,10 @@ impl Backend for Kubernetes {
 
     fn reach(&self) -> LocalBoxFuture<'_, Result<Reach>> {
         Box::pin(async move {
-            let access = self.access().await.map_err(|problem| Error::system("pods can't be used", problem))?;
+            let access = self
+                .access()
+                .await
+                .map_err(|problem| Error::system("pods can't be used", problem))?;
             Ok(access.reach.clone())
         })
     }
@@ -120,7 +132,9 @@ impl Backend for Kubernetes {
                 let access = self.access().await?;
                 sweep::sweep(&access.server, access.own.as_ref()).await
             };
-            sweep.await.map_err(|problem| Error::system("what dead sessions left can't be removed", problem))
+            sweep.await.map_err(|problem| {
+                Error::system("what dead sessions left can't be removed", problem)
+            })
         })
     }
 }

@@ -1,13 +1,16 @@
 //! Where fiber's processes run.
 //!
-//! A [`Backend`] creates jobs; a [`Job`] is one process of the program, in whatever the backend runs it. What is
-//! common to all backends is promised here, and tested for each by `tests/conformance.rs`:
-//! - a job's states come as a stream, and end with [`JobState::Ended`], once, after all that the process printed has
-//!   been passed on;
-//! - its [`Exit`] says in full what happened: exit code, signal, out of memory, or why it never ran;
-//! - [`Job::kill`] also ends what the job's process started, and takes effect however far the job's start has come;
-//! - a job whose parent is gone ends by itself. What dead sessions may have left is found by its labels, and removed,
-//!   when the next one begins.
+//! A [`Backend`] creates jobs; a [`Job`] is one process of the program, in whatever the backend
+//! runs it. What is common to all backends is promised here, and tested for each by
+//! `tests/conformance.rs`:
+//! - a job's states come as a stream, and end with [`JobState::Ended`], once, after all that the
+//!   process printed has been passed on;
+//! - its [`Exit`] says in full what happened: exit code, signal, out of memory, or why it never
+//!   ran;
+//! - [`Job::kill`] also ends what the job's process started, and takes effect however far the job's
+//!   start has come;
+//! - a job whose parent is gone ends by itself. What dead sessions may have left is found by its
+//!   labels, and removed, when the next one begins.
 
 #[cfg(feature = "docker")]
 mod attended;
@@ -60,9 +63,10 @@ pub struct JobSpec {
     pub arguments: Vec<OsString>,
     /// Variables that the process gets on top of what its backend gives to all.
     pub environment: Vec<(&'static str, String)>,
-    /// The same, for what is nobody else's business: it stands on no command line, and in no description of the job that
-    /// others may read, as far as the backend can help it. Where the process finds `-` as the value, the value is the
-    /// next line of its standard input: see [`fiber_core::process::secret`].
+    /// The same, for what is nobody else's business: it stands on no command line, and in no
+    /// description of the job that others may read, as far as the backend can help it. Where the
+    /// process finds `-` as the value, the value is the next line of its standard input: see
+    /// [`fiber_core::process::secret`].
     pub secrets: Vec<(&'static str, String)>,
     /// How often it was started again, under its name, before.
     pub restarts: u64,
@@ -107,14 +111,15 @@ pub trait Backend: Debug + Send + Sync {
     /// [`Error::System`], with what the user can do.
     fn reach(&self) -> LocalBoxFuture<'_, Result<Reach>>;
 
-    /// Starts the program again as a new job. What takes its time once for all jobs (to make or fetch an image) is done
-    /// when this returns; the job's own start may still be under way.
+    /// Starts the program again as a new job. What takes its time once for all jobs (to make or
+    /// fetch an image) is done when this returns; the job's own start may still be under way.
     ///
     /// # Errors
     /// [`Error::Start`], with what the user can do.
     fn create(&self, spec: JobSpec) -> LocalBoxFuture<'_, Result<Arc<dyn Job>>>;
 
-    /// Removes what dead sessions left behind, and says what that was. A backend does so by itself before its first job.
+    /// Removes what dead sessions left behind, and says what that was. A backend does so by itself
+    /// before its first job.
     ///
     /// # Errors
     /// [`Error::System`], with what the user can do.
@@ -132,7 +137,8 @@ pub trait Job: Debug + Send + Sync {
     /// Asks it to end (SIGTERM).
     fn terminate(&self);
 
-    /// Ends it and all that it started, at once (SIGKILL). Any thread may call it, also while this process exits.
+    /// Ends it and all that it started, at once (SIGKILL). Any thread may call it, also while this
+    /// process exits.
     fn kill(&self);
 }
 
@@ -154,7 +160,8 @@ pub enum JobState {
 pub enum Wait {
     /// Room: nowhere is there enough of what it asks for. The cluster's words.
     Room(String),
-    /// Its container to be made, for which the image may have to be fetched first. The cluster's words.
+    /// Its container to be made, for which the image may have to be fetched first. The cluster's
+    /// words.
     Image(String),
 }
 

@@ -1,9 +1,10 @@
 //! Jobs as child processes of this one.
 //!
-//! A child is the same executable, also when its file was replaced or deleted since this process started: it is
-//! started through `/proc/self/exe`, which names the file that runs. Each has a process group of its own, so that a
-//! Ctrl-C in the terminal reaches the parent alone, which then ends its children in order; and so that what a child
-//! started can be ended with it: by this process, or by its [guard](guard) if this process is killed.
+//! A child is the same executable, also when its file was replaced or deleted since this process
+//! started: it is started through `/proc/self/exe`, which names the file that runs. Each has a
+//! process group of its own, so that a Ctrl-C in the terminal reaches the parent alone, which then
+//! ends its children in order; and so that what a child started can be ended with it: by this
+//! process, or by its [guard](guard) if this process is killed.
 
 mod guard;
 mod resources;
@@ -32,7 +33,8 @@ use crate::output::{Log, Stream, Tail, Target, finish, pump};
 use crate::{Backend, Job, JobSpec, JobState, Kinship, Reach};
 
 const EXECUTABLE: &str = "/proc/self/exe";
-/// How long a pipe is read after its process ended, in case a process that escaped from its group holds it open.
+/// How long a pipe is read after its process ended, in case a process that escaped from its group
+/// holds it open.
 const DRAIN: Duration = Duration::from_millis(500);
 
 /// Runs jobs as child processes. The default.
@@ -109,7 +111,9 @@ fn spawn(spec: &JobSpec, gpus: &Gpus) -> Result<Arc<LocalJob>> {
 
     let log = Log::of(spec)?;
     let stream = || match &log {
-        Some(log) => log.file.try_clone().map(Stdio::from).map_err(|error| failed(error.to_string())),
+        Some(log) => {
+            log.file.try_clone().map(Stdio::from).map_err(|error| failed(error.to_string()))
+        }
         None => Ok(Stdio::piped()),
     };
     // The values go another way: any process of the same user can read the environment of another.
@@ -127,7 +131,10 @@ fn spawn(spec: &JobSpec, gpus: &Gpus) -> Result<Arc<LocalJob>> {
         .spawn()
         .map_err(|error| failed(explain(&error)))?;
 
-    let pid = child.id().and_then(|pid| Pid::from_raw(pid as i32)).ok_or_else(|| failed("it has no pid".into()))?;
+    let pid = child
+        .id()
+        .and_then(|pid| Pid::from_raw(pid as i32))
+        .ok_or_else(|| failed("it has no pid".into()))?;
     let group = Group::of(pid);
     resources::limit(pid, &grant).map_err(failed)?;
     let job = Arc::new(LocalJob {
@@ -179,7 +186,9 @@ async fn attend(
         tail.add(&log.end());
     }
     let reason = match status {
-        Ok(status) if grant.memory.is_some() && aborted(status) && ran_out_of_memory(&tail.lines()) => {
+        Ok(status)
+            if grant.memory.is_some() && aborted(status) && ran_out_of_memory(&tail.lines()) =>
+        {
             ExitReason::OutOfMemory
         }
         Ok(status) => {
@@ -188,7 +197,8 @@ async fn attend(
         }
         Err(error) => ExitReason::LinkLost(format!("its end could not be observed: {error}")),
     };
-    // Its graphics processors are free before anybody hears of its end, and starts another in its place.
+    // Its graphics processors are free before anybody hears of its end, and starts another in its
+    // place.
     drop(grant);
     job.states.send_replace(JobState::Ended(Exit::new(reason, tail.lines())));
 }
@@ -209,7 +219,9 @@ fn reason(status: ExitStatus, out_of_memory: bool) -> ExitReason {
 
 fn explain(error: &std::io::Error) -> String {
     let remedy = match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
-        Some(rustix::io::Errno::AGAIN) => ": too many processes for this user; see `ulimit -u`, or use fewer workers",
+        Some(rustix::io::Errno::AGAIN) => {
+            ": too many processes for this user; see `ulimit -u`, or use fewer workers"
+        }
         Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) => {
             ": too many open files; see `ulimit -n`, or use fewer workers"
         }

@@ -35,7 +35,9 @@ impl Mounted {
             )
         };
         let mut parts = text.split(':');
-        let (Some(source), Some(target), mode, None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
+        let (Some(source), Some(target), mode, None) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
             return Err(wrong());
         };
         let read_only = match mode {
@@ -61,10 +63,25 @@ mod tests {
     #[test]
     fn mounts_are_paths_or_volumes() {
         let path = Mounted::parse("/data:/mnt:ro").unwrap();
-        assert_eq!(path, Mounted { source: Source::Path("/data".into()), target: "/mnt".into(), read_only: true });
+        assert_eq!(
+            path,
+            Mounted {
+                source: Source::Path("/data".into()),
+                target: "/mnt".into(),
+                read_only: true
+            }
+        );
         let volume = Mounted::parse("cache:/mnt").unwrap();
-        assert_eq!(volume, Mounted { source: Source::Volume("cache".into()), target: "/mnt".into(), read_only: false });
-        for wrong in ["/data", "data:mnt", "./data:/mnt", "/data:/mnt:often", "/a:/b:ro:x", ":/mnt"] {
+        assert_eq!(
+            volume,
+            Mounted {
+                source: Source::Volume("cache".into()),
+                target: "/mnt".into(),
+                read_only: false
+            }
+        );
+        for wrong in ["/data", "data:mnt", "./data:/mnt", "/data:/mnt:often", "/a:/b:ro:x", ":/mnt"]
+        {
             assert!(Mounted::parse(wrong).unwrap_err().contains(wrong), "{wrong}");
         }
     }

@@ -2,7 +2,8 @@
 
 use std::fs;
 
-/// How many it had killed at some time, on this machine and in its control groups; `None` if it did not say.
+/// How many it had killed at some time, on this machine and in its control groups; `None` if it did
+/// not say.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OomKills(Option<u64>);
 

@@ -42,7 +42,9 @@ impl Tail {
         for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             let end = line.len().min(TAIL_BYTES / 4);
             lines.push_back(String::from_utf8_lossy(&line[..end]).trim_end().to_string());
-            while lines.len() > TAIL_LINES || lines.iter().map(String::len).sum::<usize>() > TAIL_BYTES {
+            while lines.len() > TAIL_LINES
+                || lines.iter().map(String::len).sum::<usize>() > TAIL_BYTES
+            {
                 lines.pop_front();
             }
         }
@@ -123,8 +125,8 @@ impl Pump {
     }
 }
 
-/// Reads `pipe` to its end. What it prints faster than this process's own output takes it stays in the pipe, so that
-/// a child that prints without end can't fill this process's memory.
+/// Reads `pipe` to its end. What it prints faster than this process's own output takes it stays in
+/// the pipe, so that a child that prints without end can't fill this process's memory.
 pub(crate) async fn pump(mut pipe: impl AsyncRead + Unpin, target: Target, tail: Tail) {
     let mut pump = Pump::new(target, tail);
     while pipe.read_buf(&mut pump.pending).await.unwrap_or(0) > 0 {
@@ -146,13 +148,18 @@ impl Target {
                 match printer() {
                     // The printer ends only with the process.
                     Ok(printer) => drop(printer.send(print).await),
-                    Err(error) => tracing::error!("what a process printed is lost: {}", shortage::explain(&error)),
+                    Err(error) => tracing::error!(
+                        "what a process printed is lost: {}",
+                        shortage::explain(&error)
+                    ),
                 }
             }
             #[cfg(feature = "docker")]
             Target::File(file) => {
                 if let Err(error) = (&mut &**file).write_all(&lines) {
-                    tracing::error!("what a process printed is lost: its log can't be written: {error}");
+                    tracing::error!(
+                        "what a process printed is lost: its log can't be written: {error}"
+                    );
                 }
             }
         }
@@ -202,8 +209,9 @@ impl Drop for Unwritten {
 /// Whether the printer has the stream to itself, so that it waits for nobody but its reader.
 static WRITING: AtomicBool = AtomicBool::new(false);
 
-/// A thread of its own writes to this process's output, which may be slow or stand still. It is started when something
-/// is first to be written, and again at the next time if the system has no room for it.
+/// A thread of its own writes to this process's output, which may be slow or stand still. It is
+/// started when something is first to be written, and again at the next time if the system has no
+/// room for it.
 fn printer() -> io::Result<&'static mpsc::Sender<Print>> {
     static PRINTER: OnceLock<mpsc::Sender<Print>> = OnceLock::new();
     static STARTING: Mutex<()> = Mutex::new(());
@@ -227,8 +235,8 @@ fn printer() -> io::Result<&'static mpsc::Sender<Print>> {
 /// Runs the writes to a terminal, in place of the printer.
 static AROUND: OnceLock<fn(&mut dyn FnMut())> = OnceLock::new();
 
-/// Has `around` run what writes the output of children to a terminal, once each time: so it can clear the screen before and
-/// draw on it again afterwards. The first one stays.
+/// Has `around` run what writes the output of children to a terminal, once each time: so it can
+/// clear the screen before and draw on it again afterwards. The first one stays.
 pub fn print_within(around: fn(&mut dyn FnMut())) {
     let _ = AROUND.set(around);
 }
@@ -241,7 +249,9 @@ impl Stream {
                 around(&mut || write(&mut stream, bytes));
             }
             // Its lock may be held by a thread that waits for the screen.
-            (Stream::Error, Some(around)) if io::stderr().is_terminal() => around(&mut || write(Unlocked, bytes)),
+            (Stream::Error, Some(around)) if io::stderr().is_terminal() => {
+                around(&mut || write(Unlocked, bytes))
+            }
             (Stream::Out, _) => write(io::stdout().lock(), bytes),
             (Stream::Error, _) => write(io::stderr().lock(), bytes),
         }
@@ -274,14 +284,17 @@ fn write(mut stream: impl Write, bytes: &[u8]) {
     match written {
         // Whoever read this process's output may have gone; that is no reason to stop the work.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            tracing::error!("what a process printed is lost: this process's output can't be written: {error}");
+            tracing::error!(
+                "what a process printed is lost: this process's output can't be written: {error}"
+            );
         }
         _ => {}
     }
 }
 
-/// Waits until what a job printed has been passed on by `passing`, but not longer than `limit`: then it is given up, unless
-/// it is held up by whoever reads this process's output. That goes on beside.
+/// Waits until what a job printed has been passed on by `passing`, but not longer than `limit`:
+/// then it is given up, unless it is held up by whoever reads this process's output. That goes on
+/// beside.
 pub(crate) async fn finish(mut passing: JoinHandle<()>, limit: Duration) {
     if timeout(limit, &mut passing).await.is_ok() {
         return;
@@ -294,8 +307,9 @@ pub(crate) async fn finish(mut passing: JoinHandle<()>, limit: Duration) {
     });
 }
 
-/// Waits until all that children printed has been written, for as long as a reader takes for it: as with what a process
-/// prints itself. It is given up if somebody else keeps the stream for longer than `limit`.
+/// Waits until all that children printed has been written, for as long as a reader takes for it: as
+/// with what a process prints itself. It is given up if somebody else keeps the stream for longer
+/// than `limit`.
 pub fn flush(limit: Duration) {
     let mut unwritten = UNWRITTEN.lock();
     while *unwritten > 0 {
@@ -322,7 +336,9 @@ mod tests {
         }
         tail.add(&[b'x'; 1 << 20]);
         let lines = tail.lines();
-        assert!(lines.len() <= TAIL_LINES && lines.iter().map(String::len).sum::<usize>() <= TAIL_BYTES);
+        assert!(
+            lines.len() <= TAIL_LINES && lines.iter().map(String::len).sum::<usize>() <= TAIL_BYTES
+        );
         assert!(lines[0].starts_with("line 99"));
     }
 

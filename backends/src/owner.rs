@@ -1,4 +1,5 @@
-//! Who made a container or pod. It is written on each, so that what belongs to nobody any more can be told.
+//! Who made a container or pod. It is written on each, so that what belongs to nobody any more can
+//! be told.
 
 use std::fs;
 use std::future::Future;
@@ -22,13 +23,23 @@ pub(crate) enum Owner {
 
 impl Owner {
     /// # Errors
-    /// Why the system does not say who this process is: what it made would be taken for something that is left over.
+    /// Why the system does not say who this process is: what it made would be taken for something
+    /// that is left over.
     pub(crate) fn this_process() -> Result<Owner, String> {
         let pid = std::process::id();
-        let known =
-            || Ok(Owner::Process { boot: boot()?, namespace: namespace()?, pid, started: started(pid)?.unwrap_or(0) });
+        let known = || {
+            Ok(Owner::Process {
+                boot: boot()?,
+                namespace: namespace()?,
+                pid,
+                started: started(pid)?.unwrap_or(0),
+            })
+        };
         known().map_err(|error: io::Error| {
-            format!("/proc does not say when this process was started: {}", shortage::explain(&error))
+            format!(
+                "/proc does not say when this process was started: {}",
+                shortage::explain(&error)
+            )
         })
     }
 
@@ -37,7 +48,9 @@ impl Owner {
             Owner::Container(id) => format!("container {id}"),
             #[cfg(feature = "kubernetes")]
             Owner::Pod { name, uid } => format!("pod {name} {uid}"),
-            Owner::Process { boot, namespace, pid, started } => format!("process {pid} {started} {namespace} {boot}"),
+            Owner::Process { boot, namespace, pid, started } => {
+                format!("process {pid} {started} {namespace} {boot}")
+            }
         }
     }
 
@@ -61,16 +74,25 @@ impl Owner {
     /// What a process of a host is called, and which program it runs, as far as that is known here.
     pub(crate) fn on_host(&self) -> (String, String) {
         let Owner::Process { pid, .. } = self else { return (self.to_text(), "program".into()) };
-        let path = fs::read_link(format!("/proc/{pid}/exe")).ok().filter(|_| !self.is_a_dead_process());
-        let program = path.as_deref().and_then(|path| path.file_name()).map(|name| name.to_string_lossy());
-        let role = program.map_or("program".to_string(), |name| name.trim_end_matches(" (deleted)").to_string());
+        let path =
+            fs::read_link(format!("/proc/{pid}/exe")).ok().filter(|_| !self.is_a_dead_process());
+        let program =
+            path.as_deref().and_then(|path| path.file_name()).map(|name| name.to_string_lossy());
+        let role = program
+            .map_or("program".to_string(), |name| name.trim_end_matches(" (deleted)").to_string());
         (format!("pid {pid}"), role)
     }
 
-    /// Whether it is certain that it was a process which is no more. Of containers and pods their engine knows.
+    /// Whether it is certain that it was a process which is no more. Of containers and pods their
+    /// engine knows.
     pub(crate) fn is_a_dead_process(&self) -> bool {
         match self {
-            Owner::Process { boot: its_boot, namespace: its_namespace, pid, started: its_start } => {
+            Owner::Process {
+                boot: its_boot,
+                namespace: its_namespace,
+                pid,
+                started: its_start,
+            } => {
                 boot().is_ok_and(|boot| boot == *its_boot)
                     && namespace().is_ok_and(|namespace| namespace == *its_namespace)
                     && started(*pid).is_ok_and(|start| start != Some(*its_start))
@@ -90,7 +112,9 @@ pub(crate) fn sweep_beside(sweep: impl Future<Output = Result<Vec<String>, Strin
     tokio::task::spawn_local(async move {
         match sweep.await {
             Ok(removed) if removed.is_empty() => {}
-            Ok(removed) => tracing::info!("removed what dead sessions had left: {}", removed.join(", ")),
+            Ok(removed) => {
+                tracing::info!("removed what dead sessions had left: {}", removed.join(", "))
+            }
             Err(error) => tracing::warn!("what dead sessions may have left stays for now: {error}"),
         }
     });
@@ -106,7 +130,8 @@ fn namespace() -> io::Result<u64> {
     Ok(fs::metadata("/proc/self/ns/pid")?.ino())
 }
 
-/// When a process was started, in ticks since the boot. `None`, if there is none, or it only waits to be buried.
+/// When a process was started, in ticks since the boot. `None`, if there is none, or it only waits
+/// to be buried.
 ///
 /// # Errors
 /// Why the system does not say, which is no proof that there is none.
@@ -114,7 +139,10 @@ fn started(pid: u32) -> io::Result<Option<u64>> {
     let stat = match fs::read_to_string(format!("/proc/{pid}/stat")) {
         Ok(stat) => stat,
         // It ends while it is read.
-        Err(error) if error.kind() == io::ErrorKind::NotFound || Errno::from_io_error(&error) == Some(Errno::SRCH) => {
+        Err(error)
+            if error.kind() == io::ErrorKind::NotFound
+                || Errno::from_io_error(&error) == Some(Errno::SRCH) =>
+        {
             return Ok(None);
         }
         Err(error) => return Err(error),

@@ -69,7 +69,10 @@ impl<T> Shared<T> {
     ///
     /// # Errors
     /// The error of the attempt to make it.
-    pub(crate) async fn get_or_try_init(&self, make: impl AsyncFnOnce() -> Result<T, String>) -> Result<&T, String> {
+    pub(crate) async fn get_or_try_init(
+        &self,
+        make: impl AsyncFnOnce() -> Result<T, String>,
+    ) -> Result<&T, String> {
         let attempt = async || {
             let value = make().await?;
             Ok(self.value.get_or_init(|| value))
@@ -100,7 +103,11 @@ mod tests {
         async fn make(&self) -> Result<u32, String> {
             self.attempts.set(self.attempts.get() + 1);
             yield_now().await;
-            if self.fails.get() { Err(format!("attempt {} failed", self.attempts.get())) } else { Ok(7) }
+            if self.fails.get() {
+                Err(format!("attempt {} failed", self.attempts.get()))
+            } else {
+                Ok(7)
+            }
         }
     }
 

@@ -1,7 +1,8 @@
-//! What the machine gives without fiber, measured beside it: sockets, threads and nng, with nothing around them.
+//! What the machine gives without fiber, measured beside it: sockets, threads and nng, with nothing
+//! around them.
 //!
-//! The other process of a round trip is the benchmark's own binary, started again with `BENCH_ECHO`, which says what
-//! to echo: call [`serve_if_asked`] as the first thing in `main`.
+//! The other process of a round trip is the benchmark's own binary, started again with
+//! `BENCH_ECHO`, which says what to echo: call [`serve_if_asked`] as the first thing in `main`.
 
 use std::env;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -27,7 +28,8 @@ const PINGS: usize = 20_000;
 const WARM_UP: usize = 1_000;
 const REPEATS: usize = 3;
 
-/// In a process that was started to echo, does so until the other end is gone, and does not return. Else returns at once.
+/// In a process that was started to echo, does so until the other end is gone, and does not return.
+/// Else returns at once.
 pub(crate) fn serve_if_asked() {
     let Ok(asked) = env::var(ECHO) else { return };
     let served = match asked.split_once(':') {
@@ -35,7 +37,9 @@ pub(crate) fn serve_if_asked() {
         Some(("flood", size)) => flood_unix(size),
         Some(("nng", url)) => echo_nng(url),
         Some(("pair", url)) => echo_pair(url),
-        _ => Err(io::Error::other(format!("{ECHO}={asked}: none of unix:SIZE, nng:URL and pair:URL"))),
+        _ => Err(io::Error::other(format!(
+            "{ECHO}={asked}: none of unix:SIZE, nng:URL and pair:URL"
+        ))),
     };
     match served {
         Ok(()) => process::exit(0),
@@ -56,7 +60,8 @@ impl Echo {
         Ok(Self(command.env(ECHO, asked).stdin(stdin).stdout(stdout).spawn()?))
     }
 
-    /// A Unix socket to a process that reads messages of `size` bytes and writes each back. It is the child's stdin.
+    /// A Unix socket to a process that reads messages of `size` bytes and writes each back. It is
+    /// the child's stdin.
     fn unix(size: usize) -> io::Result<(Self, UnixStream)> {
         let (near, far) = UnixStream::pair()?;
         let echo = Self::start(&format!("unix:{size}"), OwnedFd::from(far).into(), Stdio::null())?;
@@ -80,7 +85,8 @@ fn flood_unix(size: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// `count` messages of `size` bytes from another process: bytes a second, as the median of three runs.
+/// `count` messages of `size` bytes from another process: bytes a second, as the median of three
+/// runs.
 pub(crate) fn unix_one_way(size: usize, count: usize) -> io::Result<f64> {
     let (mut stream, far) = UnixStream::pair()?;
     let _flood = Echo::start(&format!("flood:{size}"), OwnedFd::from(far).into(), Stdio::null())?;
@@ -110,7 +116,8 @@ fn echo_unix(size: &str) -> io::Result<()> {
     }
 }
 
-/// One round trip of 64 bytes between two processes over a Unix stream socket: the median of 20,000.
+/// One round trip of 64 bytes between two processes over a Unix stream socket: the median of
+/// 20,000.
 pub(crate) fn unix_ping() -> io::Result<Duration> {
     let (_echo, mut stream) = Echo::unix(PING_BYTES)?;
     let mut message = [7; PING_BYTES];
@@ -120,10 +127,11 @@ pub(crate) fn unix_ping() -> io::Result<Duration> {
     })
 }
 
-/// `count` messages of `size` bytes there and back, spread over `parallel` echo processes with a socket and a thread each.
+/// `count` messages of `size` bytes there and back, spread over `parallel` echo processes with a
+/// socket and a thread each.
 ///
-/// Returns bytes a second, both ways counted, as the median of three runs: comparable to tasks whose argument and result are
-/// of that size.
+/// Returns bytes a second, both ways counted, as the median of three runs: comparable to tasks
+/// whose argument and result are of that size.
 pub(crate) fn unix_stream(size: usize, count: usize, parallel: usize) -> io::Result<f64> {
     let mut ends = Vec::new();
     for _ in 0..parallel {
@@ -151,9 +159,9 @@ pub(crate) fn unix_stream(size: usize, count: usize, parallel: usize) -> io::Res
                     })
                 })
                 .collect();
-            threads
-                .into_iter()
-                .try_for_each(|thread| thread.join().map_err(|_| io::Error::other("a thread panicked"))?)
+            threads.into_iter().try_for_each(|thread| {
+                thread.join().map_err(|_| io::Error::other("a thread panicked"))?
+            })
         })?;
         rates.push((2 * size * count) as f64 / start.elapsed().as_secs_f64());
     }
@@ -161,8 +169,8 @@ pub(crate) fn unix_stream(size: usize, count: usize, parallel: usize) -> io::Res
     Ok(rates[REPEATS / 2])
 }
 
-/// `tasks` sleeps of `duration` on `threads` threads that take from one counter: the time until the last has woken, as the
-/// median of three runs.
+/// `tasks` sleeps of `duration` on `threads` threads that take from one counter: the time until the
+/// last has woken, as the median of three runs.
 pub(crate) fn sleep_loop(threads: usize, tasks: usize, duration: Duration) -> Duration {
     let mut runs: Vec<_> = (0..REPEATS)
         .map(|_| {
@@ -197,15 +205,18 @@ fn take(left: &AtomicUsize) -> bool {
     left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
 }
 
-/// One round trip of 64 bytes between two processes over nng on tcp, a PUSH to the other's PULL each way: the median of
-/// 20,000.
+/// One round trip of 64 bytes between two processes over nng on tcp, a PUSH to the other's PULL
+/// each way: the median of 20,000.
 pub(crate) fn nng_ping() -> io::Result<Duration> {
     let (inbox, url) = nng_inbox()?;
     let mut echo = Echo::start(&format!("nng:{url}"), Stdio::null(), Stdio::piped())?;
-    let mut said = BufReader::new(echo.0.stdout.take().ok_or_else(|| io::Error::other("no stdout"))?);
+    let mut said =
+        BufReader::new(echo.0.stdout.take().ok_or_else(|| io::Error::other("no stdout"))?);
     let mut peer = String::new();
     if said.read_line(&mut peer)? == 0 {
-        return Err(io::Error::other("the process that was to echo over nng ended before it listened"));
+        return Err(io::Error::other(
+            "the process that was to echo over nng ended before it listened",
+        ));
     }
     let outbox = nng_outbox(peer.trim_end())?;
     let message = [7; PING_BYTES];
@@ -278,7 +289,9 @@ fn nng_listening(protocol: Protocol) -> io::Result<(Socket, String)> {
     let listener = Listener::new(&socket, "tcp://127.0.0.1:0").map_err(io::Error::other)?;
     match listener.get_opt::<LocalAddr>() {
         // nng 1.0.1 hands out the port in network byte order, unlike the address.
-        Ok(SocketAddr::Inet(at)) => Ok((socket, format!("tcp://{}:{}", at.ip(), u16::from_be(at.port())))),
+        Ok(SocketAddr::Inet(at)) => {
+            Ok((socket, format!("tcp://{}:{}", at.ip(), u16::from_be(at.port()))))
+        }
         other => Err(io::Error::other(format!("nng listens, but says no address: {other:?}"))),
     }
 }

@@ -1,12 +1,13 @@
-//! The benchmarks: fiber beside what the machine gives by itself and beside Python's libraries, on the same work, in
-//! the same run.
+//! The benchmarks: fiber beside what the machine gives by itself and beside Python's libraries, on
+//! the same work, in the same run.
 //!
 //! ```text
 //! make bench                              # all cases: prints a table and writes docs/benchmarks.md
 //! cargo bench --bench suite -- noop map   # some cases: prints a table
 //! ```
 //!
-//! `BENCH_SECONDS` sets how long the endless iterator goes on (60). For `BENCH_PEERS` and `BENCH_PYTHON` see `peers.rs`.
+//! `BENCH_SECONDS` sets how long the endless iterator goes on (60). For `BENCH_PEERS` and
+//! `BENCH_PYTHON` see `peers.rs`.
 
 mod bare;
 mod cases;
@@ -28,7 +29,8 @@ fn main() -> ExitCode {
     fiber::init();
 
     // Cargo adds `--bench`.
-    let names: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    let names: Vec<String> =
+        std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let done = match names.as_slice() {
         [name] if name == cases::OVER_NNG => cases::answer_over_nng(),
         [name] if name == cases::WITH_BACKEND => cases::answer_with_backend(),
@@ -44,7 +46,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the cases of these names, or all, and prints the table. A case that fails does not stop the others.
+/// Runs the cases of these names, or all, and prints the table. A case that fails does not stop the
+/// others.
 fn run(names: &[String]) -> anyhow::Result<()> {
     if let Some(unknown) = names.iter().find(|name| !CASES.iter().any(|case| case.name == **name)) {
         let known: Vec<_> = CASES.iter().map(|case| case.name).collect();

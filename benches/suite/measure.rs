@@ -1,4 +1,5 @@
-//! How a case measures: repeats, medians, what `/proc` says about memory, and what the peers need for the same.
+//! How a case measures: repeats, medians, what `/proc` says about memory, and what the peers need
+//! for the same.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -23,7 +24,9 @@ pub(crate) fn ready_pool(processes: usize) -> fiber::Result<Pool> {
 }
 
 /// The median of what `work` takes, over three runs.
-pub(crate) fn median_time(mut work: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<Duration> {
+pub(crate) fn median_time(
+    mut work: impl FnMut() -> anyhow::Result<()>,
+) -> anyhow::Result<Duration> {
     let mut times = Vec::with_capacity(REPEATS);
     for _ in 0..REPEATS {
         let start = Instant::now();
@@ -50,7 +53,8 @@ pub(crate) fn seconds(time: Duration) -> Figure {
     Figure::Seconds(time.as_secs_f64())
 }
 
-/// Adds what each of the wanted libraries measures in a case. One that fails is said on stderr and left out.
+/// Adds what each of the wanted libraries measures in a case. One that fails is said on stderr and
+/// left out.
 pub(crate) fn beside_peers(
     mut row: Row,
     table: &mut Table,
@@ -82,7 +86,10 @@ pub(crate) fn beside_peers(
 /// A field of `/proc/PID/status` or `/proc/PID/smaps_rollup` that is given in kB, in bytes.
 fn kilobytes(path: &str, field: &str) -> anyhow::Result<f64> {
     let text = fs::read_to_string(path).with_context(|| format!("reading {path}"))?;
-    let line = text.lines().find_map(|line| line.strip_prefix(field)).with_context(|| format!("{field} in {path}"))?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(field))
+        .with_context(|| format!("{field} in {path}"))?;
     let number = line.trim_start_matches(':').trim().trim_end_matches(" kB");
     Ok(number.parse::<f64>().with_context(|| format!("{field}{line} in {path}"))? * 1024.0)
 }

@@ -1,7 +1,8 @@
-//! The peers' side of a benchmark: runs a case of `benches/peers/*_bench.py` and reads the line of JSON that it prints.
+//! The peers' side of a benchmark: runs a case of `benches/peers/*_bench.py` and reads the line of
+//! JSON that it prints.
 //!
-//! `BENCH_PEERS` names the libraries to run, separated by commas (multiprocessing alone by default), and
-//! `BENCH_PYTHON` the Python to run them with: `make bench-all` sets both.
+//! `BENCH_PEERS` names the libraries to run, separated by commas (multiprocessing alone by
+//! default), and `BENCH_PYTHON` the Python to run them with: `make bench-all` sets both.
 
 use std::env;
 use std::io::Read;
@@ -14,10 +15,12 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use serde::Deserialize;
 
-/// Past this a case is ended and reported as failed: Dask needs some minutes for 50,000 short sleeps.
+/// Past this a case is ended and reported as failed: Dask needs some minutes for 50,000 short
+/// sleeps.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// What one case of one library measured. The line of JSON holds more, for who reads it by hand: see `protocol.py`.
+/// What one case of one library measured. The line of JSON holds more, for who reads it by hand:
+/// see `protocol.py`.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct PeerResult {
     /// `multiprocessing`, `ray`, `dask` or `joblib`.
@@ -41,11 +44,12 @@ pub(crate) fn wanted() -> Vec<String> {
 /// Runs one case of one library, in a Python process of its own.
 ///
 /// # Errors
-/// When Python, the library or the case is missing, when the script fails (with the last that it wrote on stderr), when it
-/// takes more than ten minutes, and when it prints no result.
+/// When Python, the library or the case is missing, when the script fails (with the last that it
+/// wrote on stderr), when it takes more than ten minutes, and when it prints no result.
 pub(crate) fn run(library: &str, case: &str, args: &[&str]) -> anyhow::Result<PeerResult> {
     let python = env::var("BENCH_PYTHON").unwrap_or_else(|_| "python3".into());
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("benches/peers/{library}_bench.py"));
+    let script =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("benches/peers/{library}_bench.py"));
     if !script.exists() {
         bail!("no peer named {library}: there is no {}", script.display());
     }
@@ -78,16 +82,19 @@ pub(crate) fn run(library: &str, case: &str, args: &[&str]) -> anyhow::Result<Pe
 
 /// The result is the last line that looks like one: libraries like to say hello on stdout.
 fn parse(printed: &str) -> anyhow::Result<PeerResult> {
-    let line = printed.lines().rev().find(|line| line.starts_with('{')).context("no line of JSON")?;
+    let line =
+        printed.lines().rev().find(|line| line.starts_with('{')).context("no line of JSON")?;
     Ok(serde_json::from_str(line)?)
 }
 
-/// Reads all of a pipe on a thread of its own, so that neither pipe can fill up and stop the script.
+/// Reads all of a pipe on a thread of its own, so that neither pipe can fill up and stop the
+/// script.
 fn collect(mut from: impl Read + Send + 'static) -> mpsc::Receiver<String> {
     let (to, all) = mpsc::channel();
     thread::spawn(move || {
         let mut bytes = Vec::new();
-        // A read that fails midway leaves what came before it, which the parser or the error message then shows.
+        // A read that fails midway leaves what came before it, which the parser or the error
+        // message then shows.
         if let Err(error) = from.read_to_end(&mut bytes) {
             eprintln!("reading from a peer's script: {error}");
         }

@@ -1,7 +1,8 @@
-//! The table that a run of the benchmarks ends in: aligned for a terminal, and as the Markdown of `docs/benchmarks.md`.
+//! The table that a run of the benchmarks ends in: aligned for a terminal, and as the Markdown of
+//! `docs/benchmarks.md`.
 //!
-//! A [`Row`] is a case: what fiber measured, what others measured beside it in the same run, and the [`Target`]s that the
-//! ratio of the two is held against.
+//! A [`Row`] is a case: what fiber measured, what others measured beside it in the same run, and
+//! the [`Target`]s that the ratio of the two is held against.
 
 use std::fmt::{self, Write as _};
 use std::fs;
@@ -25,7 +26,10 @@ pub(crate) enum Figure {
 impl Figure {
     fn value(self) -> f64 {
         match self {
-            Self::Rate(value) | Self::Throughput(value) | Self::Seconds(value) | Self::Bytes(value) => value,
+            Self::Rate(value)
+            | Self::Throughput(value)
+            | Self::Seconds(value)
+            | Self::Bytes(value) => value,
         }
     }
 }
@@ -34,9 +38,13 @@ impl fmt::Display for Figure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match *self {
             Self::Rate(value) => scaled(value, &[(1e6, " M/s"), (1e3, " k/s"), (1.0, " /s")]),
-            Self::Throughput(value) => scaled(value, &[(1e9, " GB/s"), (1e6, " MB/s"), (1.0, " B/s")]),
+            Self::Throughput(value) => {
+                scaled(value, &[(1e9, " GB/s"), (1e6, " MB/s"), (1.0, " B/s")])
+            }
             Self::Seconds(value) => scaled(value, &[(1.0, " s"), (1e-3, " ms"), (1e-6, " µs")]),
-            Self::Bytes(value) => scaled(value, &[(1e9, " GB"), (1e6, " MB"), (1e3, " kB"), (1.0, " B")]),
+            Self::Bytes(value) => {
+                scaled(value, &[(1e9, " GB"), (1e6, " MB"), (1e3, " kB"), (1.0, " B")])
+            }
         };
         f.pad(&text)
     }
@@ -168,7 +176,13 @@ pub(crate) struct Row {
 impl Row {
     /// A case, and what fiber measured.
     pub(crate) fn new(case: impl Into<String>, fiber: Figure) -> Self {
-        Self { case: case.into(), fiber, others: Vec::new(), targets: Vec::new(), notes: Vec::new() }
+        Self {
+            case: case.into(),
+            fiber,
+            others: Vec::new(),
+            targets: Vec::new(),
+            notes: Vec::new(),
+        }
     }
 
     /// What `other` measured in the same case: a library, or `bare`.
@@ -228,7 +242,9 @@ impl Row {
         if self.targets.is_empty() {
             named = self.others.iter().map(|(name, _)| name.as_str()).collect();
         }
-        let texts = named.iter().filter_map(|name| Some(format!("{} × {name}", significant(self.ratio(name)?))));
+        let texts = named
+            .iter()
+            .filter_map(|name| Some(format!("{} × {name}", significant(self.ratio(name)?))));
         texts.collect::<Vec<_>>().join("; ")
     }
 
@@ -251,7 +267,10 @@ impl Machine {
     /// This machine, today.
     pub(crate) fn here() -> Self {
         let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let model = cpus.lines().find(|line| line.starts_with("model name")).and_then(|line| line.split(": ").nth(1));
+        let model = cpus
+            .lines()
+            .find(|line| line.starts_with("model name"))
+            .and_then(|line| line.split(": ").nth(1));
         Self {
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             processor: model.unwrap_or(std::env::consts::ARCH).to_owned(),
@@ -297,7 +316,8 @@ fn date_of(days: i64) -> String {
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);
     let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month_from_march = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
@@ -349,14 +369,25 @@ impl Table {
         text
     }
 
-    /// The page `docs/benchmarks.md`: the ratios, then the figures that they come from, then the notes.
+    /// The page `docs/benchmarks.md`: the ratios, then the figures that they come from, then the
+    /// notes.
     pub(crate) fn to_markdown(&self) -> String {
         let judged = self.rows.iter().map(|row| {
-            let reached = if row.verdict() == Verdict::Missed { "**no**".into() } else { row.verdict().to_string() };
+            let reached = if row.verdict() == Verdict::Missed {
+                "**no**".into()
+            } else {
+                row.verdict().to_string()
+            };
             vec![row.case.clone(), row.ratios(), row.goals(), reached]
         });
-        let judged: Vec<_> = [self.words(&["case", "ratio", "target", "reached"])].into_iter().chain(judged).collect();
-        let figures = self.rows.iter().map(|row| [row.case.clone()].into_iter().chain(self.figures(row)).collect());
+        let judged: Vec<_> = [self.words(&["case", "ratio", "target", "reached"])]
+            .into_iter()
+            .chain(judged)
+            .collect();
+        let figures = self
+            .rows
+            .iter()
+            .map(|row| [row.case.clone()].into_iter().chain(self.figures(row)).collect());
         let figures: Vec<_> = [self.head(&["case"])].into_iter().chain(figures).collect();
 
         let mut page = format!(
@@ -410,12 +441,17 @@ impl Table {
     }
 
     fn figures(&self, row: &Row) -> impl Iterator<Item = String> {
-        let others = self.others().into_iter().map(|name| row.figure(name).map_or("–".into(), |f| f.to_string()));
+        let others = self
+            .others()
+            .into_iter()
+            .map(|name| row.figure(name).map_or("–".into(), |f| f.to_string()));
         [row.fiber.to_string()].into_iter().chain(others).collect::<Vec<_>>().into_iter()
     }
 
     fn notes(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.rows.iter().flat_map(|row| row.notes.iter().map(|note| (row.case.as_str(), note.as_str())))
+        self.rows
+            .iter()
+            .flat_map(|row| row.notes.iter().map(|note| (row.case.as_str(), note.as_str())))
     }
 }
 
@@ -424,7 +460,12 @@ fn aligned(lines: &[Vec<String>]) -> String {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns)
         .map(|column| {
-            lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+            lines
+                .iter()
+                .filter_map(|line| line.get(column))
+                .map(|cell| cell.chars().count())
+                .max()
+                .unwrap_or(0)
         })
         .collect();
     let mut text = String::new();

@@ -10,7 +10,12 @@ use fiber_backends::cluster::VolumeMount;
 
 /// Runs programs that use fiber in containers and pods, shows what runs, and cleans up.
 #[derive(Debug, Parser)]
-#[command(name = "fiber", version, max_term_width = 100, after_help = "See `fiber COMMAND --help` for each command.")]
+#[command(
+    name = "fiber",
+    version,
+    max_term_width = 100,
+    after_help = "See `fiber COMMAND --help` for each command."
+)]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -21,8 +26,8 @@ pub(crate) enum Command {
     Run(Box<Run>),
     /// Lists sessions, and the processes of each.
     ///
-    /// A session is a program with the processes that it started. Programs of this host that have containers are listed
-    /// too, by their pid.
+    /// A session is a program with the processes that it started. Programs of this host that have
+    /// containers are listed too, by their pid.
     Ps {
         #[command(flatten)]
         place: Where,
@@ -32,7 +37,8 @@ pub(crate) enum Command {
     },
     /// Prints what a session, or one worker, has printed.
     ///
-    /// What a session prints includes what its workers print, unless its configuration says otherwise (`output`).
+    /// What a session prints includes what its workers print, unless its configuration says
+    /// otherwise (`output`).
     Logs {
         #[command(flatten)]
         place: Where,
@@ -47,8 +53,8 @@ pub(crate) enum Command {
     },
     /// Ends sessions with all their workers, or single workers, and removes them.
     ///
-    /// They are asked to end (SIGTERM), and killed after `shutdown_timeout` (5 s unless configured). A worker that is killed
-    /// is replaced by its session as if it had died.
+    /// They are asked to end (SIGTERM), and killed after `shutdown_timeout` (5 s unless
+    /// configured). A worker that is killed is replaced by its session as if it had died.
     Kill {
         #[command(flatten)]
         place: Where,
@@ -61,10 +67,13 @@ pub(crate) enum Command {
     },
     /// Copies files and directories to, from and between volumes.
     ///
-    /// Each side is a path of this host, or `CLAIM:/PATH` in a volume; `./a:b` is a path. As with `cp -r`, what is copied
-    /// goes into the target if that is a directory, and else becomes it. On Kubernetes a pod of this very command does it,
-    /// whose image is made like that of a program (see `fiber run`). What mounts the volume meanwhile is removed in the end.
-    #[command(after_help = "Examples:\n  fiber cp data.csv nfs:/in/\n  fiber cp nfs:/out ./results")]
+    /// Each side is a path of this host, or `CLAIM:/PATH` in a volume; `./a:b` is a path. As with
+    /// `cp -r`, what is copied goes into the target if that is a directory, and else becomes it. On
+    /// Kubernetes a pod of this very command does it, whose image is made like that of a program
+    /// (see `fiber run`). What mounts the volume meanwhile is removed in the end.
+    #[command(
+        after_help = "Examples:\n  fiber cp data.csv nfs:/in/\n  fiber cp nfs:/out ./results"
+    )]
     Cp {
         #[command(flatten)]
         place: Where,
@@ -84,7 +93,9 @@ pub(crate) enum Command {
         json: bool,
     },
     /// Prints the completions for a shell.
-    #[command(after_help = "Example:\n  fiber completions bash > ~/.local/share/bash-completion/completions/fiber")]
+    #[command(
+        after_help = "Example:\n  fiber completions bash > ~/.local/share/bash-completion/completions/fiber"
+    )]
     Completions {
         /// Which one.
         shell: Shell,
@@ -112,7 +123,8 @@ pub(crate) struct Where {
     /// Where processes run [default: what FIBER_BACKEND or fiber.toml say, else local].
     #[arg(long, value_name = "BACKEND")]
     pub(crate) backend: Option<Backend>,
-    /// The namespace on Kubernetes [default: what FIBER_NAMESPACE or fiber.toml say, else the kubeconfig's].
+    /// The namespace on Kubernetes [default: what FIBER_NAMESPACE or fiber.toml say, else the
+    /// kubeconfig's].
     #[arg(long)]
     pub(crate) namespace: Option<String>,
 }
@@ -139,13 +151,15 @@ impl fmt::Display for Backend {
 
 /// Starts a program: its head in a container or pod, from which it starts its workers.
 ///
-/// Without --image, the image is built from the Dockerfile of this directory if there is one, and is else made of the
-/// program CMD and the libraries that it uses: neither a base image nor a registry is needed. Where a registry is configured
-/// (`registry`, FIBER_REGISTRY), the image is pushed there.
+/// Without --image, the image is built from the Dockerfile of this directory if there is one, and
+/// is else made of the program CMD and the libraries that it uses: neither a base image nor a
+/// registry is needed. Where a registry is configured (`registry`, FIBER_REGISTRY), the image is
+/// pushed there.
 ///
-/// The program is told its configuration as this directory's fiber.toml and this environment have it. On `local`, it is simply
-/// run. On Kubernetes its pod runs as the service account `fiber` if there is one (see deploy/kubernetes/rbac.yaml) and none
-/// other is configured, and --gpu asks for nvidia.com/gpu.
+/// The program is told its configuration as this directory's fiber.toml and this environment have
+/// it. On `local`, it is simply run. On Kubernetes its pod runs as the service account `fiber` if
+/// there is one (see deploy/kubernetes/rbac.yaml) and none other is configured, and --gpu asks for
+/// nvidia.com/gpu.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   fiber run --backend docker -a target/release/my-program --its-option
@@ -156,7 +170,8 @@ there is no such program, 128 and the signal's number if this command was interr
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) place: Where,
-    /// Prints what the program prints until it ends, and ends with its exit code; Ctrl-C ends the whole session.
+    /// Prints what the program prints until it ends, and ends with its exit code; Ctrl-C ends the
+    /// whole session.
     #[arg(short, long)]
     pub(crate) attach: bool,
     /// The image that has the program; CMD is then looked for there.
@@ -177,7 +192,8 @@ pub(crate) struct Run {
     /// Graphics processors for the program itself.
     #[arg(long, value_name = "COUNT")]
     pub(crate) gpu: Option<u32>,
-    /// A volume that the program and its workers get, at /persistent or at PATH; `:ro` after the path to read only.
+    /// A volume that the program and its workers get, at /persistent or at PATH; `:ro` after the
+    /// path to read only.
     #[arg(short, long = "volume", value_name = "CLAIM[:PATH]")]
     pub(crate) volumes: Vec<VolumeMount>,
     /// A variable of the program's environment; NAME alone takes this environment's value.
@@ -210,7 +226,9 @@ fn memory(text: &str) -> Result<ByteSize, String> {
 
 fn name(text: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    let right = text.starts_with(plain) && text.ends_with(plain) && text.chars().all(|c| plain(c) || c == '-');
+    let right = text.starts_with(plain)
+        && text.ends_with(plain)
+        && text.chars().all(|c| plain(c) || c == '-');
     if right && text.len() <= 50 {
         Ok(text.to_string())
     } else {
@@ -233,7 +251,8 @@ mod tests {
 
     #[test]
     fn what_follows_the_program_is_the_programs() {
-        let line = ["fiber", "run", "-a", "--cpu", "0.5", "program", "-a", "--backend", "x", "--", "-v"];
+        let line =
+            ["fiber", "run", "-a", "--cpu", "0.5", "program", "-a", "--backend", "x", "--", "-v"];
         let Command::Run(run) = Args::parse_from(line).command else { panic!("it runs") };
         assert_eq!(run.command, ["program", "-a", "--backend", "x", "--", "-v"]);
         assert!(run.attach && run.place.backend.is_none() && run.cpu == Some(0.5));

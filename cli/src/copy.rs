@@ -44,7 +44,10 @@ pub(crate) fn sides(source: &str, target: &str) -> anyhow::Result<(Side, Side)> 
 fn side(text: &str) -> anyhow::Result<Side> {
     match text.split_once(':') {
         Some((claim, path)) if !claim.contains('/') => {
-            if claim.is_empty() || !path.starts_with('/') || path.split('/').any(|part| part == "..") {
+            if claim.is_empty()
+                || !path.starts_with('/')
+                || path.split('/').any(|part| part == "..")
+            {
                 bail!(
                     "`{text}` is no place in a volume: write CLAIM:/PATH, where CLAIM is the name of a volume (and `./{text}` \
                      for a file of this name)"
@@ -57,7 +60,11 @@ fn side(text: &str) -> anyhow::Result<Side> {
     }
 }
 
-pub(crate) async fn copy(cluster: &dyn Cluster, source: Side, target: Side) -> anyhow::Result<ExitCode> {
+pub(crate) async fn copy(
+    cluster: &dyn Cluster,
+    source: Side,
+    target: Side,
+) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen().context("signals can't be listened for")?;
     let mut step = Spinner::begin(&format!("copying {source} to {target}"));
     let session: String = random::<6>().iter().map(|byte| format!("{byte:02x}")).collect();
@@ -84,7 +91,8 @@ async fn open_and_copy(
 ) -> anyhow::Result<()> {
     let mut open = Vec::new();
     if let Side::Host(path) = source {
-        std::fs::symlink_metadata(path).map_err(|error| anyhow!("`{}` can't be read: {error}", path.display()))?;
+        std::fs::symlink_metadata(path)
+            .map_err(|error| anyhow!("`{}` can't be read: {error}", path.display()))?;
     }
     for side in [source, target] {
         if let Side::Volume { claim, .. } = side {
@@ -104,7 +112,10 @@ enum Opened<'a> {
 }
 
 impl<'a> Opened<'a> {
-    fn new(side: &'a Side, volumes: &mut impl Iterator<Item = &'a (dyn Volume + 'a)>) -> anyhow::Result<Opened<'a>> {
+    fn new(
+        side: &'a Side,
+        volumes: &mut impl Iterator<Item = &'a (dyn Volume + 'a)>,
+    ) -> anyhow::Result<Opened<'a>> {
         Ok(match side {
             Side::Host(path) => Opened::Host(path),
             Side::Volume { claim, path } => {
@@ -130,14 +141,27 @@ impl<'a> Opened<'a> {
     fn split(&self) -> (Opened<'a>, String) {
         match *self {
             Opened::Host(path) => {
-                let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-                let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+                let parent = path
+                    .parent()
+                    .filter(|parent| !parent.as_os_str().is_empty())
+                    .unwrap_or(Path::new("."));
+                let name = path
+                    .file_name()
+                    .map(|name| name.to_string_lossy().into_owned())
+                    .unwrap_or_default();
                 (Opened::Host(parent), name)
             }
             Opened::Volume { volume, claim, path } => {
                 let path = path.trim_end_matches('/');
                 let (parent, name) = path.rsplit_once('/').unwrap_or(("", ""));
-                (Opened::Volume { volume, claim, path: if parent.is_empty() { "/" } else { parent } }, name.into())
+                (
+                    Opened::Volume {
+                        volume,
+                        claim,
+                        path: if parent.is_empty() { "/" } else { parent },
+                    },
+                    name.into(),
+                )
             }
         }
     }
@@ -156,14 +180,20 @@ impl<'a> Opened<'a> {
                 name => name,
             },
         };
-        if name.is_empty() { bail!("{self} has no name that its copy could have: name the target") } else { Ok(name) }
+        if name.is_empty() {
+            bail!("{self} has no name that its copy could have: name the target")
+        } else {
+            Ok(name)
+        }
     }
 
     async fn copy_to(&self, target: &Opened<'_>, step: &mut Spinner) -> anyhow::Result<()> {
         let Some(what) = self.kind().await? else { bail!("there is nothing at {self}") };
         let (directory, name) = match target.kind().await? {
             Some(Kind::Directory) => (target.again(), self.name()?),
-            Some(Kind::File) if what == Kind::Directory => bail!("{self} is a directory, and {target} is none"),
+            Some(Kind::File) if what == Kind::Directory => {
+                bail!("{self} is a directory, and {target} is none")
+            }
             Some(Kind::File) => target.split(),
             None if target.to_string().ends_with('/') => bail!("there is no directory {target}"),
             None => target.split(),
@@ -173,8 +203,9 @@ impl<'a> Opened<'a> {
         }
         let (archive, renamed) = (tokio::io::duplex(PIPE), tokio::io::duplex(PIPE));
         let ((archive_in, archive_out), (renamed_in, renamed_out)) = (archive, renamed);
-        let renaming =
-            blocking(move || rename(SyncIoBridge::new(archive_out), SyncIoBridge::new(renamed_in), Path::new(&name)));
+        let renaming = blocking(move || {
+            rename(SyncIoBridge::new(archive_out), SyncIoBridge::new(renamed_in), Path::new(&name))
+        });
         // Each fails when its neighbour does; who failed first says most, and is asked first.
         let (read, renamed, written) =
             tokio::join!(self.read(archive_in, step), renaming, directory.write(renamed_out));
@@ -184,7 +215,11 @@ impl<'a> Opened<'a> {
         };
         let mut results = vec![read, renamed, written];
         results.sort_by_key(|result| result.as_ref().err().is_none_or(broken));
-        results.into_iter().find(Result::is_err).unwrap_or(Ok(())).with_context(|| format!("{self} was not copied"))
+        results
+            .into_iter()
+            .find(Result::is_err)
+            .unwrap_or(Ok(()))
+            .with_context(|| format!("{self} was not copied"))
     }
 
     async fn read(
@@ -268,8 +303,14 @@ mod tests {
 
     #[test]
     fn volumes_are_told_from_paths() {
-        assert_eq!(sides("nfs:/a/b", "c").unwrap(), (volume("nfs", "/a/b"), Side::Host("c".into())));
-        assert_eq!(sides("./a:b", "nfs:/").unwrap(), (Side::Host("./a:b".into()), volume("nfs", "/")));
+        assert_eq!(
+            sides("nfs:/a/b", "c").unwrap(),
+            (volume("nfs", "/a/b"), Side::Host("c".into()))
+        );
+        assert_eq!(
+            sides("./a:b", "nfs:/").unwrap(),
+            (Side::Host("./a:b".into()), volume("nfs", "/"))
+        );
         assert_eq!(sides("a:/x", "b:/y").unwrap(), (volume("a", "/x"), volume("b", "/y")));
         assert!(sides("a", "b").unwrap_err().to_string().contains("CLAIM:/PATH"));
         for wrong in ["nfs:a", ":/a", "nfs:", "nfs:/a/../b", ""] {

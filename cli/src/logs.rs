@@ -34,14 +34,18 @@ pub(crate) enum Passed {
 }
 
 /// Writes output to this command's own streams.
-pub(crate) async fn pass_on(mut output: LocalBoxStream<'_, fiber_core::Result<Output>>) -> anyhow::Result<Passed> {
+pub(crate) async fn pass_on(
+    mut output: LocalBoxStream<'_, fiber_core::Result<Output>>,
+) -> anyhow::Result<Passed> {
     while let Some(part) = output.next().await {
         let written = match part? {
             Output::Out(bytes) => write(io::stdout().lock(), &bytes),
             Output::Error(bytes) => write(io::stderr().lock(), &bytes),
         };
         match written {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(Passed::ReaderGone),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                return Ok(Passed::ReaderGone);
+            }
             written => written?,
         }
     }

@@ -1,4 +1,5 @@
-//! The command `fiber`: runs programs in containers and pods, follows them, copies their files and cleans up.
+//! The command `fiber`: runs programs in containers and pods, follows them, copies their files and
+//! cleans up.
 
 mod args;
 mod clean;
@@ -30,7 +31,8 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt()
         // What libraries complain about comes with the errors that they return.
         .with_env_filter(
-            EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("off,fiber_backends=warn")),
+            EnvFilter::try_from_default_env()
+                .unwrap_or_else(|_| EnvFilter::new("off,fiber_backends=warn")),
         )
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
@@ -60,7 +62,9 @@ async fn obey(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(run) => run::run(*run).await,
         Command::Ps { place, json } => ps::ps(&*connect(&place).await?, json).await,
-        Command::Logs { place, follow, tail, name } => logs::logs(&*connect(&place).await?, &name, follow, tail).await,
+        Command::Logs { place, follow, tail, name } => {
+            logs::logs(&*connect(&place).await?, &name, follow, tail).await
+        }
         Command::Kill { place, now, names } => {
             kill::kill(&place.config()?, &*connect(&place).await?, &names, now).await
         }
@@ -70,9 +74,10 @@ async fn obey(command: Command) -> anyhow::Result<ExitCode> {
             copy::copy(&*connect(&place).await?, source, target).await
         }
         Command::Clean { place, json } => clean::clean(&*connect(&place).await?, json).await,
-        Command::Completions { .. } | Command::Man { .. } | Command::Reference | Command::ServeVolume { .. } => {
-            Ok(ExitCode::SUCCESS)
-        }
+        Command::Completions { .. }
+        | Command::Man { .. }
+        | Command::Reference
+        | Command::ServeVolume { .. } => Ok(ExitCode::SUCCESS),
     }
 }
 

@@ -1,9 +1,15 @@
 //! Names that people type.
 
 /// The one of `known` that `wanted` was probably meant to be.
-pub(crate) fn closest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn closest<'a>(
+    wanted: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
     let likeness = |name: &str| strsim::jaro_winkler(wanted, name);
-    let best = known.into_iter().map(|name| (likeness(name), name)).max_by(|(a, _), (b, _)| a.total_cmp(b));
+    let best = known
+        .into_iter()
+        .map(|name| (likeness(name), name))
+        .max_by(|(a, _), (b, _)| a.total_cmp(b));
     best.filter(|(likeness, _)| *likeness > 0.8).map(|(_, name)| name)
 }
 

@@ -31,7 +31,10 @@ pub(crate) fn find(command: &str) -> Result<PathBuf, Refusal> {
         true => format!(": did you mean `./{command}`?"),
         false => ": give its path, or name an image that has it".to_string(),
     };
-    Err(Refusal { code: NOT_FOUND, problem: format!("there is no program `{command}` in PATH{remedy}") })
+    Err(Refusal {
+        code: NOT_FOUND,
+        problem: format!("there is no program `{command}` in PATH{remedy}"),
+    })
 }
 
 fn check(path: &Path) -> Result<(), Refusal> {
@@ -40,20 +43,31 @@ fn check(path: &Path) -> Result<(), Refusal> {
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let remedy = neighbour(path).map_or("build it first, or correct the path".into(), |neighbour| {
-                format!("did you mean `{}`?", neighbour.display())
-            });
+            let remedy = neighbour(path)
+                .map_or("build it first, or correct the path".into(), |neighbour| {
+                    format!("did you mean `{}`?", neighbour.display())
+                });
             return refused(NOT_FOUND, format!("there is no program `{shown}`: {remedy}"));
         }
-        Err(error) => return refused(NOT_EXECUTABLE, format!("the program `{shown}` can't be looked at: {error}")),
+        Err(error) => {
+            return refused(
+                NOT_EXECUTABLE,
+                format!("the program `{shown}` can't be looked at: {error}"),
+            );
+        }
     };
     if metadata.is_dir() {
-        return refused(NOT_EXECUTABLE, format!("`{shown}` is a directory: name the program in it"));
+        return refused(
+            NOT_EXECUTABLE,
+            format!("`{shown}` is a directory: name the program in it"),
+        );
     }
     if metadata.permissions().mode() & 0o111 == 0 {
         return refused(
             NOT_EXECUTABLE,
-            format!("`{shown}` is not executable: if it is a program, `chmod +x {shown}` makes it so"),
+            format!(
+                "`{shown}` is not executable: if it is a program, `chmod +x {shown}` makes it so"
+            ),
         );
     }
     Ok(())

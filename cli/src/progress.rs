@@ -26,7 +26,8 @@ impl Spinner {
     pub(crate) fn begin(what: &str) -> Spinner {
         // It draws nothing where standard error is no terminal.
         let bar = ProgressBar::new_spinner();
-        let style = ProgressStyle::with_template("{spinner} {wide_msg} {elapsed}").expect("the template is right");
+        let style = ProgressStyle::with_template("{spinner} {wide_msg} {elapsed}")
+            .expect("the template is right");
         bar.set_style(style);
         bar.set_message(what.to_string());
         bar.enable_steady_tick(Duration::from_millis(100));

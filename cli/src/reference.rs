@@ -41,10 +41,16 @@ pub(crate) fn markdown() -> anyhow::Result<ExitCode> {
     // Independent of the terminal that this happens to run in.
     let mut root = Args::command().term_width(100);
     root.build();
-    let mut page = "# The command `fiber`\n\n<!-- Made by `make reference` from the command itself. -->\n".to_string();
+    let mut page =
+        "# The command `fiber`\n\n<!-- Made by `make reference` from the command itself. -->\n"
+            .to_string();
     page += &format!("\n```text\n{}\n```\n", help(&mut root.clone()));
     for command in shown(&root) {
-        page += &format!("\n## fiber {}\n\n```text\n{}\n```\n", command.get_name(), help(&mut command.clone()));
+        page += &format!(
+            "\n## fiber {}\n\n```text\n{}\n```\n",
+            command.get_name(),
+            help(&mut command.clone())
+        );
     }
     io::stdout().write_all(page.as_bytes())?;
     Ok(ExitCode::SUCCESS)

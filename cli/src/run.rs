@@ -63,7 +63,8 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// In place of this command: nothing stands between the program and its terminal, its signals and its exit code.
+/// In place of this command: nothing stands between the program and its terminal, its signals and
+/// its exit code.
 fn local(args: &args::Run) -> anyhow::Result<ExitCode> {
     let pointless = [
         ("--image", args.image.is_some()),
@@ -87,7 +88,10 @@ fn local(args: &args::Run) -> anyhow::Result<ExitCode> {
     let mut process = std::process::Command::new(&path);
     process.arg0(command).args(arguments).envs(environment(args)?).env("FIBER_BACKEND", "local");
     let error = process.exec();
-    bail!(Refusal { code: 126, problem: format!("`{}` can't be executed: {error}", path.display()) })
+    bail!(Refusal {
+        code: 126,
+        problem: format!("`{}` can't be executed: {error}", path.display())
+    })
 }
 
 fn plan(args: &args::Run, config: &Config) -> anyhow::Result<Run> {
@@ -104,7 +108,11 @@ fn plan(args: &args::Run, config: &Config) -> anyhow::Result<Run> {
         }
     }
     let dockerfile = Path::new("Dockerfile");
-    let image = args.image.as_ref().or(config.image.as_ref()).filter(|_| args.dockerfile.is_none() && !args.bundle);
+    let image = args
+        .image
+        .as_ref()
+        .or(config.image.as_ref())
+        .filter(|_| args.dockerfile.is_none() && !args.bundle);
     let (source, command) = if let Some(name) = image {
         (Source::Image(name.clone()), args.command.clone())
     } else if let Some(file) = &args.dockerfile {
@@ -144,7 +152,8 @@ fn environment(args: &args::Run) -> anyhow::Result<Vec<(String, String)>> {
     args.environment.iter().map(variable).collect()
 }
 
-/// Prints what the program prints until it ends, or until this command is asked to end: then the session ends too.
+/// Prints what the program prints until it ends, or until this command is asked to end: then the
+/// session ends too.
 async fn attended(
     config: &Config,
     cluster: &dyn Cluster,

@@ -20,7 +20,8 @@ pub(crate) async fn all(cluster: &dyn Cluster) -> anyhow::Result<Vec<Session>> {
 
 fn assemble(mut processes: Vec<Process>) -> Vec<Session> {
     processes.sort_by(|a, b| (a.since, &a.role).cmp(&(b.since, &b.role)));
-    let (heads, mut others): (Vec<_>, Vec<_>) = processes.into_iter().partition(|process| process.parent.is_none());
+    let (heads, mut others): (Vec<_>, Vec<_>) =
+        processes.into_iter().partition(|process| process.parent.is_none());
     let session = |head: Process| {
         let mut workers = Vec::new();
         take_children(&head.name, 0, &mut others, &mut workers);
@@ -29,7 +30,12 @@ fn assemble(mut processes: Vec<Process>) -> Vec<Session> {
     heads.into_iter().map(session).collect()
 }
 
-fn take_children(parent: &str, depth: usize, others: &mut Vec<Process>, taken: &mut Vec<(usize, Process)>) {
+fn take_children(
+    parent: &str,
+    depth: usize,
+    others: &mut Vec<Process>,
+    taken: &mut Vec<(usize, Process)>,
+) {
     let is_child = |process: &mut Process| process.parent.as_deref() == Some(parent);
     let children: Vec<Process> = others.extract_if(.., is_child).collect();
     for child in children {
@@ -64,7 +70,9 @@ pub(crate) async fn find(cluster: &dyn Cluster, name: &str) -> anyhow::Result<Fo
 fn choose(sessions: Vec<Session>, name: &str) -> anyhow::Result<Found> {
     let names: Vec<String> = sessions
         .iter()
-        .flat_map(|session| [&session.head].into_iter().chain(session.workers.iter().map(|(_, worker)| worker)))
+        .flat_map(|session| {
+            [&session.head].into_iter().chain(session.workers.iter().map(|(_, worker)| worker))
+        })
         .map(|process| process.name.clone())
         .collect();
     let begins = |known: &&String| known.starts_with(name);
@@ -72,7 +80,11 @@ fn choose(sessions: Vec<Session>, name: &str) -> anyhow::Result<Found> {
         Some(exact) => vec![exact],
         // A session is meant before its workers, whose names may begin with its own.
         None => {
-            let heads = sessions.iter().map(|session| &session.head.name).filter(begins).collect::<Vec<_>>();
+            let heads = sessions
+                .iter()
+                .map(|session| &session.head.name)
+                .filter(begins)
+                .collect::<Vec<_>>();
             if heads.is_empty() { names.iter().filter(begins).collect() } else { heads }
         }
     };
@@ -80,10 +92,15 @@ fn choose(sessions: Vec<Session>, name: &str) -> anyhow::Result<Found> {
         [one] if !name.is_empty() => (*one).clone(),
         [] | [_] => match closest(name, names.iter().map(String::as_str)) {
             Some(other) => bail!("there is no session or worker `{name}`: did you mean `{other}`?"),
-            None => bail!("there is no session or worker `{name}`: `fiber ps` lists those that there are"),
+            None => bail!(
+                "there is no session or worker `{name}`: `fiber ps` lists those that there are"
+            ),
         },
         [first, second, ..] => {
-            bail!("`{name}` may be any of {} names, {first} and {second} among them: say more of it", meant.len())
+            bail!(
+                "`{name}` may be any of {} names, {first} and {second} among them: say more of it",
+                meant.len()
+            )
         }
     };
     for mut session in sessions {
@@ -154,7 +171,13 @@ mod tests {
     }
 
     fn some() -> Vec<Session> {
-        let links = [("b-2", Some("b")), ("a", None), ("b", None), ("b-1", Some("b")), ("b-1-1", Some("b-1"))];
+        let links = [
+            ("b-2", Some("b")),
+            ("a", None),
+            ("b", None),
+            ("b-1", Some("b")),
+            ("b-1-1", Some("b-1")),
+        ];
         assemble(links.map(|(name, parent)| process(name, parent)).into())
     }
 
@@ -164,7 +187,8 @@ mod tests {
         let shape: Vec<_> = sessions
             .iter()
             .map(|session| {
-                let workers = session.workers.iter().map(|(depth, worker)| (*depth, worker.name.as_str()));
+                let workers =
+                    session.workers.iter().map(|(depth, worker)| (*depth, worker.name.as_str()));
                 (session.head.name.as_str(), workers.collect::<Vec<_>>())
             })
             .collect();

@@ -23,8 +23,12 @@ const STAYS: [&str; 16] = [
     "gpus",
 ];
 
-/// What differs from the defaults, as variables of the environment, and those that were `given`: workers get these as well.
-pub(crate) fn variables(config: &Config, given: Vec<(String, String)>) -> anyhow::Result<Vec<(String, String)>> {
+/// What differs from the defaults, as variables of the environment, and those that were `given`:
+/// workers get these as well.
+pub(crate) fn variables(
+    config: &Config,
+    given: Vec<(String, String)>,
+) -> anyhow::Result<Vec<(String, String)>> {
     let mut config = config.clone();
     let names = given.iter().map(|(name, _)| name).filter(|name| !name.starts_with("FIBER_"));
     config.environment.extend(names.cloned());
@@ -33,8 +37,11 @@ pub(crate) fn variables(config: &Config, given: Vec<(String, String)>) -> anyhow
     else {
         return Ok(Vec::new());
     };
-    let differs = |(key, value): &(String, Value)| defaults.get(key) != Some(value) && !STAYS.contains(&key.as_str());
-    let variable = |(key, value): (String, Value)| (format!("FIBER_{}", key.to_uppercase()), text(&value));
+    let differs = |(key, value): &(String, Value)| {
+        defaults.get(key) != Some(value) && !STAYS.contains(&key.as_str())
+    };
+    let variable =
+        |(key, value): (String, Value)| (format!("FIBER_{}", key.to_uppercase()), text(&value));
     let mut variables: Vec<_> = values.into_iter().filter(differs).map(variable).collect();
     // The last one of a name counts.
     variables.extend(given);
@@ -65,7 +72,8 @@ mod tests {
         config.signals = false;
         config.environment = vec!["A".into(), "B=1".into()];
         let pair = |name: &str, value: &str| (name.to_string(), value.to_string());
-        let mut variables = variables(&config, vec![pair("C", "2"), pair("FIBER_LOG_DIR", "/logs")]).unwrap();
+        let mut variables =
+            variables(&config, vec![pair("C", "2"), pair("FIBER_LOG_DIR", "/logs")]).unwrap();
         variables.sort();
         let wanted = [
             pair("C", "2"),

@@ -18,13 +18,15 @@ const EXECUTABLE: &str = "/proc/self/exe";
 
 /// Identifies a build of the program: the linker's build id, else a hash of the executable.
 ///
-/// Code travels between nodes as a place in the binary, so two nodes may talk only if their builds are the same.
+/// Code travels between nodes as a place in the binary, so two nodes may talk only if their builds
+/// are the same.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct BuildId(String);
 
 impl BuildId {
-    /// Returns the build that this process runs, also when its file was replaced or deleted since. The first success is
-    /// kept; a failure is not, because the system may only be short of descriptors for now.
+    /// Returns the build that this process runs, also when its file was replaced or deleted since.
+    /// The first success is kept; a failure is not, because the system may only be short of
+    /// descriptors for now.
     ///
     /// # Errors
     /// [`Error::System`], if the executable can't be read.
@@ -34,7 +36,10 @@ impl BuildId {
             return Ok(known);
         }
         let build = BuildId::of(Path::new(EXECUTABLE)).map_err(|error| {
-            Error::system("this program's build can't be read", format!("{EXECUTABLE}: {}", shortage::explain(&error)))
+            Error::system(
+                "this program's build can't be read",
+                format!("{EXECUTABLE}: {}", shortage::explain(&error)),
+            )
         })?;
         Ok(CURRENT.get_or_init(|| build))
     }
@@ -45,7 +50,8 @@ impl BuildId {
     /// If it can't be read.
     pub fn of(path: &Path) -> io::Result<BuildId> {
         let cache = ReadCache::new(File::open(path)?);
-        // Only the headers and the note are read: the note is what makes a start-up of milliseconds possible.
+        // Only the headers and the note are read: the note is what makes a start-up of milliseconds
+        // possible.
         if let Some(note) = build_id_note(&cache) {
             return Ok(BuildId(note.iter().map(|byte| format!("{byte:02x}")).collect()));
         }

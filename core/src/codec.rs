@@ -35,9 +35,10 @@ use crate::error::{Error, Result};
 /// [`Error::Encode`] with serde's words, when the value can't be serialised; `out` may then hold a
 /// part of it.
 pub fn append<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> Result<()> {
-    value
-        .serialize(&mut encode::Serializer::new(out))
-        .map_err(|error| Error::Encode { what: std::any::type_name::<T>(), problem: error.to_string() })
+    value.serialize(&mut encode::Serializer::new(out)).map_err(|error| Error::Encode {
+        what: std::any::type_name::<T>(),
+        problem: error.to_string(),
+    })
 }
 
 /// `value` in a buffer of its own.

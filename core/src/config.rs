@@ -20,9 +20,9 @@ const FILE: &str = "fiber.toml";
 
 /// How a program's processes are run. Children receive their parent's.
 ///
-/// Each value is taken from the code ([`Config::set`], builders), else from the environment (`FIBER_` and the field's
-/// name in capitals), else from `fiber.toml` in the working directory (or the file that `FIBER_CONFIG` names), else it
-/// is the default. Unknown names are errors.
+/// Each value is taken from the code ([`Config::set`], builders), else from the environment
+/// (`FIBER_` and the field's name in capitals), else from `fiber.toml` in the working directory (or
+/// the file that `FIBER_CONFIG` names), else it is the default. Unknown names are errors.
 ///
 /// Durations are written as `500ms`, `10s` or `2m`, sizes as `64KiB` or `1GiB`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -35,8 +35,8 @@ pub struct Config {
     pub link: LinkKind,
     /// Worker processes of a pool that does not say; 0 for one a processor core.
     pub processes: usize,
-    /// Where the output of children goes: `inherit`, `prefix` (each line after the process's name), `file` (one a
-    /// process, in `log_dir`) or `null`.
+    /// Where the output of children goes: `inherit`, `prefix` (each line after the process's name),
+    /// `file` (one a process, in `log_dir`) or `null`.
     pub output: OutputMode,
     /// The directory for `output = "file"`. It is made if it is missing.
     pub log_dir: PathBuf,
@@ -49,19 +49,19 @@ pub struct Config {
     /// How long a child may take to connect and be ready.
     #[serde(with = "human_duration")]
     pub start_timeout: Duration,
-    /// How long a child may wait until there is room for it in the cluster. This does not count as its start. A pool whose
-    /// other workers are at work waits for as long as it takes.
+    /// How long a child may wait until there is room for it in the cluster. This does not count as
+    /// its start. A pool whose other workers are at work waits for as long as it takes.
     #[serde(with = "human_duration")]
     pub schedule_timeout: Duration,
-    /// How long the image of a child may take to be fetched to where the child is to run, which does not count as its start
-    /// either.
+    /// How long the image of a child may take to be fetched to where the child is to run, which
+    /// does not count as its start either.
     #[serde(with = "human_duration")]
     pub pull_timeout: Duration,
     /// How long a child may take to end before it is killed.
     #[serde(with = "human_duration")]
     pub shutdown_timeout: Duration,
-    /// How long a thread that waits for another process looks again before it sleeps, while nobody else wants its core: an
-    /// answer that comes meanwhile finds it awake. 0 for not at all.
+    /// How long a thread that waits for another process looks again before it sleeps, while nobody
+    /// else wants its core: an answer that comes meanwhile finds it awake. 0 for not at all.
     #[serde(with = "human_duration")]
     pub spin: Duration,
     /// The largest message: one task's arguments, or one result. At most 2 GiB.
@@ -71,53 +71,60 @@ pub struct Config {
     pub call_buffer: ByteSize,
     /// Whether the parent ends its children on SIGINT, SIGTERM and SIGHUP before it dies of them.
     pub signals: bool,
-    /// The image that containers are made from. Without one: the image of this process's own container, or one that is
-    /// made of this program and the libraries that it uses.
+    /// The image that containers are made from. Without one: the image of this process's own
+    /// container, or one that is made of this program and the libraries that it uses.
     pub image: Option<String>,
-    /// The registry to which images are pushed that fiber makes: `HOST[:PORT][/PATH]`. Without one they stay where they
-    /// were made, and a cluster's nodes have to share this host's Docker engine.
+    /// The registry to which images are pushed that fiber makes: `HOST[:PORT][/PATH]`. Without one
+    /// they stay where they were made, and a cluster's nodes have to share this host's Docker
+    /// engine.
     pub registry: Option<String>,
     /// The program's path in `image`, where the image's own entry point is something else.
     pub program: Option<String>,
-    /// The network of containers: the name of one that exists, or `host`. Without one: that of this process's own
-    /// container, or the engine's `bridge`.
+    /// The network of containers: the name of one that exists, or `host`. Without one: that of this
+    /// process's own container, or the engine's `bridge`.
     pub network: Option<String>,
-    /// The address at which this process listens for its children, where the right one can't be found out.
+    /// The address at which this process listens for its children, where the right one can't be
+    /// found out.
     pub bind_host: Option<IpAddr>,
-    /// The name or address under which children in containers and on other hosts reach this process, where that is
-    /// another than the one at which it listens.
+    /// The name or address under which children in containers and on other hosts reach this
+    /// process, where that is another than the one at which it listens.
     pub advertised_host: Option<String>,
-    /// What is mounted into containers: `SOURCE:TARGET`, or `SOURCE:TARGET:ro` to read only, where the source is an
-    /// absolute path or the name of a volume: on Kubernetes, of a claim.
+    /// What is mounted into containers: `SOURCE:TARGET`, or `SOURCE:TARGET:ro` to read only, where
+    /// the source is an absolute path or the name of a volume: on Kubernetes, of a claim.
     #[serde(deserialize_with = "loose::list")]
     pub mounts: Vec<String>,
     /// Variables of containers: `NAME=VALUE`, or `NAME` for the value that this process has.
     #[serde(deserialize_with = "loose::list")]
     pub environment: Vec<String>,
-    /// The user that containers run as, by name or number: `USER` or `USER:GROUP`. Without one: the image's; in an image
-    /// that was made of this program, the user that runs it.
+    /// The user that containers run as, by name or number: `USER` or `USER:GROUP`. Without one: the
+    /// image's; in an image that was made of this program, the user that runs it.
     #[serde(deserialize_with = "loose::text")]
     pub user: Option<String>,
     /// The working directory in containers. Without one: the image's.
     pub working_dir: Option<String>,
-    /// Whether processes in containers may start containers themselves, for pools in pools: they are given the Docker
-    /// engine's socket, and with it the rights of root on its host; on Kubernetes, the token of their service account.
+    /// Whether processes in containers may start containers themselves, for pools in pools: they
+    /// are given the Docker engine's socket, and with it the rights of root on its host; on
+    /// Kubernetes, the token of their service account.
     pub nested: bool,
-    /// The namespace of pods. Without one: that of this process's own pod, or the one of the kubeconfig.
+    /// The namespace of pods. Without one: that of this process's own pod, or the one of the
+    /// kubeconfig.
     pub namespace: Option<String>,
-    /// The service account of pods. Without one: that of this process's own pod, or the namespace's default.
+    /// The service account of pods. Without one: that of this process's own pod, or the namespace's
+    /// default.
     pub service_account: Option<String>,
     /// The Secrets with which nodes fetch images, besides those of this process's own pod.
     #[serde(deserialize_with = "loose::list")]
     pub pull_secrets: Vec<String>,
-    /// Labels that nodes need for pods to run there, besides those that this process's own pod asks for: `NAME=VALUE`.
+    /// Labels that nodes need for pods to run there, besides those that this process's own pod asks
+    /// for: `NAME=VALUE`.
     #[serde(deserialize_with = "loose::list")]
     pub node_selector: Vec<String>,
-    /// Taints of nodes that pods put up with, besides those that this process's own pod does: `KEY`, `KEY:EFFECT`,
-    /// `KEY=VALUE` or `KEY=VALUE:EFFECT`.
+    /// Taints of nodes that pods put up with, besides those that this process's own pod does:
+    /// `KEY`, `KEY:EFFECT`, `KEY=VALUE` or `KEY=VALUE:EFFECT`.
     #[serde(deserialize_with = "loose::list")]
     pub tolerations: Vec<String>,
-    /// The graphics processors that may be given to workers, by index or id. Without a list: all that are found.
+    /// The graphics processors that may be given to workers, by index or id. Without a list: all
+    /// that are found.
     #[serde(deserialize_with = "loose::some_list")]
     pub gpus: Option<Vec<String>>,
 }
@@ -201,7 +208,8 @@ static OVERRIDES: OnceLock<Overrides> = OnceLock::new();
 static INHERITED: OnceLock<Config> = OnceLock::new();
 
 impl Config {
-    /// Has `overrides` applied over what environment and file say. It counts once, before the first process starts.
+    /// Has `overrides` applied over what environment and file say. It counts once, before the first
+    /// process starts.
     pub fn set(overrides: impl Fn(&mut Config) + Send + Sync + 'static) {
         let _ = OVERRIDES.set(Box::new(overrides));
     }
@@ -226,7 +234,8 @@ impl Config {
                 path.display()
             )));
         }
-        let mut config = Config::read(&named.unwrap_or_else(|| FILE.into()), Env::prefixed(PREFIX))?;
+        let mut config =
+            Config::read(&named.unwrap_or_else(|| FILE.into()), Env::prefixed(PREFIX))?;
         if let Some(overrides) = OVERRIDES.get() {
             overrides(&mut config);
         }
@@ -251,7 +260,10 @@ impl Config {
             ));
         }
         if !(ByteSize::kib(4)..=ByteSize::gib(2)).contains(&self.max_message) {
-            return wrong(format!("max_message must be between 4 KiB and 2 GiB, and is {}", self.max_message));
+            return wrong(format!(
+                "max_message must be between 4 KiB and 2 GiB, and is {}",
+                self.max_message
+            ));
         }
         Ok(())
     }
@@ -262,15 +274,24 @@ fn explain(error: &figment::Error) -> String {
     let place = error.metadata.as_ref().map(|metadata| (&*metadata.name, metadata.source.as_ref()));
     let environment = matches!(place, Some((name, _)) if name.contains("environment"));
     let (name, place) = match place {
-        _ if environment => (format!("{PREFIX}{}", key.to_uppercase()), "the environment".to_string()),
+        _ if environment => {
+            (format!("{PREFIX}{}", key.to_uppercase()), "the environment".to_string())
+        }
         Some((_, Some(source))) => (key, format!("`{source}`")),
         _ => (key, "the configuration".to_string()),
     };
     let fields = |expected: &[&str]| expected.join(", ");
     match &error.kind {
         Kind::UnknownField(field, expected) => {
-            let name = if environment { format!("{PREFIX}{}", field.to_uppercase()) } else { field.clone() };
-            format!("{place} sets `{name}`, which does not exist: remove it, or use one of: {}", fields(expected))
+            let name = if environment {
+                format!("{PREFIX}{}", field.to_uppercase())
+            } else {
+                field.clone()
+            };
+            format!(
+                "{place} sets `{name}`, which does not exist: remove it, or use one of: {}",
+                fields(expected)
+            )
         }
         Kind::UnknownVariant(value, expected) => {
             format!("{place} sets `{name}` to `{value}`: it must be one of: {}", fields(expected))
@@ -289,14 +310,20 @@ mod human_duration {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
 
-    pub(super) fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(
+        duration: &Duration,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&humantime::format_duration(*duration))
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Duration, D::Error> {
         let text = String::deserialize(deserializer)?;
-        humantime::parse_duration(&text)
-            .map_err(|problem| D::Error::custom(format!("`{text}`: {problem} (write `500ms`, `10s` or `2m`)")))
+        humantime::parse_duration(&text).map_err(|problem| {
+            D::Error::custom(format!("`{text}`: {problem} (write `500ms`, `10s` or `2m`)"))
+        })
     }
 }
 
@@ -315,9 +342,11 @@ mod loose {
     impl Loose {
         fn texts(self) -> Vec<String> {
             match self {
-                Loose::Text(text) => {
-                    text.split(',').map(|part| part.trim().to_string()).filter(|part| !part.is_empty()).collect()
-                }
+                Loose::Text(text) => text
+                    .split(',')
+                    .map(|part| part.trim().to_string())
+                    .filter(|part| !part.is_empty())
+                    .collect(),
                 Loose::Number(number) => vec![number.to_string()],
                 Loose::List(list) => list.into_iter().flat_map(Loose::whole).collect(),
             }
@@ -332,15 +361,21 @@ mod loose {
         }
     }
 
-    pub(super) fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    pub(super) fn text<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<String>, D::Error> {
         Ok(Option::<Loose>::deserialize(deserializer)?.map(|loose| loose.whole().join(",")))
     }
 
-    pub(super) fn list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    pub(super) fn list<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<String>, D::Error> {
         Ok(Loose::deserialize(deserializer)?.texts())
     }
 
-    pub(super) fn some_list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
+    pub(super) fn some_list<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Vec<String>>, D::Error> {
         Ok(Option::<Loose>::deserialize(deserializer)?.map(Loose::texts))
     }
 }
@@ -375,11 +410,15 @@ mod tests {
     fn errors_name_key_value_place_and_remedy() {
         let unknown = error_of("heart_beat = '1s'");
         assert!(
-            unknown.contains("`heart_beat`, which does not exist") && unknown.contains("heartbeat_timeout"),
+            unknown.contains("`heart_beat`, which does not exist")
+                && unknown.contains("heartbeat_timeout"),
             "{unknown}"
         );
         let variant = error_of("link = 'pigeon'");
-        assert!(variant.contains("`link` to `pigeon`") && variant.contains("unix, nng"), "{variant}");
+        assert!(
+            variant.contains("`link` to `pigeon`") && variant.contains("unix, nng"),
+            "{variant}"
+        );
         let duration = error_of("heartbeat = 'soon'");
         assert!(duration.contains("`heartbeat`") && duration.contains("500ms"), "{duration}");
         let number = error_of("processes = 'many'");
@@ -402,7 +441,9 @@ mod tests {
 
     #[test]
     fn the_configuration_travels_to_children() {
-        let config = from_file("output = 'prefix'\nuser = 1\nbind_host = '127.0.0.1'\nmounts = '/a:/b'").unwrap();
+        let config =
+            from_file("output = 'prefix'\nuser = 1\nbind_host = '127.0.0.1'\nmounts = '/a:/b'")
+                .unwrap();
         let bytes = crate::codec::encode(&config).unwrap();
         assert_eq!(crate::codec::decode::<Config>(&bytes).unwrap(), config);
     }

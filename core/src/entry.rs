@@ -1,14 +1,17 @@
 //! Code that travels as a place in the binary.
 //!
-//! Every node of a session runs the same build of one program. So a function can be sent as the offset of its
-//! [`Entry`], a constant in the program's read-only data, from an anchor in this crate. Nothing is registered.
+//! Every node of a session runs the same build of one program. So a function can be sent as the
+//! offset of its [`Entry`], a constant in the program's read-only data, from an anchor in this
+//! crate. Nothing is registered.
 //!
 //! All `unsafe` that this needs is in this module. What makes it sound:
 //! - an entry of a task is only made by this crate, for a function type of size zero (`instance`);
-//! - a reference is resolved only if it points into read-only memory of the same file that holds the anchor, is
-//!   aligned, carries the magic value, and names the function that the sender meant. Read-only data of a program
-//!   does not change, and nodes whose builds differ do not talk, so what carries the magic value is an entry;
-//! - each type of what an entry calls ([`Callable`]) has a magic value of its own, so none is taken for another.
+//! - a reference is resolved only if it points into read-only memory of the same file that holds
+//!   the anchor, is aligned, carries the magic value, and names the function that the sender meant.
+//!   Read-only data of a program does not change, and nodes whose builds differ do not talk, so
+//!   what carries the magic value is an entry;
+//! - each type of what an entry calls ([`Callable`]) has a magic value of its own, so none is taken
+//!   for another.
 
 #![allow(unsafe_code)]
 
@@ -28,8 +31,8 @@ use crate::shortage;
 /// Runs tasks through a task function: decodes arguments, calls, encodes results.
 pub type TaskFn = fn(&mut dyn Tasks);
 
-/// Does something with values whose types both ends know: an actor and its context, a message, what is to become of
-/// the answer.
+/// Does something with values whose types both ends know: an actor and its context, a message, what
+/// is to become of the answer.
 pub type MethodFn = fn(&mut dyn Any, &mut dyn Any, &mut dyn Any);
 
 /// What an entry can hold.
@@ -82,7 +85,8 @@ impl<C: Callable> Entry<C> {
     /// What travels in place of the function.
     pub fn reference(&'static self) -> EntryRef {
         thread_local! {
-            // Hashing takes longer than all else in a small message, and most follow one of their kind.
+            // Hashing takes longer than all else in a small message, and most follow one of their
+            // kind.
             static LAST: Cell<(usize, EntryRef)> = const { Cell::new((0, EntryRef { offset: 0, name: 0 })) };
         }
         let here = std::ptr::from_ref(self).expose_provenance();
@@ -123,7 +127,8 @@ impl EntryRef {
     /// The entry that this refers to in this process.
     ///
     /// # Errors
-    /// [`Error::UnknownEntry`], when there is no such entry: the sender runs another build, or lies.
+    /// [`Error::UnknownEntry`], when there is no such entry: the sender runs another build, or
+    /// lies.
     pub fn resolve<C: Callable>(self) -> Result<&'static Entry<C>> {
         let unknown = || match BuildId::current() {
             Ok(build) => Error::UnknownEntry { offset: self.offset, build: build.to_string() },
@@ -136,13 +141,14 @@ impl EntryRef {
             return Err(unknown());
         }
         let place = std::ptr::with_exposed_provenance::<Entry<C>>(address);
-        // SAFETY: the range [address, end) lies in read-only data of this program, which stays mapped, and is aligned;
-        // any eight bytes are a u64.
+        // SAFETY: the range [address, end) lies in read-only data of this program, which stays
+        // mapped, and is aligned; any eight bytes are a u64.
         let magic = unsafe { (&raw const (*place).magic).read() };
         if magic != C::MAGIC {
             return Err(unknown());
         }
-        // SAFETY: as above, and the magic value says that an entry is here (the module's documentation says why).
+        // SAFETY: as above, and the magic value says that an entry is here (the module's
+        // documentation says why).
         let entry: &'static Entry<C> = unsafe { &*place };
         if hash(entry.name()) == self.name { Ok(entry) } else { Err(unknown()) }
     }
@@ -151,12 +157,14 @@ impl EntryRef {
 /// The instance of a function type that has only one: it captures nothing.
 ///
 /// # Panics
-/// If it captures variables. The public methods refuse that when they are compiled (`captures_nothing`); a second constant here
-/// would repeat their error with a line of fiber's own. The compiler removes the check where it holds.
+/// If it captures variables. The public methods refuse that when they are compiled
+/// (`captures_nothing`); a second constant here would repeat their error with a line of fiber's
+/// own. The compiler removes the check where it holds.
 pub fn instance<F: Copy + 'static>() -> F {
     assert!(size_of::<F>() == 0, "only functions that capture nothing have an entry");
-    // SAFETY: reading zero bytes from an aligned, non-null pointer is valid, and F is Copy, so making one more of a
-    // value that exists (an entry is only made from a value of F) gives nobody anything that they could not have.
+    // SAFETY: reading zero bytes from an aligned, non-null pointer is valid, and F is Copy, so
+    // making one more of a value that exists (an entry is only made from a value of F) gives nobody
+    // anything that they could not have.
     unsafe { NonNull::<F>::dangling().read() }
 }
 
@@ -169,8 +177,8 @@ fn hash(name: &str) -> u64 {
     u64::from_le_bytes(hash.as_bytes()[..8].try_into().expect("a hash has 32 bytes"))
 }
 
-/// Reads early what this process has to know of its program, so that a shortage of descriptors does not get in the way
-/// later: its build, and where its entries are.
+/// Reads early what this process has to know of its program, so that a shortage of descriptors does
+/// not get in the way later: its build, and where its entries are.
 ///
 /// # Errors
 /// [`Error::System`], if the system does not say.
@@ -179,15 +187,19 @@ pub fn prepare() -> Result<()> {
     read_only().map(drop)
 }
 
-/// The address ranges of the read-only data of the file that holds the anchor. A failure is not kept: it may pass.
+/// The address ranges of the read-only data of the file that holds the anchor. A failure is not
+/// kept: it may pass.
 fn read_only() -> Result<&'static [(usize, usize)]> {
     static RANGES: OnceLock<Vec<(usize, usize)>> = OnceLock::new();
     if let Some(known) = RANGES.get() {
         return Ok(known);
     }
-    let refused = |problem: String| Error::system("this program's functions can't be found in its memory", problem);
+    let refused = |problem: String| {
+        Error::system("this program's functions can't be found in its memory", problem)
+    };
     let maps = std::fs::read_to_string("/proc/self/maps");
-    let maps = maps.map_err(|error| refused(format!("/proc/self/maps: {}", shortage::explain(&error))))?;
+    let maps =
+        maps.map_err(|error| refused(format!("/proc/self/maps: {}", shortage::explain(&error))))?;
     let mappings: Vec<_> = maps.lines().filter_map(Mapping::parse).collect();
     let home = mappings.iter().find(|mapping| (mapping.start..mapping.end).contains(&anchor()));
     let home = home.ok_or_else(|| refused("/proc/self/maps does not list them".into()))?;
@@ -212,7 +224,12 @@ impl<'a> Mapping<'a> {
         let permissions = fields.next()?;
         let (_offset, device, inode) = (fields.next()?, fields.next()?, fields.next()?);
         let number = |text| usize::from_str_radix(text, 16).ok();
-        Some(Mapping { start: number(start)?, end: number(end)?, permissions, file: (device, inode) })
+        Some(Mapping {
+            start: number(start)?,
+            end: number(end)?,
+            permissions,
+            file: (device, inode),
+        })
     }
 }
 

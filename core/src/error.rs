@@ -17,8 +17,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What went wrong, where, and what to do about it.
 ///
-/// `{:?}` shows the same text as `{}`, so that `main` and `unwrap` print it as well; after it comes the
-/// [`backtrace`](Error::backtrace), if there is one. `{:#?}` shows the variant with its fields.
+/// `{:?}` shows the same text as `{}`, so that `main` and `unwrap` print it as well; after it comes
+/// the [`backtrace`](Error::backtrace), if there is one. `{:#?}` shows the variant with its fields.
 #[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -56,7 +56,8 @@ pub enum Error {
         /// Why, and what it printed last.
         exit: Exit,
     },
-    /// A task failed by itself: it returned an error or panicked, or its arguments or result could not be carried.
+    /// A task failed by itself: it returned an error or panicked, or its arguments or result could
+    /// not be carried.
     #[error("task {index} (`{function}`) {failure}")]
     Task {
         /// The function's name.
@@ -132,7 +133,9 @@ pub enum Error {
         limit: u64,
     },
     /// A reference names no function of this program.
-    #[error("no function is at offset {offset:#x} in build {build}: does the sender run another build?")]
+    #[error(
+        "no function is at offset {offset:#x} in build {build}: does the sender run another build?"
+    )]
     UnknownEntry {
         /// The offset.
         offset: u64,
@@ -153,7 +156,8 @@ pub enum Error {
         /// Why it ended.
         reason: ExitReason,
     },
-    /// An actor did not answer a message because of what happened in its handler, or to the message on its way.
+    /// An actor did not answer a message because of what happened in its handler, or to the message
+    /// on its way.
     #[error("actor `{actor}` {failure} (handling `{message}`)")]
     Call {
         /// Its name.
@@ -164,7 +168,9 @@ pub enum Error {
         failure: Failure,
     },
     /// More messages wait for an actor than its mailbox holds.
-    #[error("the mailbox of actor `{name}` is full ({capacity} messages): send less at a time, or make it larger")]
+    #[error(
+        "the mailbox of actor `{name}` is full ({capacity} messages): send less at a time, or make it larger"
+    )]
     MailboxFull {
         /// Its name.
         name: String,
@@ -172,7 +178,9 @@ pub enum Error {
         capacity: usize,
     },
     /// A queue, pipe, lock or other shared object is gone with the process that made it.
-    #[error("{what} is gone: its owner {reason} (it lives no longer than the process that made it)")]
+    #[error(
+        "{what} is gone: its owner {reason} (it lives no longer than the process that made it)"
+    )]
     OwnerEnded {
         /// What it is, and where it was made.
         what: String,
@@ -227,8 +235,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Where the function of [`Error::Task`] or [`Error::Call`] panicked, if it did in a process for which `RUST_BACKTRACE` is
-    /// set. Children inherit the variable.
+    /// Where the function of [`Error::Task`] or [`Error::Call`] panicked, if it did in a process
+    /// for which `RUST_BACKTRACE` is set. Children inherit the variable.
     pub fn backtrace(&self) -> Option<&str> {
         match self {
             Error::Task { failure, .. } | Error::Call { failure, .. } => failure.backtrace(),
@@ -245,7 +253,9 @@ impl Error {
 fn abandoned(workers: u32, exit: &Exit) -> String {
     match exit.reason {
         ExitReason::TaskTimedOut(_) if workers == 1 => format!("timed out: its worker {exit}"),
-        _ => format!("was given up: {workers} of its workers died while they ran it; the last one {exit}"),
+        _ => format!(
+            "was given up: {workers} of its workers died while they ran it; the last one {exit}"
+        ),
     }
 }
 

@@ -56,7 +56,8 @@ impl ExitReason {
         matches!(self, ExitReason::Normal | ExitReason::Shutdown)
     }
 
-    /// What stands in the way of a start that failed for this reason, for errors that say that it failed.
+    /// What stands in the way of a start that failed for this reason, for errors that say that it
+    /// failed.
     pub fn obstacle(&self) -> String {
         match self {
             ExitReason::NotStarted(problem) => problem.clone(),
@@ -71,15 +72,21 @@ impl fmt::Display for ExitReason {
             ExitReason::Normal => f.write_str("ended normally"),
             ExitReason::Shutdown => f.write_str("was told to end"),
             ExitReason::Code(code) => write!(f, "exited with code {code}"),
-            ExitReason::Signal(signal) => write!(f, "was killed by signal {signal}{}", Signal(*signal)),
+            ExitReason::Signal(signal) => {
+                write!(f, "was killed by signal {signal}{}", Signal(*signal))
+            }
             ExitReason::OutOfMemory => f.write_str("was killed by the kernel: out of memory"),
             ExitReason::Evicted(why) => write!(f, "was evicted from its node: {why}"),
-            ExitReason::Preempted(why) => write!(f, "had to make room for something more important: {why}"),
+            ExitReason::Preempted(why) => {
+                write!(f, "had to make room for something more important: {why}")
+            }
             ExitReason::Panicked(message) => write!(f, "panicked: {message}"),
             ExitReason::Failed(error) => write!(f, "failed: {error}"),
             ExitReason::HeartbeatLost(time) => write!(f, "gave no sign of life for {time:?}"),
             ExitReason::LinkLost(problem) => write!(f, "lost its link: {problem}"),
-            ExitReason::TaskTimedOut(limit) => write!(f, "was killed because a task ran longer than {limit:?}"),
+            ExitReason::TaskTimedOut(limit) => {
+                write!(f, "was killed because a task ran longer than {limit:?}")
+            }
             ExitReason::TaskCancelled => f.write_str("was killed because its task was cancelled"),
             ExitReason::NotStarted(problem) => write!(f, "could not be started: {problem}"),
             ExitReason::IntensityReached { restarts, period, child, last } => write!(

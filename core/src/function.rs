@@ -13,10 +13,11 @@ use crate::panics;
 use crate::run::{BlockOn, Outcome, Tasks};
 use crate::travel;
 
-/// A function that takes `Args`: one value, or a tuple of two to eight that it takes as separate arguments.
+/// A function that takes `Args`: one value, or a tuple of two to eight that it takes as separate
+/// arguments.
 ///
-/// It is implemented for every `fn` and every closure that captures nothing; `Marker` only tells the compiler which of
-/// the two ways to take arguments is meant, and is always inferred.
+/// It is implemented for every `fn` and every closure that captures nothing; `Marker` only tells
+/// the compiler which of the two ways to take arguments is meant, and is always inferred.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` can't be called with `{Args}` as a task",
     label = "not a task function for `{Args}`",
@@ -55,8 +56,9 @@ where
 
 /// A tuple that holds an argument for each of several parameters.
 ///
-/// It stands between [`Function`] and the tuple, so that an item that is no tuple is refused in the words of `Function`: with
-/// the tuple in the implementation's head, the compiler reports mismatched types instead.
+/// It stands between [`Function`] and the tuple, so that an item that is no tuple is refused in the
+/// words of `Function`: with the tuple in the implementation's head, the compiler reports
+/// mismatched types instead.
 pub trait Arguments<Parameters> {
     /// The arguments.
     fn spread(self) -> Parameters;
@@ -110,11 +112,13 @@ where
 
 /// Checks, when it is compiled, that there is nothing of `F` but its code.
 ///
-/// The public methods that take a function evaluate it in their own bodies, as `const { captures_nothing::<F>() }`: so the
-/// compiler's note shows the line of the program that calls them, and not one of fiber's own.
+/// The public methods that take a function evaluate it in their own bodies, as `const {
+/// captures_nothing::<F>() }`: so the compiler's note shows the line of the program that calls
+/// them, and not one of fiber's own.
 #[track_caller]
 pub const fn captures_nothing<F>() {
-    // Not `assert!`: what the compiler shows of that depends on whether it has the standard library's sources.
+    // Not `assert!`: what the compiler shows of that depends on whether it has the standard
+    // library's sources.
     let captures_nothing = if size_of::<F>() == 0 { Some(()) } else { None };
     captures_nothing.expect(
         "the function of the call that is shown below captures variables, which another process does not have: pass them \
@@ -155,8 +159,11 @@ where
 
     fn run(tasks: &mut dyn Tasks) {
         let mut value = Vec::new();
-        // Panics are caught for all tasks at once, until there is one: it would cost as much as a short task.
-        while let Err(panic) = panics::catch(|| catch_unwind(AssertUnwindSafe(|| Self::run_all(tasks, &mut value)))) {
+        // Panics are caught for all tasks at once, until there is one: it would cost as much as a
+        // short task.
+        while let Err(panic) =
+            panics::catch(|| catch_unwind(AssertUnwindSafe(|| Self::run_all(tasks, &mut value))))
+        {
             fail(&mut value, &Failure::from(panic));
             tasks.finish(Outcome::Failure, &mut value);
         }
@@ -176,11 +183,18 @@ where
         }
     }
 
-    fn run_one(args: &[u8], executor: &dyn BlockOn, value: &mut Vec<u8>) -> Result<(), (FailureKind, String)> {
-        let args: A = codec::decode(args).map_err(|error| (FailureKind::Arguments, error.to_string()))?;
+    fn run_one(
+        args: &[u8],
+        executor: &dyn BlockOn,
+        value: &mut Vec<u8>,
+    ) -> Result<(), (FailureKind, String)> {
+        let args: A =
+            codec::decode(args).map_err(|error| (FailureKind::Arguments, error.to_string()))?;
         let output = invoke::<F, A, M>(args);
-        let output = K::settle(output, executor).map_err(|message| (FailureKind::Returned, message))?;
-        travel::once(|| codec::append(value, &output)).map_err(|error| (FailureKind::Result, error.to_string()))
+        let output =
+            K::settle(output, executor).map_err(|message| (FailureKind::Returned, message))?;
+        travel::once(|| codec::append(value, &output))
+            .map_err(|error| (FailureKind::Result, error.to_string()))
     }
 }
 

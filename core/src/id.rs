@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A node of a session: one process, from its start to its end. The parent gives its children their ids.
+/// A node of a session: one process, from its start to its end. The parent gives its children their
+/// ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NodeId(pub u64);
 
@@ -59,14 +60,17 @@ impl SessionKey {
 
     /// What tells this session from others, and says nothing of the key.
     pub fn session(&self) -> u64 {
-        u64::from_le_bytes(self.proof("session", &[])[..8].try_into().expect("a proof has 32 bytes"))
+        u64::from_le_bytes(
+            self.proof("session", &[])[..8].try_into().expect("a proof has 32 bytes"),
+        )
     }
 
-    /// A key for one purpose, which nobody without this key can work out, and which tells nothing of it. The purpose is
-    /// a constant of the program; `parts` make the key differ each time that it serves.
+    /// A key for one purpose, which nobody without this key can work out, and which tells nothing
+    /// of it. The purpose is a constant of the program; `parts` make the key differ each time that
+    /// it serves.
     ///
-    /// It is BLAKE3's key derivation from this key and the parts, each preceded by its length. Its results have nothing
-    /// to do with [proofs](SessionKey::proof).
+    /// It is BLAKE3's key derivation from this key and the parts, each preceded by its length. Its
+    /// results have nothing to do with [proofs](SessionKey::proof).
     pub fn derive(&self, purpose: &'static str, parts: &[&[u8]]) -> [u8; 32] {
         let mut hasher = blake3::Hasher::new_derive_key(purpose);
         hasher.update(&self.0);

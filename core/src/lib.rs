@@ -1,5 +1,5 @@
-//! What all parts of fiber share: code that travels as a place in the binary, task functions, ids, errors,
-//! configuration and the encoding of values.
+//! What all parts of fiber share: code that travels as a place in the binary, task functions, ids,
+//! errors, configuration and the encoding of values.
 //!
 //! Users name the crate `fiber`, which re-exports what they need from here.
 
@@ -33,7 +33,8 @@ pub use id::{NodeId, SessionKey, random};
 pub use inventory;
 pub use meta::{Meta, MetaOf};
 pub use output::{
-    Awaited, Conclusion, Conclusions, Diverging, Fallible, Kind, Later, Output, Plain, Tries, TryOutput, Values,
+    Awaited, Conclusion, Conclusions, Diverging, Fallible, Kind, Later, Output, Plain, Tries,
+    TryOutput, Values,
 };
 pub use portable::{OwnedNotBorrowed, Portable};
 pub use run::{BlockOn, Outcome, Tasks};

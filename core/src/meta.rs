@@ -44,14 +44,19 @@ impl Meta {
     /// What `#[fiber::meta]` attached to the function type `F`.
     pub fn of<F: 'static>() -> Meta {
         let wanted = TypeId::of::<F>();
-        let attached = inventory::iter::<MetaOf>.into_iter().find(|attached| (attached.function)() == wanted);
+        let attached =
+            inventory::iter::<MetaOf>.into_iter().find(|attached| (attached.function)() == wanted);
         attached.map(|attached| attached.meta).unwrap_or_default()
     }
 
     /// These requests, and `other`'s where this has none.
     #[must_use]
     pub fn or(self, other: Meta) -> Meta {
-        Meta { cpu: self.cpu.or(other.cpu), memory: self.memory.or(other.memory), gpu: self.gpu.or(other.gpu) }
+        Meta {
+            cpu: self.cpu.or(other.cpu),
+            memory: self.memory.or(other.memory),
+            gpu: self.gpu.or(other.gpu),
+        }
     }
 }
 

@@ -23,7 +23,8 @@ pub trait Output<Marker> {
     fn settle(self, executor: &dyn BlockOn) -> Self::Value;
 }
 
-/// What a task of the `try_` forms may return: a `Result` whose error can be displayed, or a future of one.
+/// What a task of the `try_` forms may return: a `Result` whose error can be displayed, or a future
+/// of one.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a `Result` that can be carried from a worker to its caller",
     note = "the `try_` forms take functions that return `Result<T, E>` (or a future of it), where serde can carry `T`, \
@@ -149,8 +150,8 @@ impl<F: Future<Output = Never>> TryOutput<Later<Diverging>> for F {
     }
 }
 
-/// What the function of a supervised process may return: nothing, or a `Result` whose error can be displayed, or a future
-/// of either.
+/// What the function of a supervised process may return: nothing, or a `Result` whose error can be
+/// displayed, or a future of either.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` doesn't tell whether a supervised process ended well",
     note = "as `main` does, the function of a supervised process returns nothing, or `Result<T, E>` where `E` implements \
@@ -203,8 +204,8 @@ fn wait<F: Future>(future: F, executor: &dyn BlockOn) -> F::Output {
     output.expect("the executor runs a future to its end")
 }
 
-/// How the output of a function is taken: as a value ([`Values`]), as a success or a failure ([`Tries`]), or as no more than
-/// that ([`Conclusions`]).
+/// How the output of a function is taken: as a value ([`Values`]), as a success or a failure
+/// ([`Tries`]), or as no more than that ([`Conclusions`]).
 pub trait Kind<R>: 'static {
     /// What the caller receives.
     type Value: Portable + Send + 'static;

@@ -1,6 +1,7 @@
 //! Panics of tasks, with the place where they happened.
 //!
-//! A task's panic goes to its caller, so it is not printed as well. The hook stays out of the way of all others.
+//! A task's panic goes to its caller, so it is not printed as well. The hook stays out of the way
+//! of all others.
 
 use std::any::Any;
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -30,7 +31,8 @@ impl fmt::Display for Panic {
 }
 
 impl Panic {
-    /// Prints the backtrace, if there is one, for a panic whose message goes where no backtrace can.
+    /// Prints the backtrace, if there is one, for a panic whose message goes where no backtrace
+    /// can.
     pub fn print_backtrace(&self) {
         if let Some(backtrace) = &self.backtrace {
             eprintln!("the backtrace of the panic `{self}`:\n{backtrace}");
@@ -61,7 +63,9 @@ pub fn catch<T>(body: impl FnOnce() -> Result<T, Box<dyn Any + Send>>) -> Result
     let outer = CATCHING.replace(true);
     let result = body();
     CATCHING.set(outer);
-    result.map_err(|payload| CAUGHT.take().unwrap_or_else(|| Panic { message: message(&*payload), backtrace: None }))
+    result.map_err(|payload| {
+        CAUGHT.take().unwrap_or_else(|| Panic { message: message(&*payload), backtrace: None })
+    })
 }
 
 /// The message of a panic's payload.
@@ -80,17 +84,20 @@ fn install() {
             return CAUGHT.set(Some(Panic::of(info)));
         }
         previous(info);
-        // Nothing catches this one, so the last printed lines are all that is left of it. A backtrace has pushed the message
-        // out of them. If it followed another panic, that is the cause, and nothing has printed it.
+        // Nothing catches this one, so the last printed lines are all that is left of it. A
+        // backtrace has pushed the message out of them. If it followed another panic, that is the
+        // cause, and nothing has printed it.
         let cause = CAUGHT.take().unwrap_or_else(|| Panic::of(info));
         eprintln!("fiber: this process aborts because a task panicked: {cause}");
     }));
 }
 
-/// Whether the process ends by this panic: as all do with `panic = "abort"`, and some in every program, for example one
-/// that leaves an `extern "C"` function, or a destructor that runs because of another.
+/// Whether the process ends by this panic: as all do with `panic = "abort"`, and some in every
+/// program, for example one that leaves an `extern "C"` function, or a destructor that runs because
+/// of another.
 fn aborts(info: &PanicHookInfo<'_>) -> bool {
-    // `PanicHookInfo::can_unwind` is not stable. Its `Debug` shows no text of the program's own that could be mistaken.
+    // `PanicHookInfo::can_unwind` is not stable. Its `Debug` shows no text of the program's own
+    // that could be mistaken.
     cfg!(panic = "abort") || format!("{info:?}").contains("can_unwind: false")
 }
 
@@ -103,7 +110,10 @@ mod tests {
     #[test]
     fn a_panic_is_told_with_its_place() {
         let told = catch(|| catch_unwind(|| panic!("no {}", 7))).unwrap_err();
-        assert!(told.message.starts_with("no 7 (at ") && told.message.contains("panics.rs"), "{told}");
+        assert!(
+            told.message.starts_with("no 7 (at ") && told.message.contains("panics.rs"),
+            "{told}"
+        );
         assert!(!told.message.contains('\n'), "{told}");
     }
 }

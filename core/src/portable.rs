@@ -5,12 +5,14 @@ use serde::{Deserialize, Serialize};
 
 /// A value that can travel between processes: an argument or a result of a task.
 ///
-/// It is implemented for every type that implements serde's `Serialize` and `Deserialize` and borrows nothing. A worker
-/// reads its arguments from a message, so there is nothing that they could borrow from: take a `String` in place of a
-/// `&str`, and a `Vec<T>` in place of a `&[T]`. The same holds for results, `&'static str` among them.
+/// It is implemented for every type that implements serde's `Serialize` and `Deserialize` and
+/// borrows nothing. A worker reads its arguments from a message, so there is nothing that they
+/// could borrow from: take a `String` in place of a `&str`, and a `Vec<T>` in place of a `&[T]`.
+/// The same holds for results, `&'static str` among them.
 ///
-/// A [`Queue`], the ends of a [`Pipe`], a [`Broadcast`], a [`RemoteAddr`] and the objects of [`fiber::sync`] travel as
-/// handles. A [`Pool`], a [`Process`] and a manager stay in the process that made them.
+/// A [`Queue`], the ends of a [`Pipe`], a [`Broadcast`], a [`RemoteAddr`] and the objects of
+/// [`fiber::sync`] travel as handles. A [`Pool`], a [`Process`] and a manager stay in the process
+/// that made them.
 ///
 /// [`Queue`]: https://docs.rs/fiber/latest/fiber/struct.Queue.html
 /// [`Pipe`]: https://docs.rs/fiber/latest/fiber/struct.Pipe.html
@@ -34,8 +36,9 @@ impl<T: Serialize + for<'de> OwnedNotBorrowed<'de>> Portable for T {}
 
 /// A value that serde can read from a message that does not stay: a `String`, not a `&str`.
 ///
-/// The compiler names this trait in its error when a task takes or returns a reference: whether a type borrows is a question
-/// of lifetimes, for which it prints the trait's name and no note of [`Portable`].
+/// The compiler names this trait in its error when a task takes or returns a reference: whether a
+/// type borrows is a question of lifetimes, for which it prints the trait's name and no note of
+/// [`Portable`].
 #[diagnostic::on_unimplemented(message = "`{Self}` can't travel between processes")]
 pub trait OwnedNotBorrowed<'de>: Deserialize<'de> {}
 

@@ -14,8 +14,8 @@ pub trait Tasks {
     /// Claims the next task: its encoded arguments, and what runs its future if it has one.
     fn next(&mut self) -> Option<(&[u8], &dyn BlockOn)>;
 
-    /// Ends the task that was claimed last. `value` holds its encoded value or [`Failure`](crate::Failure), and may be
-    /// taken.
+    /// Ends the task that was claimed last. `value` holds its encoded value or
+    /// [`Failure`](crate::Failure), and may be taken.
     fn finish(&mut self, outcome: Outcome, value: &mut Vec<u8>);
 }
 

@@ -4,7 +4,8 @@ use std::io;
 
 use rustix::io::Errno;
 
-/// Returns whether the system refused something only because it is short of something: it may succeed later.
+/// Returns whether the system refused something only because it is short of something: it may
+/// succeed later.
 pub fn is_shortage(error: &io::Error) -> bool {
     remedy(error).is_some() || error.kind() == io::ErrorKind::OutOfMemory
 }
@@ -19,7 +20,9 @@ pub fn explain(error: &io::Error) -> String {
 
 fn remedy(error: &io::Error) -> Option<&'static str> {
     Some(match Errno::from_io_error(error)? {
-        Errno::MFILE => "this process may open no more files; raise the limit (`ulimit -n`), or use fewer workers",
+        Errno::MFILE => {
+            "this process may open no more files; raise the limit (`ulimit -n`), or use fewer workers"
+        }
         Errno::NFILE => {
             "this host may open no more files; raise the limit (`sysctl fs.file-max`), or use fewer workers"
         }
@@ -40,7 +43,9 @@ mod tests {
 
     #[test]
     fn a_shortage_comes_with_a_remedy_and_nothing_else_does() {
-        for (errno, remedy) in [(Errno::MFILE, "ulimit -n"), (Errno::AGAIN, "ulimit -u"), (Errno::NOMEM, "ulimit -v")] {
+        for (errno, remedy) in
+            [(Errno::MFILE, "ulimit -n"), (Errno::AGAIN, "ulimit -u"), (Errno::NOMEM, "ulimit -v")]
+        {
             let error = io::Error::from(errno);
             assert!(is_shortage(&error) && explain(&error).contains(remedy), "{}", explain(&error));
         }

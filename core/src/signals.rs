@@ -6,8 +6,9 @@ use std::task::Poll;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// What asks this process to end: SIGINT, SIGTERM and SIGHUP, but for those that it was told to ignore, as by `nohup`, or by a
-/// shell that runs it in the background. Once this exists, they do not end it by themselves any more.
+/// What asks this process to end: SIGINT, SIGTERM and SIGHUP, but for those that it was told to
+/// ignore, as by `nohup`, or by a shell that runs it in the background. Once this exists, they do
+/// not end it by themselves any more.
 #[derive(Debug)]
 pub struct Signals(Vec<(i32, Signal)>);
 
@@ -20,7 +21,8 @@ impl Signals {
         Signals::listen_but_for(Ignored::now()?)
     }
 
-    /// As [`listen`](Signals::listen), for a process of which it is known what it was told to ignore.
+    /// As [`listen`](Signals::listen), for a process of which it is known what it was told to
+    /// ignore.
     ///
     /// # Errors
     /// What the system refuses.

@@ -1,12 +1,14 @@
 //! Looking again and again before going to sleep.
 //!
-//! To wake a thread whose core has gone idle can take 30 µs, several times what the other process needs to answer. A
-//! thread that looks again for about as long as its wake-up would take, and sleeps only then, spends at most twice the
-//! time that the better choice would have taken, whatever comes (Karlin, Li, Manasse and Owicki: Empirical Studies of
-//! Competitive Spinning for a Shared-Memory Multiprocessor, SOSP 1991).
+//! To wake a thread whose core has gone idle can take 30 µs, several times what the other process
+//! needs to answer. A thread that looks again for about as long as its wake-up would take, and
+//! sleeps only then, spends at most twice the time that the better choice would have taken,
+//! whatever comes (Karlin, Li, Manasse and Owicki: Empirical Studies of Competitive Spinning for a
+//! Shared-Memory Multiprocessor, SOSP 1991).
 //!
-//! Only time that nobody else wants is to be spent so. Between two looks the core is offered to others; when one of them
-//! keeps it for long, cores are scarce, and threads of this process sleep at once for a while.
+//! Only time that nobody else wants is to be spent so. Between two looks the core is offered to
+//! others; when one of them keeps it for long, cores are scarce, and threads of this process sleep
+//! at once for a while.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +17,8 @@ use std::time::{Duration, Instant};
 
 /// How long a wait may spin by default. Four threads wake one another for a call and its answer.
 pub(crate) const DEFAULT: Duration = Duration::from_micros(100);
-/// Who keeps a core for longer has work of its own: threads that only pass messages on are done sooner.
+/// Who keeps a core for longer has work of its own: threads that only pass messages on are done
+/// sooner.
 const LONG: Duration = Duration::from_micros(500);
 /// For how long no thread spins when cores are scarce.
 const PAUSE: Duration = Duration::from_millis(100);

@@ -59,7 +59,8 @@ impl Sleeper {
             if spin.goes_on() {
                 spin.give_way();
             } else {
-                // A wake-up between the look and this is kept by the thread's token, so none is lost.
+                // A wake-up between the look and this is kept by the thread's token, so none is
+                // lost.
                 thread::park();
             }
         }

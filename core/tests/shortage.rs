@@ -1,4 +1,5 @@
-//! A shortage of descriptors that passes leaves nothing behind. This is a process of its own, because its limit is changed.
+//! A shortage of descriptors that passes leaves nothing behind. This is a process of its own,
+//! because its limit is changed.
 
 use fiber_core::{BuildId, Ignored, entry};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

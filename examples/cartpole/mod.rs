@@ -1,8 +1,10 @@
-//! The cart and the pole: a pole stands on a cart, and is to be kept from falling by pushing the cart left or right.
+//! The cart and the pole: a pole stands on a cart, and is to be kept from falling by pushing the
+//! cart left or right.
 //!
-//! Equations and constants are those of A. G. Barto, R. S. Sutton and C. W. Anderson, "Neuronlike adaptive elements that
-//! can solve difficult learning control problems", IEEE Transactions on Systems, Man, and Cybernetics SMC-13 (1983),
-//! pp. 834–846, without friction; limits, reward and the length of an episode are those of Gym's CartPole-v1.
+//! Equations and constants are those of A. G. Barto, R. S. Sutton and C. W. Anderson, "Neuronlike
+//! adaptive elements that can solve difficult learning control problems", IEEE Transactions on
+//! Systems, Man, and Cybernetics SMC-13 (1983), pp. 834–846, without friction; limits, reward and
+//! the length of an episode are those of Gym's CartPole-v1.
 
 // Each program that includes this uses a part of it.
 #![allow(dead_code)]
@@ -37,7 +39,8 @@ pub(crate) enum Action {
     Right,
 }
 
-/// What can be seen: position and speed of the cart, angle and angular speed of the pole (m, m/s, rad, rad/s).
+/// What can be seen: position and speed of the cart, angle and angular speed of the pole (m, m/s,
+/// rad, rad/s).
 pub(crate) type State = [f64; 4];
 
 /// What comes of a step.
@@ -72,7 +75,8 @@ impl CartPole {
         self.state
     }
 
-    /// Pushes, and lets a fiftieth of a second pass. After the end of an episode it begins the next.
+    /// Pushes, and lets a fiftieth of a second pass. After the end of an episode it begins the
+    /// next.
     pub(crate) fn step(&mut self, action: Action) -> Observation {
         if self.over {
             self.state = beginning(&mut self.random);
@@ -82,8 +86,8 @@ impl CartPole {
         let force = if action == Action::Right { FORCE } else { -FORCE };
         let (sine, cosine) = angle.sin_cos();
         let pushed = (force + POLE_MASS * HALF_LENGTH * turn * turn * sine) / TOTAL_MASS;
-        let turning =
-            (GRAVITY * sine - cosine * pushed) / (HALF_LENGTH * (4.0 / 3.0 - POLE_MASS * cosine * cosine / TOTAL_MASS));
+        let turning = (GRAVITY * sine - cosine * pushed)
+            / (HALF_LENGTH * (4.0 / 3.0 - POLE_MASS * cosine * cosine / TOTAL_MASS));
         let pushing = pushed - POLE_MASS * HALF_LENGTH * turning * cosine / TOTAL_MASS;
         self.state = [
             position + TIME_STEP * speed,

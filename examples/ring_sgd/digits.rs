@@ -42,17 +42,26 @@ pub(crate) fn uci() -> anyhow::Result<Split> {
         Ok(Digits { images, labels: labels.to_vec().into() })
     };
     let cut = train * columns;
-    Ok(Split { train: part(&images[..cut], &labels[..train])?, test: part(&images[cut..], &labels[train..])? })
+    Ok(Split {
+        train: part(&images[..cut], &labels[..train])?,
+        test: part(&images[cut..], &labels[train..])?,
+    })
 }
 
-/// MNIST, from a directory with its four files (`train-images-idx3-ubyte` and so on, packed with gzip or not).
+/// MNIST, from a directory with its four files (`train-images-idx3-ubyte` and so on, packed with
+/// gzip or not).
 pub(crate) fn mnist(place: &Path) -> anyhow::Result<Split> {
     let part = |name: &str| -> anyhow::Result<Digits> {
         let (shape, pixels) = idx(place, &format!("{name}-images-idx3-ubyte"))?;
         let (_, labels) = idx(place, &format!("{name}-labels-idx1-ubyte"))?;
         let images = pixels.iter().map(|pixel| f32::from(*pixel) / 255.0).collect();
         let images = Array2::from_shape_vec((shape[0], shape[1..].iter().product()), images)?;
-        ensure!(images.nrows() == labels.len(), "{name}: {} images, {} labels", images.nrows(), labels.len());
+        ensure!(
+            images.nrows() == labels.len(),
+            "{name}: {} images, {} labels",
+            images.nrows(),
+            labels.len()
+        );
         Ok(Digits { images, labels: labels.into_iter().map(usize::from).collect() })
     };
     Ok(Split { train: part("train")?, test: part("t10k")? })
@@ -68,13 +77,15 @@ fn idx(place: &Path, name: &str) -> anyhow::Result<(Vec<usize>, Vec<u8>)> {
         let plain = place.join(name);
         bytes = std::fs::read(&plain).with_context(|| format!("reading {}", plain.display()))?;
     }
-    // Two zeroes, the type (8: bytes), the number of dimensions, and each of these as a big-endian number.
+    // Two zeroes, the type (8: bytes), the number of dimensions, and each of these as a big-endian
+    // number.
     ensure!(bytes.len() >= 4 && bytes[..3] == [0, 0, 8], "{name} is no IDX file of bytes");
     let start = 4 + 4 * usize::from(bytes[3]);
     ensure!(bytes.len() >= start, "{name} ends in its head");
     let shape = bytes[4..start].chunks_exact(4);
-    let shape: Vec<usize> =
-        shape.map(|size| u32::from_be_bytes([size[0], size[1], size[2], size[3]]) as usize).collect();
+    let shape: Vec<usize> = shape
+        .map(|size| u32::from_be_bytes([size[0], size[1], size[2], size[3]]) as usize)
+        .collect();
     let data = bytes.split_off(start);
     ensure!(data.len() == shape.iter().product::<usize>(), "{name} is cut off");
     Ok((shape, data))

@@ -1,11 +1,13 @@
-//! Data-parallel training on a ring: each rank computes the gradient of its shard of a batch, and all-reduce adds them up.
+//! Data-parallel training on a ring: each rank computes the gradient of its shard of a batch, and
+//! all-reduce adds them up.
 //!
 //! ```text
 //! cargo run --release --example ring_sgd -- --nodes 4 --epochs 20
 //! cargo run --release --example ring_sgd -- --mnist path/to/mnist --hidden 128
 //! ```
 //!
-//! Kill one of the nodes while it runs (`kill -9`): all go on from the last checkpoint, and the result is the same.
+//! Kill one of the nodes while it runs (`kill -9`): all go on from the last checkpoint, and the
+//! result is the same.
 
 mod digits;
 mod network;
@@ -38,7 +40,8 @@ struct Options {
     /// The learning rate.
     #[arg(long, default_value_t = Plan::default().rate)]
     rate: f32,
-    /// A directory with MNIST in IDX format, to train on that in place of the digits that ship with this.
+    /// A directory with MNIST in IDX format, to train on that in place of the digits that ship with
+    /// this.
     #[arg(long)]
     mnist: Option<PathBuf>,
     /// Compute the same batches in this process too, and compare the weights.
@@ -50,7 +53,12 @@ fn load(place: Option<PathBuf>) -> anyhow::Result<Split> {
     place.map_or_else(uci, |place| mnist(&place))
 }
 
-fn work(mut node: RingNode, plan: Plan, place: Option<PathBuf>, done: Value<usize>) -> anyhow::Result<Trained> {
+fn work(
+    mut node: RingNode,
+    plan: Plan,
+    place: Option<PathBuf>,
+    done: Value<usize>,
+) -> anyhow::Result<Trained> {
     let data = load(place)?;
     let first = node.rank() == 0;
     let tell = |epochs| if first { done.set(&epochs).wait() } else { Ok(()) };
@@ -86,7 +94,9 @@ fn main() -> anyhow::Result<()> {
     if compare {
         let alone = train_alone(&data, &plan, trained.len());
         let other = |one: f32, other: f32| (one - other).abs() / one.abs().max(1.0);
-        let most = |weights: &[f32]| weights.iter().zip(&alone).map(|(a, b)| other(*a, *b)).fold(0.0, f32::max);
+        let most = |weights: &[f32]| {
+            weights.iter().zip(&alone).map(|(a, b)| other(*a, *b)).fold(0.0, f32::max)
+        };
         let most = trained.iter().map(|trained| most(&trained.weights)).fold(0.0, f32::max);
         println!("the weights differ from those of one process by {most} at most");
     }

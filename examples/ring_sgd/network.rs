@@ -42,7 +42,9 @@ impl Network {
         let (first, rest) = self.weights.split_at(self.inputs * self.hidden);
         let (first_bias, rest) = rest.split_at(self.hidden);
         let (second, second_bias) = rest.split_at(self.hidden * DIGITS);
-        let matrix = |shape, weights| ArrayView2::from_shape(shape, weights).expect("weights fill their layers");
+        let matrix = |shape, weights| {
+            ArrayView2::from_shape(shape, weights).expect("weights fill their layers")
+        };
         Layers {
             first: matrix((self.inputs, self.hidden), first),
             first_bias: first_bias.into(),

@@ -40,8 +40,8 @@ pub(crate) struct Trained {
 /// What a checkpoint holds.
 type State = (usize, Vec<f32>, Vec<f32>);
 
-/// The part of a rank in the training. All ranks go through the same batches; each computes the gradient of its shard,
-/// and all make the same step with the sum.
+/// The part of a rank in the training. All ranks go through the same batches; each computes the
+/// gradient of its shard, and all make the same step with the sum.
 pub(crate) fn train(
     node: &mut RingNode,
     data: &Split,

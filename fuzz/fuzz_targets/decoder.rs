@@ -1,4 +1,5 @@
-//! Whatever arrives, in whatever pieces: messages within the limit come out, or an error; the same by either way in.
+//! Whatever arrives, in whatever pieces: messages within the limit come out, or an error; the same
+//! by either way in.
 
 #![no_main]
 

@@ -1,6 +1,6 @@
-//! Two ends come to their keys through somebody who alters what they say: with anything altered, neither trusts the
-//! other. And a stranger without the key is never trusted, whatever it says, by the acceptor, the connector or the
-//! node's handshake that comes after.
+//! Two ends come to their keys through somebody who alters what they say: with anything altered,
+//! neither trusts the other. And a stranger without the key is never trusted, whatever it says, by
+//! the acceptor, the connector or the node's handshake that comes after.
 
 #![no_main]
 

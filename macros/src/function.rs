@@ -4,7 +4,8 @@ use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use syn::parse::{Parse, ParseStream, Result};
 use syn::{Attribute, Signature, Visibility};
 
-/// A function whose body is left as it was written: the compiler reports mistakes in there better than a macro can.
+/// A function whose body is left as it was written: the compiler reports mistakes in there better
+/// than a macro can.
 pub(crate) struct Function {
     pub(crate) attributes: Vec<Attribute>,
     pub(crate) visibility: Visibility,
@@ -16,8 +17,10 @@ impl Function {
     /// Reads the item under the attribute `#[fiber::NAME]`.
     pub(crate) fn parse(item: TokenStream, name: &str) -> Result<Function> {
         syn::parse2(item).map_err(|error| {
-            let mut explained =
-                syn::Error::new(error.span(), format!("`#[fiber::{name}]` goes on a function with a body"));
+            let mut explained = syn::Error::new(
+                error.span(),
+                format!("`#[fiber::{name}]` goes on a function with a body"),
+            );
             explained.combine(error);
             explained
         })
@@ -31,7 +34,9 @@ impl Parse for Function {
         let signature = input.parse()?;
         let body = match input.parse()? {
             TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => group,
-            other => return Err(syn::Error::new(other.span(), "expected the function's body in braces")),
+            other => {
+                return Err(syn::Error::new(other.span(), "expected the function's body in braces"));
+            }
         };
         Ok(Function { attributes, visibility, signature, body })
     }

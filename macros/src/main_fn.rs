@@ -19,7 +19,8 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> TokenStream {
     match check(&arguments, &function.signature) {
         Ok(()) => entry(function),
         Err(error) => {
-            // With a function of that name the compiler says nothing further of a missing or a wrong `main`.
+            // With a function of that name the compiler says nothing further of a missing or a
+            // wrong `main`.
             let (visibility, name) = (&function.visibility, &function.signature.ident);
             let error = error.into_compile_error();
             quote!(#error #[allow(dead_code)] #visibility fn #name() {})
@@ -71,8 +72,8 @@ fn join(mut first: Error, second: Error) -> Error {
 
 /// The function, with `fiber::init()` ahead of its body.
 ///
-/// An async body becomes a function inside, not a block: so the compiler checks it against the return type that the user
-/// wrote, and words its errors as for any other function.
+/// An async body becomes a function inside, not a block: so the compiler checks it against the
+/// return type that the user wrote, and words its errors as for any other function.
 fn entry(function: Function) -> TokenStream {
     let Function { attributes, visibility, signature, body } = function;
     let statements = if signature.asyncness.is_some() {
@@ -177,7 +178,10 @@ mod tests {
         let output = expanded(quote!(
             fn start() {}
         ));
-        assert!(output.contains("goes on `main`: on `start`") && output.contains("Put it on `main`"), "{output}");
+        assert!(
+            output.contains("goes on `main`: on `start`") && output.contains("Put it on `main`"),
+            "{output}"
+        );
     }
 
     #[test]
@@ -189,7 +193,9 @@ mod tests {
             ),
         )
         .to_string();
-        for part in ["takes no arguments", "can't be generic", "takes no parameters", "fn main () { }"] {
+        for part in
+            ["takes no arguments", "can't be generic", "takes no parameters", "fn main () { }"]
+        {
             assert!(output.contains(part), "{part:?} is not in {output}");
         }
     }

@@ -26,7 +26,10 @@ fn registration(arguments: TokenStream, item: TokenStream) -> Result<TokenStream
     check(&function)?;
     let request = Request::parse.parse2(arguments)?;
 
-    let attributes = function.attributes.iter().filter_map(|attribute| carried(attribute.meta.to_token_stream()));
+    let attributes = function
+        .attributes
+        .iter()
+        .filter_map(|attribute| carried(attribute.meta.to_token_stream()));
     let name = &function.signature.ident;
     Ok(quote! {
         #(#[#attributes])*
@@ -46,21 +49,37 @@ fn check(function: &Function) -> Result<()> {
     let generic = "`#[fiber::meta]` can't go on a generic function, which is many functions";
 
     if let Some(receiver) = signature.receiver() {
-        return Err(Error::new_spanned(receiver, format!("{method}: move it out of the `impl`, or {instead}")));
+        return Err(Error::new_spanned(
+            receiver,
+            format!("{method}: move it out of the `impl`, or {instead}"),
+        ));
     }
     if let Some(token) = find(signature.to_token_stream(), "Self") {
-        return Err(Error::new(token.span(), format!("{method}: move it out of the `impl`, or {instead}")));
+        return Err(Error::new(
+            token.span(),
+            format!("{method}: move it out of the `impl`, or {instead}"),
+        ));
     }
     // Lifetimes do no harm: they are no part of what a `TypeId` tells apart.
     let lifetime = |parameter: &&GenericParam| matches!(parameter, GenericParam::Lifetime(_));
-    if let Some(parameter) = signature.generics.params.iter().find(|parameter| !lifetime(parameter)) {
-        return Err(Error::new_spanned(parameter, format!("{generic}: name the types, or {instead}")));
+    if let Some(parameter) = signature.generics.params.iter().find(|parameter| !lifetime(parameter))
+    {
+        return Err(Error::new_spanned(
+            parameter,
+            format!("{generic}: name the types, or {instead}"),
+        ));
     }
     if let Some(token) = find(signature.inputs.to_token_stream(), "impl") {
-        return Err(Error::new(token.span(), format!("{generic}: name the type in place of `impl`, or {instead}")));
+        return Err(Error::new(
+            token.span(),
+            format!("{generic}: name the type in place of `impl`, or {instead}"),
+        ));
     }
     if let Some(second) = function.attributes.iter().find(|attribute| is_meta(attribute)) {
-        return Err(Error::new_spanned(second, "a second `#[fiber::meta]` on one function: put all keys in one"));
+        return Err(Error::new_spanned(
+            second,
+            "a second `#[fiber::meta]` on one function: put all keys in one",
+        ));
     }
     Ok(())
 }
@@ -79,15 +98,18 @@ fn find(tokens: TokenStream, wanted: &str) -> Option<TokenTree> {
     })
 }
 
-/// What an attribute of the function, given without `#[…]`, means for the registration: where the function is left out
-/// (`cfg`) so is the registration, and that it names a deprecated function is nobody's concern.
+/// What an attribute of the function, given without `#[…]`, means for the registration: where the
+/// function is left out (`cfg`) so is the registration, and that it names a deprecated function is
+/// nobody's concern.
 fn carried(attribute: TokenStream) -> Option<TokenStream> {
     let mut tokens = attribute.clone().into_iter();
     let TokenTree::Ident(name) = tokens.next()? else { return None };
     match (name.to_string().as_str(), tokens.next()) {
         ("cfg", Some(_)) => Some(attribute),
         ("deprecated", _) => Some(quote!(allow(deprecated))),
-        ("cfg_attr", Some(TokenTree::Group(group))) if group.delimiter() == Delimiter::Parenthesis => {
+        ("cfg_attr", Some(TokenTree::Group(group)))
+            if group.delimiter() == Delimiter::Parenthesis =>
+        {
             let mut parts = split_at_commas(group.stream()).into_iter();
             let condition = parts.next()?;
             let kept: Vec<TokenStream> = parts.filter_map(carried).collect();
@@ -101,7 +123,9 @@ fn split_at_commas(tokens: TokenStream) -> Vec<TokenStream> {
     let mut parts = vec![TokenStream::new()];
     for token in tokens {
         match (&token, parts.last_mut()) {
-            (TokenTree::Punct(punct), _) if punct.as_char() == ',' => parts.push(TokenStream::new()),
+            (TokenTree::Punct(punct), _) if punct.as_char() == ',' => {
+                parts.push(TokenStream::new())
+            }
             (_, Some(part)) => part.extend([token]),
             (_, None) => parts.push(token.into()),
         }

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Starts a Docker engine for the tests, if none answers yet. Run it as root: it installs Debian's packages where they are
-# missing, and starts the daemon by hand, so that neither systemd nor an image registry is needed. State is kept in
-# $CLUSTER_DIR, outside of the checkout. docker-down.sh stops what this started.
+# Starts a Docker engine for the tests, if none answers yet. Run it as root: it installs Debian's
+# packages where they are missing, and starts the daemon by hand, so that neither systemd nor an
+# image registry is needed. State is kept in $CLUSTER_DIR, outside of the checkout. docker-down.sh
+# stops what this started.
 
 set -euo pipefail
 
@@ -42,7 +43,8 @@ for _ in $(seq 300); do
 done
 
 options=()
-# Root without CAP_SYS_RESOURCE (number 24), as in some virtual machines, can't do all that containers may ask for.
+# Root without CAP_SYS_RESOURCE (number 24), as in some virtual machines, can't do all that
+# containers may ask for.
 effective=$(awk '/^CapEff/ { print $2 }' /proc/self/status)
 if (((0x$effective >> 24 & 1) == 0)); then
     # A copy: the engine, and what it remembers of containers, may outlive this checkout.

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Builds Kubernetes 1.20.2, the control plane and what a node runs, from Debian bookworm's source package, into
-# $CLUSTER_DIR/bin. Its dependencies come in the package, so that no Go module is downloaded. It takes six to twelve
-# minutes and 4 GB on two cores, once: with everything there, this says nothing and does nothing. Needs root, to install
-# the Go compiler.
+# Builds Kubernetes 1.20.2, the control plane and what a node runs, from Debian bookworm's source
+# package, into $CLUSTER_DIR/bin. Its dependencies come in the package, so that no Go module is
+# downloaded. It takes six to twelve minutes and 4 GB on two cores, once: with everything there,
+# this says nothing and does nothing. Needs root, to install the Go compiler.
 
 set -euo pipefail
 
@@ -55,7 +55,8 @@ build() {
         flags+=" -X $package.gitTreeState=archive -X $package.gitCommit=faecb196815e248d3ecfb03c680a4507229c2a56"
         flags+=" -X $package.buildDate=2021-01-13T13:20:00Z"
     done
-    # Without the clouds' own code, which is most of the build. A program is put in its place when it is whole.
+    # Without the clouds' own code, which is most of the build. A program is put in its place when
+    # it is whole.
     for program in "${missing[@]}"; do
         go build -trimpath -tags providerless -ldflags "$flags" -o "$work/$program" "./cmd/$program"
         mv "$work/$program" "$bin/$program"

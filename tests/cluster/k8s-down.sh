@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Stops the Kubernetes cluster that k8s-up.sh has started, and removes its pods' containers. What the cluster knows is kept
-# for the next start, unless RESET=1 is set.
+# Stops the Kubernetes cluster that k8s-up.sh has started, and removes its pods' containers. What
+# the cluster knows is kept for the next start, unless RESET=1 is set.
 
 set -euo pipefail
 

@@ -106,7 +106,8 @@ containerd)
     ;;
 esac
 service=${services%.*}.1
-# A service's address that kube-proxy has not (yet) rewritten must never leave the machine by the default route.
+# A service's address that kube-proxy has not (yet) rewritten must never leave the machine by the
+# default route.
 ip route replace "$services" dev docker0
 
 certify() { # name subject [alternative names]

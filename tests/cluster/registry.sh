@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs Debian's package of a Docker registry, which the tests start for themselves. Where that can't be, they say that they
-# are skipped.
+# Installs Debian's package of a Docker registry, which the tests start for themselves. Where that
+# can't be, they say that they are skipped.
 
 set -euo pipefail
 

@@ -60,7 +60,8 @@ fn a_container_that_is_cut_off_is_replaced_and_does_no_harm_when_it_comes_back()
 /// Nobody else can end them: the parent stands still meanwhile.
 fn containers_that_lose_their_parents_host_end_by_themselves() {
     let network = Network::new();
-    let setup = program("ready").env("FIBER_NETWORK", &network.name).env("FIBER_HEARTBEAT_TIMEOUT", "3s");
+    let setup =
+        program("ready").env("FIBER_NETWORK", &network.name).env("FIBER_HEARTBEAT_TIMEOUT", "3s");
     let mut program = setup.start();
     program.line("ready: 2");
     program.signal(Signal::STOP);

@@ -1,4 +1,5 @@
-//! An engine that goes away in the middle of the work: one of a test's own, beside the one that all others use.
+//! An engine that goes away in the middle of the work: one of a test's own, beside the one that all
+//! others use.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -34,7 +35,8 @@ fn an_engine_that_takes_its_containers_along_is_told() {
     ending.says(&["error: ", "no Docker engine answers at unix://"]);
 }
 
-/// A Docker engine of a test's own, whose containers are in the network of the host. It goes with this.
+/// A Docker engine of a test's own, whose containers are in the network of the host. It goes with
+/// this.
 struct Daemon {
     directory: TempDir,
     process: Option<Child>,
@@ -63,7 +65,11 @@ impl Daemon {
     }
 
     fn docker(&self, arguments: &[&str]) -> Option<String> {
-        let output = Command::new("docker").env("DOCKER_HOST", self.host()).args(arguments).output().unwrap();
+        let output = Command::new("docker")
+            .env("DOCKER_HOST", self.host())
+            .args(arguments)
+            .output()
+            .unwrap();
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_string())
     }
 
@@ -74,20 +80,27 @@ impl Daemon {
     /// Starts it, perhaps again, with the runtime of the engine that all others use.
     fn resume(&mut self) {
         let runtime = docker(&["info", "--format", "{{.DefaultRuntime}}"]);
-        let path =
-            docker(&["info", "--format", "{{range $name, $runtime := .Runtimes}}{{$name}}={{$runtime.Path}} {{end}}"]);
-        let option = path.split_whitespace().find(|option| option.starts_with(&format!("{runtime}=")));
+        let path = docker(&[
+            "info",
+            "--format",
+            "{{range $name, $runtime := .Runtimes}}{{$name}}={{$runtime.Path}} {{end}}",
+        ]);
+        let option =
+            path.split_whitespace().find(|option| option.starts_with(&format!("{runtime}=")));
         // What it mounts is to go with it.
         let mut command = Command::new("unshare");
         command.args(["--mount", "dockerd", "--host"]).arg(self.host());
-        for (option, name) in [("--data-root", "data"), ("--exec-root", "run"), ("--pidfile", "pid")] {
+        for (option, name) in
+            [("--data-root", "data"), ("--exec-root", "run"), ("--pidfile", "pid")]
+        {
             command.arg(option).arg(self.path(name));
         }
         command.args(["--bridge", &self.bridge.interface, "--iptables=false"]);
         if let Some(option) = option.filter(|_| runtime != "runc") {
             command.args(["--add-runtime", option, "--default-runtime", &runtime]);
         }
-        let log = std::fs::File::options().create(true).append(true).open(self.path("log")).unwrap();
+        let log =
+            std::fs::File::options().create(true).append(true).open(self.path("log")).unwrap();
         command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
         self.process = Some(command.spawn().expect("the tests of containers need `dockerd`"));
         wait_until("it answers", || self.docker(&["version"]).is_some());

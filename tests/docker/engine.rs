@@ -28,7 +28,10 @@ pub(crate) fn containers(program: u32) -> Vec<String> {
         "--format",
         "{{.ID}} {{.Label \"fiber.owner\"}}",
     ]);
-    let owned = list.lines().filter_map(|line| line.split_once(' ')).filter(|(_, label)| label.starts_with(&owner));
+    let owned = list
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .filter(|(_, label)| label.starts_with(&owner));
     owned.map(|(id, _)| id.to_string()).collect()
 }
 
@@ -55,7 +58,8 @@ impl Network {
     pub(crate) fn new() -> Network {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let (process, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let (name, interface) = (format!("fiber-test-{process}-{number}"), format!("ft{process}-{number}"));
+        let (name, interface) =
+            (format!("fiber-test-{process}-{number}"), format!("ft{process}-{number}"));
         let option = format!("com.docker.network.bridge.name={interface}");
         docker(&["network", "create", "--opt", &option, &name]);
         Network { name, interface }

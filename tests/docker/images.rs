@@ -38,7 +38,12 @@ fn own_image() -> (String, String, String) {
     );
     model.say("go on");
     leaves_nothing(model).code(0);
-    let libraries = found.2.lines().find(|line| line.starts_with("LD_LIBRARY_PATH=")).unwrap_or("UNUSED=1").to_string();
+    let libraries = found
+        .2
+        .lines()
+        .find(|line| line.starts_with("LD_LIBRARY_PATH="))
+        .unwrap_or("UNUSED=1")
+        .to_string();
     (found.0, found.1, libraries)
 }
 
@@ -47,15 +52,23 @@ struct Image(String);
 
 impl Image {
     /// As `base`, with a change to its settings, and perhaps another file in the place of `target`.
-    fn new(name: &str, base: &str, changes: &[&str], replaced: Option<(&std::path::Path, &str)>) -> Image {
+    fn new(
+        name: &str,
+        base: &str,
+        changes: &[&str],
+        replaced: Option<(&std::path::Path, &str)>,
+    ) -> Image {
         let name = format!("fiber-test/{name}-{}", std::process::id());
         let container = docker(&["create", base, "unused"]);
         if let Some((file, target)) = replaced {
             docker(&["cp", &file.display().to_string(), &format!("{container}:{target}")]);
         }
         let changes = changes.iter().flat_map(|change| ["--change", change]);
-        let command: Vec<&str> =
-            ["commit"].into_iter().chain(changes).chain([container.as_str(), name.as_str()]).collect();
+        let command: Vec<&str> = ["commit"]
+            .into_iter()
+            .chain(changes)
+            .chain([container.as_str(), name.as_str()])
+            .collect();
         docker(&command);
         docker(&["rm", &container]);
         Image(name)
@@ -70,7 +83,11 @@ impl Drop for Image {
 
 fn an_image_that_is_missing() {
     let name = "localhost:1/fiber-test/no-such-image:1";
-    fails(name, None, &["the Docker host has no image `localhost:1/fiber-test/no-such-image:1`", "docker pull"]);
+    fails(
+        name,
+        None,
+        &["the Docker host has no image `localhost:1/fiber-test/no-such-image:1`", "docker pull"],
+    );
 }
 
 fn an_image_that_takes_too_long() {
@@ -78,7 +95,8 @@ fn an_image_that_takes_too_long() {
     let registry = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let name = format!("{}/fiber-test/slow:1", registry.local_addr().expect("it has one"));
     let setup = program("one task").env("FIBER_IMAGE", &name).env("FIBER_PULL_TIMEOUT", "2s");
-    let limit = format!("the image `{name}` was not fetched within 2s (`pull_timeout` sets the limit)");
+    let limit =
+        format!("the image `{name}` was not fetched within 2s (`pull_timeout` sets the limit)");
     leaves_nothing(setup.start()).code(0).says(&["error: ", &limit]);
     // The engine has called, and hangs up.
     let (mut call, _) = registry.accept().expect("it is open");
@@ -90,7 +108,11 @@ fn an_image_that_takes_too_long() {
 
 fn an_image_without_the_program() {
     let (image, ..) = own_image();
-    fails(&image, Some("/no/such/program"), &["has no program that runs at `/no/such/program`", "rebuild the image"]);
+    fails(
+        &image,
+        Some("/no/such/program"),
+        &["has no program that runs at `/no/such/program`", "rebuild the image"],
+    );
 }
 
 fn an_image_without_an_entry_point() {
@@ -112,7 +134,8 @@ fn an_image_of_another_build() {
     let other = tempfile::NamedTempFile::new().expect("there is room");
     std::fs::write(other.path(), with_another_build_id(executable)).expect("there is room");
     use std::os::unix::fs::PermissionsExt;
-    std::fs::set_permissions(other.path(), std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    std::fs::set_permissions(other.path(), std::fs::Permissions::from_mode(0o755))
+        .expect("it is ours");
     let entry = format!("ENTRYPOINT [\"{path}\"]");
     let changes = [entry.as_str(), &format!("ENV {libraries}")];
     let image = Image::new("other", &base, &changes, Some((other.path(), &path)));
@@ -123,12 +146,16 @@ fn an_image_of_another_build() {
 fn with_another_build_id(mut executable: Vec<u8>) -> Vec<u8> {
     // Lengths of name and id, type 3, and the name.
     let head = [4, 0, 0, 0, 20, 0, 0, 0, 3, 0, 0, 0, b'G', b'N', b'U', 0];
-    let place = executable.windows(head.len()).position(|window| window == head).expect("it has a build id");
+    let place = executable
+        .windows(head.len())
+        .position(|window| window == head)
+        .expect("it has a build id");
     executable[place + head.len()] ^= 0xff;
     executable
 }
 
-/// The final stage of the Dockerfile, on a base that is made here in place of the one that a registry has.
+/// The final stage of the Dockerfile, on a base that is made here in place of the one that a
+/// registry has.
 fn the_dockerfile_that_is_shipped() {
     let (base, ..) = own_image();
     let text = include_str!("../../examples/Dockerfile");

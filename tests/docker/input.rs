@@ -29,16 +29,27 @@ fn no_engine() {
 }
 
 fn an_address_that_is_none() {
-    fails(program("one task").env("DOCKER_HOST", "somewhere"), &["DOCKER_HOST is `somewhere`", "unix://"]);
+    fails(
+        program("one task").env("DOCKER_HOST", "somewhere"),
+        &["DOCKER_HOST is `somewhere`", "unix://"],
+    );
 }
 
 fn no_permission() {
     let directory = tempfile::tempdir().expect("there is room");
     let executable = directory.path().join("program");
-    std::fs::copy(std::env::current_exe().expect("it is somewhere"), &executable).expect("there is room");
-    std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    std::fs::copy(std::env::current_exe().expect("it is somewhere"), &executable)
+        .expect("there is room");
+    std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755))
+        .expect("it is ours");
     let setup = in_docker(Setup::with_executable("one task", &executable)).user(65534);
-    fails(setup, &["this user may not use the Docker engine at unix:///var/run/docker.sock", "group `docker`"]);
+    fails(
+        setup,
+        &[
+            "this user may not use the Docker engine at unix:///var/run/docker.sock",
+            "group `docker`",
+        ],
+    );
 }
 
 fn a_network_that_does_not_exist() {
@@ -54,7 +65,10 @@ fn a_mount_that_does_not_exist() {
 }
 
 fn a_mount_that_is_none() {
-    fails(program("one task").env("FIBER_MOUNTS", "data"), &["`mounts` has `data`", "SOURCE:TARGET"]);
+    fails(
+        program("one task").env("FIBER_MOUNTS", "data"),
+        &["`mounts` has `data`", "SOURCE:TARGET"],
+    );
 }
 
 fn a_user_that_does_not_exist() {

@@ -82,24 +82,40 @@ fn the_session_key_is_in_no_log_and_no_process_list() {
     let container = containers(program.pid()).remove(0);
     let mut told = docker(&["inspect", &container]);
     for process in program.processes() {
-        let read = |file: &str| std::fs::read(format!("/proc/{process}/{file}")).unwrap_or_default();
-        told.extend(["environ", "cmdline"].map(|file| String::from_utf8_lossy(&read(file)).into_owned()));
+        let read =
+            |file: &str| std::fs::read(format!("/proc/{process}/{file}")).unwrap_or_default();
+        told.extend(
+            ["environ", "cmdline"].map(|file| String::from_utf8_lossy(&read(file)).into_owned()),
+        );
     }
     docker(&["kill", &container]);
     program.say("go on");
     let ending = leaves_nothing(program).code(0).says(&["sum: 55"]);
-    assert!(ending.errors.contains("TRACE") && ending.errors.contains("DEBUG"), "{}", ending.errors);
+    assert!(
+        ending.errors.contains("TRACE") && ending.errors.contains("DEBUG"),
+        "{}",
+        ending.errors
+    );
     told.extend([ending.errors, ending.out.clone()]);
     // Backwards, or it would stand in what is looked through.
-    let key: String = ending.out.split("key backwards: ").nth(1).expect("a child tells it").chars().take(64).collect();
+    let key: String = ending
+        .out
+        .split("key backwards: ")
+        .nth(1)
+        .expect("a child tells it")
+        .chars()
+        .take(64)
+        .collect();
     let key: String = key.chars().rev().collect();
     assert!(key.chars().all(|digit| digit.is_ascii_hexdigit()), "{key}");
     assert!(told.contains("FIBER_KEY=-") && !told.contains(&key));
 }
 
 fn pools_in_pools() {
-    // A container that was being started when its parent went finds nobody at the parent's address, not even a refusal.
-    let mut program = program("family").env("FIBER_NESTED", "true").outlive(Duration::from_secs(15)).start();
+    // A container that was being started when its parent went finds nobody at the parent's address,
+    // not even a refusal.
+    let mut program =
+        program("family").env("FIBER_NESTED", "true").outlive(Duration::from_secs(15)).start();
     program.line("nested: done");
     program.say("go on");
     leaves_nothing(program).code(0).says(&["squares: [[0, 1, 4], [100, 121, 144]]"]);

@@ -1,6 +1,7 @@
 //! Programs whose processes are containers, on a real Docker engine.
 //!
-//! They are asked for by `TEST_BACKENDS=docker`, and then there has to be an engine: `make test-cluster`.
+//! They are asked for by `TEST_BACKENDS=docker`, and then there has to be an engine: `make
+//! test-cluster`.
 
 mod chaos;
 #[path = "../programs/command.rs"]
@@ -33,11 +34,14 @@ fn main() -> ExitCode {
         scenarios::run(&scenario);
         return ExitCode::SUCCESS;
     }
-    let asked = std::env::var("TEST_BACKENDS").is_ok_and(|names| names.split(',').any(|name| name.trim() == "docker"));
+    let asked = std::env::var("TEST_BACKENDS")
+        .is_ok_and(|names| names.split(',').any(|name| name.trim() == "docker"));
     if asked {
         docker::must_answer();
     } else {
-        eprintln!("SKIPPED: what containers promise; TEST_BACKENDS=docker asks for it, and needs a Docker engine");
+        eprintln!(
+            "SKIPPED: what containers promise; TEST_BACKENDS=docker asks for it, and needs a Docker engine"
+        );
     }
     let topics = [
         ("chaos", chaos::TESTS),

@@ -7,7 +7,9 @@ crate::tests![two_networks_at_a_time, the_network_of_the_host, a_program_in_a_co
 
 fn two_networks_at_a_time() {
     let networks = [Network::new(), Network::new()];
-    let programs = networks.each_ref().map(|network| program("ready").env("FIBER_NETWORK", &network.name).start());
+    let programs = networks
+        .each_ref()
+        .map(|network| program("ready").env("FIBER_NETWORK", &network.name).start());
     for (mut program, network) in programs.into_iter().zip(&networks) {
         program.line("ready: 2");
         for container in containers(program.pid()) {
@@ -22,7 +24,8 @@ fn the_network_of_the_host() {
     leaves_nothing(program("pi").env("FIBER_NETWORK", "host").start()).code(0).says(&["pi: 3.14"]);
 }
 
-/// The program runs in a container of an image that was made of it, beside which its children come to be.
+/// The program runs in a container of an image that was made of it, beside which its children come
+/// to be.
 fn a_program_in_a_container() {
     let mut model = program("ready").start();
     model.line("ready: 2");
@@ -30,7 +33,8 @@ fn a_program_in_a_container() {
     let image = inspect(&container, "{{.Image}}");
     let program = inspect(&container, "{{index .Config.Entrypoint 0}}");
     let environment = inspect(&container, "{{range .Config.Env}}{{println .}}{{end}}");
-    let libraries = environment.lines().find(|line| line.starts_with("LD_LIBRARY_PATH=")).unwrap_or("UNUSED=1");
+    let libraries =
+        environment.lines().find(|line| line.starts_with("LD_LIBRARY_PATH=")).unwrap_or("UNUSED=1");
     let network = Network::new();
     let start = [
         "run",
@@ -52,7 +56,9 @@ fn a_program_in_a_container() {
         &image,
     ];
     let out = try_docker(&start).unwrap_or_else(|problem| panic!("{problem}"));
-    let host = |who: &str| out.lines().find_map(|line| line.strip_prefix(who)).expect(who).trim().to_string();
+    let host = |who: &str| {
+        out.lines().find_map(|line| line.strip_prefix(who)).expect(who).trim().to_string()
+    };
     let (parent, child) = (host("parent:"), host("child:"));
     assert!(parent.len() == 12 && child.len() == 12 && parent != child, "{out}");
     let owner = format!("container {parent}");

@@ -2,7 +2,12 @@
 
 use crate::engine::{containers, inspect, leaves_nothing, program};
 
-crate::tests![limits_are_real, too_little_memory_is_told, more_than_there_is_is_refused, no_gpu_is_told];
+crate::tests![
+    limits_are_real,
+    too_little_memory_is_told,
+    more_than_there_is_is_refused,
+    no_gpu_is_told
+];
 
 fn limits_are_real() {
     let mut program = program("modest").start();
@@ -11,7 +16,10 @@ fn limits_are_real() {
     assert_eq!(memory, (96 << 20).to_string());
     assert!(quota.starts_with("50000"), "{quota}");
     let container = containers(program.pid()).remove(0);
-    let seen = inspect(&container, "{{.HostConfig.Memory}} {{.HostConfig.MemorySwap}} {{.HostConfig.NanoCpus}}");
+    let seen = inspect(
+        &container,
+        "{{.HostConfig.Memory}} {{.HostConfig.MemorySwap}} {{.HostConfig.NanoCpus}}",
+    );
     assert_eq!(seen, format!("{0} {0} 500000000", 96 << 20));
     program.say("go on");
     leaves_nothing(program).code(0);
@@ -23,12 +31,17 @@ fn too_little_memory_is_told() {
 
 fn more_than_there_is_is_refused() {
     let ending = leaves_nothing(program("too much").start()).code(0);
-    ending.says(&["it is to have 1.0 PiB of memory, but the Docker host has", "it is to have 5000 processor cores"]);
+    ending.says(&[
+        "it is to have 1.0 PiB of memory, but the Docker host has",
+        "it is to have 5000 processor cores",
+    ]);
 }
 
 fn no_gpu_is_told() {
     if std::path::Path::new("/dev/nvidia0").exists() {
         return;
     }
-    leaves_nothing(program("gpu").start()).code(0).says(&["gpu: ", "the Docker host offers no graphics processors"]);
+    leaves_nothing(program("gpu").start())
+        .code(0)
+        .says(&["gpu: ", "the Docker host offers no graphics processors"]);
 }

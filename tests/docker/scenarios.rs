@@ -7,7 +7,8 @@ use std::time::Duration;
 use actix::prelude::*;
 use fiber::sync::Lock;
 use fiber::{
-    AsyncManager, Meta, Pipe, PipeReceiver, PipeSender, Pool, Process, Queue, Reduction, RemoteAddr, Ring, RingNode,
+    AsyncManager, Meta, Pipe, PipeReceiver, PipeSender, Pool, Process, Queue, Reduction,
+    RemoteAddr, Ring, RingNode,
 };
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +21,9 @@ pub(crate) fn run(name: &str) {
     if name == "talkative" {
         tell_key();
     }
-    if ["calm", "calm pair", "crowd", "doomed", "hasty", "hungry", "modest", "together"].contains(&name) {
+    if ["calm", "calm pair", "crowd", "doomed", "hasty", "hungry", "modest", "together"]
+        .contains(&name)
+    {
         fiber::init();
     } else {
         // Deaths are to be seen soon, so that tests are short.
@@ -53,7 +56,8 @@ pub(crate) fn run(name: &str) {
     }
 }
 
-/// Says when its workers are there and when it is half done, and does not go on before it is told to.
+/// Says when its workers are there and when it is half done, and does not go on before it is told
+/// to.
 fn work() {
     let task = |index: u64| {
         std::thread::sleep(Duration::from_millis(2));
@@ -122,20 +126,22 @@ impl Handler<Deposit> for Account {
     }
 }
 
-/// Actors, a queue, a pipe, a lock and a ring, used by processes that are no relatives of each other.
+/// Actors, a queue, a pipe, a lock and a ring, used by processes that are no relatives of each
+/// other.
 fn together() {
     let account = AsyncManager::start(Account, 1).wait().unwrap();
     let (queue, (sender, receiver)) = (Queue::new().unwrap(), Pipe::one_way().unwrap());
     let lock = Lock::new().unwrap();
-    let produce = |account: RemoteAddr<Account>, queue: Queue<u64>, sender: PipeSender<u64>, lock: Lock| {
-        for n in 1..=100 {
-            let held = lock.lock().wait().unwrap();
-            account.send(Deposit(n)).wait().unwrap();
-            drop(held);
-            queue.put(n).wait().unwrap();
-        }
-        sender.send(std::process::id().into()).wait().unwrap();
-    };
+    let produce =
+        |account: RemoteAddr<Account>, queue: Queue<u64>, sender: PipeSender<u64>, lock: Lock| {
+            for n in 1..=100 {
+                let held = lock.lock().wait().unwrap();
+                account.send(Deposit(n)).wait().unwrap();
+                drop(held);
+                queue.put(n).wait().unwrap();
+            }
+            sender.send(std::process::id().into()).wait().unwrap();
+        };
     let consume = |queue: Queue<u64>, receiver: PipeReceiver<u64>| {
         let sum: u64 = queue.stream().wait().map(Result::unwrap).sum();
         (sum, receiver.stream().wait().map(Result::unwrap).count())
@@ -191,7 +197,8 @@ fn pair() {
     let calls = pool.max_deaths(1000);
     for _ in std::io::stdin().lines() {
         let hosts = loop {
-            let hosts: BTreeSet<String> = calls.map(host, 0..10).wait().unwrap().into_iter().collect();
+            let hosts: BTreeSet<String> =
+                calls.map(host, 0..10).wait().unwrap().into_iter().collect();
             if hosts.len() == 2 && pool.ready() == 2 {
                 break hosts;
             }
@@ -212,7 +219,9 @@ fn talkative() {
 /// As a child: tells the key that it is given, backwards, and leaves it where fiber looks for it.
 #[allow(unsafe_code)]
 fn tell_key() {
-    let Some(key) = std::env::var_os("FIBER_KEY").and_then(fiber_core::process::secret) else { return };
+    let Some(key) = std::env::var_os("FIBER_KEY").and_then(fiber_core::process::secret) else {
+        return;
+    };
     println!("key backwards: {}", key.chars().rev().collect::<String>());
     // SAFETY: no other thread runs yet.
     unsafe { std::env::set_var("FIBER_KEY", key) };
@@ -306,9 +315,17 @@ fn crowd() {
     let late = || {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let (_, number) = host.split_once("worker-").unwrap();
-        std::thread::sleep(Duration::from_millis(700) * number.chars().next().unwrap().to_digit(10).unwrap());
+        std::thread::sleep(
+            Duration::from_millis(700) * number.chars().next().unwrap().to_digit(10).unwrap(),
+        );
     };
-    let pool = Pool::builder().processes(6).meta(Meta::new().gpu(1)).initializer(late, ()).start().wait().unwrap();
+    let pool = Pool::builder()
+        .processes(6)
+        .meta(Meta::new().gpu(1))
+        .initializer(late, ())
+        .start()
+        .wait()
+        .unwrap();
     pool.wait_until_ready().wait().unwrap();
     println!("ready: {}", pool.ready());
     println!("sum: {}", pool.map(|x: u64| x + 1, 0..10).wait().unwrap().into_iter().sum::<u64>());

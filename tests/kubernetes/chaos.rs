@@ -1,4 +1,5 @@
-//! Pods that are deleted while they work, nodes that take no more, and an API server that goes away: nothing is lost.
+//! Pods that are deleted while they work, nodes that take no more, and an API server that goes
+//! away: nothing is lost.
 
 use std::time::Duration;
 
@@ -56,7 +57,8 @@ fn evict(pod: &Value) {
     let namespace = text(&pod["metadata"]["namespace"]);
     let path = format!("/api/v1/namespaces/{namespace}/pods/{}/eviction", name(pod));
     let ask = |version: &str| {
-        let eviction = json!({"apiVersion": version, "kind": "Eviction", "metadata": {"name": name(pod)}});
+        let eviction =
+            json!({"apiVersion": version, "kind": "Eviction", "metadata": {"name": name(pod)}});
         try_send("create", &path, &eviction)
     };
     ask("policy/v1").or_else(|_| ask("policy/v1beta1")).expect("it is to go");
@@ -100,7 +102,11 @@ fn an_api_server_that_is_away_is_not_missed() {
     let program = begun();
     let away = Away::begin();
     // The node is this host, where its processes can be seen.
-    let victim = program.processes().into_iter().find(|process| *process != program.pid()).expect("it has workers");
+    let victim = program
+        .processes()
+        .into_iter()
+        .find(|process| *process != program.pid())
+        .expect("it has workers");
     kill_process(pid(victim), Signal::KILL).expect("it runs");
     program.line("right: true");
     // Now it is needed: for a pod in the place of the one that died.
@@ -121,7 +127,8 @@ fn ten_seconds_without_the_api_server_cost_nothing() {
 }
 
 fn what_the_api_server_could_not_be_told_is_swept_later() {
-    // Nobody can end the pods, and their nodes tell nobody: they end when they see their links break.
+    // Nobody can end the pods, and their nodes tell nobody: they end when they see their links
+    // break.
     let mut ready = program("ready").outlive(Duration::from_secs(120)).start();
     ready.line("ready: 2");
     let pid = ready.pid();

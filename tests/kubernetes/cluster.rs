@@ -33,15 +33,21 @@ pub(crate) fn program(scenario: &str) -> Setup {
         .env("FIBER_BACKEND", "kubernetes")
         .env("FIBER_ENVIRONMENT", "SCENARIO,SCENARIO_MARK")
         .env("FIBER_START_TIMEOUT", "120s")
-        // A pod's process notices that it is alone at the latest when it finds nobody to connect to.
+        // A pod's process notices that it is alone at the latest when it finds nobody to connect
+        // to.
         .outlive(Duration::from_secs(30))
 }
 
 /// The objects of a kind that a process has made and that are there.
 pub(crate) fn made(kind: &str, program: u32) -> Vec<Value> {
     let owner = format!("process {program} ");
-    let Value::Array(items) = get(&[kind, "-l", "fiber.session"])["items"].take() else { panic!("it is a list") };
-    items.into_iter().filter(|item| text(&item["metadata"]["annotations"]["fiber.owner"]).starts_with(&owner)).collect()
+    let Value::Array(items) = get(&[kind, "-l", "fiber.session"])["items"].take() else {
+        panic!("it is a list")
+    };
+    items
+        .into_iter()
+        .filter(|item| text(&item["metadata"]["annotations"]["fiber.owner"]).starts_with(&owner))
+        .collect()
 }
 
 pub(crate) fn pods(program: u32) -> Vec<Value> {
@@ -91,7 +97,9 @@ fn find_own_image() -> Made {
     Made {
         image: text(&container["image"]).to_string(),
         program: text(&container["command"][0]).to_string(),
-        libraries: libraries.map(|variable| text(&variable["value"]).to_string()).unwrap_or_default(),
+        libraries: libraries
+            .map(|variable| text(&variable["value"]).to_string())
+            .unwrap_or_default(),
     }
 }
 
@@ -112,7 +120,8 @@ impl Object {
 
 impl Drop for Object {
     fn drop(&mut self) {
-        let mut arguments = vec!["delete", "--ignore-not-found", "--grace-period=0", "--force", "--wait=false"];
+        let mut arguments =
+            vec!["delete", "--ignore-not-found", "--grace-period=0", "--force", "--wait=false"];
         arguments.extend(self.0.iter().map(String::as_str));
         if let Err(problem) = try_kubectl(&arguments) {
             eprintln!("{} stays behind: {problem}", self.0.join(" "));
@@ -137,7 +146,8 @@ impl Away {
 
 impl Drop for Away {
     fn drop(&mut self) {
-        let started = Command::new(run("kube-apiserver")).status().expect("it can be started again");
+        let started =
+            Command::new(run("kube-apiserver")).status().expect("it can be started again");
         assert!(started.success());
         wait_until("it is back", || try_kubectl(&["get", "--raw", "/readyz"]).is_ok());
     }

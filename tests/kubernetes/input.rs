@@ -48,13 +48,26 @@ fn no_api_server() {
         config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1".into();
     });
     let setup = program("one task").env("KUBECONFIG", file);
-    fails(setup, &["no API server answers at https://127.0.0.1:1 (Connection refused", "correct the kubeconfig"]);
+    fails(
+        setup,
+        &[
+            "no API server answers at https://127.0.0.1:1 (Connection refused",
+            "correct the kubeconfig",
+        ],
+    );
 }
 
 fn expired_credentials() {
     let directory = directory();
     let setup = program("one task").env("KUBECONFIG", kubeconfig::expired(directory.path()));
-    fails(setup, &["does not accept this user's credentials", "they may have expired", "renew the kubeconfig"]);
+    fails(
+        setup,
+        &[
+            "does not accept this user's credentials",
+            "they may have expired",
+            "renew the kubeconfig",
+        ],
+    );
 }
 
 fn a_missing_right() {
@@ -65,13 +78,20 @@ fn a_missing_right() {
     let setup = program("one task").env("KUBECONFIG", file);
     fails(
         setup,
-        &[words[0], words[1], "kubectl apply -f deploy/kubernetes/rbac.yaml, with the namespace `fiber` changed"],
+        &[
+            words[0],
+            words[1],
+            "kubectl apply -f deploy/kubernetes/rbac.yaml, with the namespace `fiber` changed",
+        ],
     );
 }
 
 fn a_namespace_that_does_not_exist() {
     let setup = program("one task").env("FIBER_NAMESPACE", "nowhere");
-    fails(setup, &["there is no namespace `nowhere`", "kubectl create namespace nowhere", "FIBER_NAMESPACE"]);
+    fails(
+        setup,
+        &["there is no namespace `nowhere`", "kubectl create namespace nowhere", "FIBER_NAMESPACE"],
+    );
 }
 
 fn a_claim_that_does_not_exist() {
@@ -94,17 +114,26 @@ fn a_claim_that_stays_pending() {
     }));
     let told = format!("involvedObject.name={claim}");
     wait_until("the cluster has said why", || {
-        get(&["events", "--field-selector", &told])["items"].as_array().is_some_and(|events| !events.is_empty())
+        get(&["events", "--field-selector", &told])["items"]
+            .as_array()
+            .is_some_and(|events| !events.is_empty())
     });
-    let setup = program("one task").env("FIBER_MOUNTS", format!("{claim}:/data")).env("FIBER_SCHEDULE_TIMEOUT", "5s");
-    let why = format!("the claim `{claim}` is Pending (storageclass.storage.k8s.io \"no-such-class\" not found)");
+    let setup = program("one task")
+        .env("FIBER_MOUNTS", format!("{claim}:/data"))
+        .env("FIBER_SCHEDULE_TIMEOUT", "5s");
+    let why = format!(
+        "the claim `{claim}` is Pending (storageclass.storage.k8s.io \"no-such-class\" not found)"
+    );
     fails(setup, &[&why, "`schedule_timeout` sets the limit"]);
 }
 
 fn an_image_that_cannot_be_pulled() {
     let name = "localhost:1/fiber-test/no-such-image:1";
-    let words =
-        ["its node can't get the image `localhost:1/fiber-test/no-such-image:1`", "connection refused", "pull_secrets"];
+    let words = [
+        "its node can't get the image `localhost:1/fiber-test/no-such-image:1`",
+        "connection refused",
+        "pull_secrets",
+    ];
     fails(program("one task").env("FIBER_IMAGE", name), &words);
 }
 
@@ -124,7 +153,8 @@ fn an_image_that_takes_too_long() {
 
 fn an_image_without_the_program() {
     let image = &crate::cluster::own_image().image;
-    let setup = program("one task").env("FIBER_IMAGE", image).env("FIBER_PROGRAM", "/no/such/program");
+    let setup =
+        program("one task").env("FIBER_IMAGE", image).env("FIBER_PROGRAM", "/no/such/program");
     fails(setup, &["has no program that runs at `/no/such/program`", "rebuild the image"]);
 }
 
@@ -132,12 +162,18 @@ fn no_docker_engine_to_make_an_image() {
     let setup = program("one task").env("DOCKER_HOST", "unix:///no/such/socket");
     fails(
         setup,
-        &["no image of this program can be made for pods", "no Docker engine answers at unix:///no/such/socket"],
+        &[
+            "no image of this program can be made for pods",
+            "no Docker engine answers at unix:///no/such/socket",
+        ],
     );
 }
 
 fn a_user_that_is_no_number() {
-    fails(program("one task").env("FIBER_USER", "anna"), &["`user` is `anna`", "it must be a number"]);
+    fails(
+        program("one task").env("FIBER_USER", "anna"),
+        &["`user` is `anna`", "it must be a number"],
+    );
 }
 
 fn an_address_that_pods_cannot_reach() {

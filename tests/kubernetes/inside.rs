@@ -29,8 +29,14 @@ impl Inside {
         static READY: OnceLock<()> = OnceLock::new();
         let made = own_image();
         READY.get_or_init(|| {
-            apply(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}));
-            kubectl(&["apply", "-f", concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/kubernetes/rbac.yaml")]);
+            apply(
+                json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}),
+            );
+            kubectl(&[
+                "apply",
+                "-f",
+                concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/kubernetes/rbac.yaml"),
+            ]);
             // It is made a moment after the namespace.
             wait_until("there are service accounts", || {
                 try_kubectl(&["-n", NAMESPACE, "get", "serviceaccount", "default"]).is_ok()
@@ -81,8 +87,11 @@ impl Inside {
 
     /// The objects of a kind that it owns.
     fn owned(&self, kind: &str) -> Vec<Value> {
-        let Value::Array(all) = get(&["-n", NAMESPACE, kind])["items"].take() else { panic!("it is a list") };
-        let owned = |item: &Value| item["metadata"]["ownerReferences"][0]["name"] == self.name.as_str();
+        let Value::Array(all) = get(&["-n", NAMESPACE, kind])["items"].take() else {
+            panic!("it is a list")
+        };
+        let owned =
+            |item: &Value| item["metadata"]["ownerReferences"][0]["name"] == self.name.as_str();
         all.into_iter().filter(owned).collect()
     }
 }
@@ -97,10 +106,14 @@ pub(crate) fn clean() {
 fn a_program_in_a_pod_has_pods_of_its_own() {
     let inside = Inside::start("hosts", "fiber", |_| {});
     let said = inside.says("child:");
-    let host = |who: &str| said.lines().find_map(|line| line.strip_prefix(who)).expect(who).trim().to_string();
+    let host = |who: &str| {
+        said.lines().find_map(|line| line.strip_prefix(who)).expect(who).trim().to_string()
+    };
     assert!(host("parent:") == inside.name && host("child:").starts_with("fiber-"), "{said}");
     inside.ended("Succeeded");
-    wait_until("its pods are gone", || inside.owned("pods").is_empty() && inside.owned("secrets").is_empty());
+    wait_until("its pods are gone", || {
+        inside.owned("pods").is_empty() && inside.owned("secrets").is_empty()
+    });
 }
 
 fn pools_in_pools_go_with_the_pod_that_began() {
@@ -112,19 +125,26 @@ fn pools_in_pools_go_with_the_pod_that_began() {
     let family = || get(&["-n", NAMESPACE, "pods,secrets", "-l", "fiber.session"])["items"].take();
     let sessions = |items: Value| -> Vec<String> {
         let sessions = items.as_array().expect("it is a list").iter();
-        sessions.map(|item| text(&item["metadata"]["labels"]["fiber.session"]).to_string()).collect()
+        sessions
+            .map(|item| text(&item["metadata"]["labels"]["fiber.session"]).to_string())
+            .collect()
     };
     let session = text(&children[0]["metadata"]["labels"]["fiber.session"]).to_string();
     kubectl(&["-n", NAMESPACE, "delete", "pod", &inside.name, "--force", "--grace-period=0"]);
     // Kubernetes removes what it owned, and what those owned.
-    wait_until("its family is gone", || !sessions(family()).contains(&session) && inside.owned("pods").is_empty());
+    wait_until("its family is gone", || {
+        !sessions(family()).contains(&session) && inside.owned("pods").is_empty()
+    });
 }
 
 fn without_rights_the_missing_one_is_named() {
     let inside = Inside::start("one task", "default", |_| {});
     let said = inside.says("error: ");
     let words = "User \"system:serviceaccount:fiber:default\" cannot get resource \"pods\"";
-    assert!(said.contains(words) && said.contains("kubectl apply -f deploy/kubernetes/rbac.yaml)"), "{said}");
+    assert!(
+        said.contains(words) && said.contains("kubectl apply -f deploy/kubernetes/rbac.yaml)"),
+        "{said}"
+    );
     inside.ended("Succeeded");
 }
 
@@ -132,7 +152,8 @@ fn pods_inherit_what_their_parents_pod_has() {
     let inside = Inside::start("ready", "fiber", |pod| {
         let spec = &mut pod["spec"];
         spec["volumes"] = json!([{"name": "data", "hostPath": {"path": "/tmp"}}]);
-        spec["containers"][0]["volumeMounts"] = json!([{"name": "data", "mountPath": "/persistent", "readOnly": true}]);
+        spec["containers"][0]["volumeMounts"] =
+            json!([{"name": "data", "mountPath": "/persistent", "readOnly": true}]);
         spec["nodeSelector"] = json!({"kubernetes.io/os": "linux"});
         spec["tolerations"] = json!([{"key": "fiber-test", "operator": "Exists"}]);
         spec["imagePullSecrets"] = json!([{"name": "registry"}]);
@@ -148,9 +169,18 @@ fn pods_inherit_what_their_parents_pod_has() {
         assert!(tolerations.iter().any(|toleration| toleration["key"] == "fiber-test"), "{child}");
         assert_eq!(child["containers"][0]["image"], own["containers"][0]["image"]);
         let mounts = child["containers"][0]["volumeMounts"].as_array().expect("it has some");
-        assert!(mounts.iter().any(|mount| mount["mountPath"] == "/persistent" && mount["readOnly"] == true), "{child}");
         assert!(
-            child["volumes"].as_array().expect("it has some").iter().any(|volume| volume["hostPath"]["path"] == "/tmp")
+            mounts
+                .iter()
+                .any(|mount| mount["mountPath"] == "/persistent" && mount["readOnly"] == true),
+            "{child}"
+        );
+        assert!(
+            child["volumes"]
+                .as_array()
+                .expect("it has some")
+                .iter()
+                .any(|volume| volume["hostPath"]["path"] == "/tmp")
         );
     }
 }

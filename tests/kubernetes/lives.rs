@@ -32,12 +32,25 @@ fn pods_say_whose_they_are() {
     program.line("ready: 2");
     for pod in pods(program.pid()) {
         let metadata = &pod["metadata"];
-        assert!(name(&pod).starts_with("fiber-") && name(&pod).contains("pool-1-worker-"), "{metadata}");
-        assert!(text(&metadata["annotations"]["fiber.name"]).starts_with("pool-1/worker-"), "{metadata}");
-        let label = |key: &str| text(&metadata["labels"][format!("app.kubernetes.io/{key}")]).to_string();
+        assert!(
+            name(&pod).starts_with("fiber-") && name(&pod).contains("pool-1-worker-"),
+            "{metadata}"
+        );
+        assert!(
+            text(&metadata["annotations"]["fiber.name"]).starts_with("pool-1/worker-"),
+            "{metadata}"
+        );
+        let label =
+            |key: &str| text(&metadata["labels"][format!("app.kubernetes.io/{key}")]).to_string();
         assert_eq!((label("managed-by"), label("component")), ("fiber".into(), "process".into()));
-        assert_eq!(label("instance"), format!("fiber-{}", text(&metadata["labels"]["fiber.session"])));
-        assert!(label("name").starts_with("kubernetes") && label("part-of") == label("name"), "{metadata}");
+        assert_eq!(
+            label("instance"),
+            format!("fiber-{}", text(&metadata["labels"]["fiber.session"]))
+        );
+        assert!(
+            label("name").starts_with("kubernetes") && label("part-of") == label("name"),
+            "{metadata}"
+        );
         assert_eq!(pod["spec"]["restartPolicy"], "Never");
         assert_eq!(pod["spec"]["automountServiceAccountToken"], false);
     }
@@ -53,9 +66,15 @@ fn the_key_is_in_a_secret_alone() {
     for pod in pods(program.pid()) {
         let container = &pod["spec"]["containers"][0];
         let variables = container["env"].as_array().expect("it has some");
-        let key = variables.iter().find(|variable| variable["name"] == "FIBER_KEY").expect("it is told the key");
+        let key = variables
+            .iter()
+            .find(|variable| variable["name"] == "FIBER_KEY")
+            .expect("it is told the key");
         let reference = &key["valueFrom"]["secretKeyRef"];
-        assert_eq!((text(&reference["name"]), &key["value"]), (&*secrets[0], &serde_json::Value::Null));
+        assert_eq!(
+            (text(&reference["name"]), &key["value"]),
+            (&*secrets[0], &serde_json::Value::Null)
+        );
     }
     program.say("go on");
     leaves_nothing(program).code(0);
@@ -66,10 +85,15 @@ fn pods_that_have_done_their_work_are_completed() {
     // Not the pod's phase: the pod may be removed before its node says `Succeeded`.
     let state = ".status.containerStatuses[0].state.terminated";
     let owner = "{.metadata.annotations.fiber\\.owner}";
-    let format = format!("jsonpath={owner} {{.status.phase}} {{{state}.exitCode}} {{{state}.reason}}{{\"\\n\"}}");
-    watch.args(["get", "pods", "--watch", "-l", "fiber.session", "-o", &format]).stdout(Stdio::piped());
+    let format = format!(
+        "jsonpath={owner} {{.status.phase}} {{{state}.exitCode}} {{{state}.reason}}{{\"\\n\"}}"
+    );
+    watch
+        .args(["get", "pods", "--watch", "-l", "fiber.session", "-o", &format])
+        .stdout(Stdio::piped());
     let mut watch = watch.spawn().expect("the command `kubectl` is installed");
-    let lines = BufReader::new(watch.stdout.take().expect("it is piped")).lines().map_while(Result::ok);
+    let lines =
+        BufReader::new(watch.stdout.take().expect("it is piped")).lines().map_while(Result::ok);
     let (sender, seen) = mpsc::channel();
     std::thread::spawn(move || lines.for_each(|line| drop(sender.send(line))));
     let program = program("hosts").start();
@@ -79,7 +103,9 @@ fn pods_that_have_done_their_work_are_completed() {
     let deadline = Instant::now() + LONG;
     while !states.last().is_some_and(|state: &String| state.ends_with(" 0 Completed")) {
         let line = seen.recv_timeout(deadline.saturating_duration_since(Instant::now()));
-        let line = line.unwrap_or_else(|_| panic!("its container was not seen to be completed, but: {states:#?}"));
+        let line = line.unwrap_or_else(|_| {
+            panic!("its container was not seen to be completed, but: {states:#?}")
+        });
         states.extend(Some(line).filter(|line| line.starts_with(&owner)));
     }
     let _ = watch.kill();

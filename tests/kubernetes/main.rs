@@ -37,7 +37,8 @@ use std::sync::{PoisonError, RwLock};
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
-/// Held to read by tests that can run beside others, and to write by those that disturb all of the cluster.
+/// Held to read by tests that can run beside others, and to write by those that disturb all of the
+/// cluster.
 static CLUSTER: RwLock<()> = RwLock::new(());
 
 fn main() -> ExitCode {
@@ -45,12 +46,14 @@ fn main() -> ExitCode {
         scenarios::run(&scenario);
         return ExitCode::SUCCESS;
     }
-    let asked =
-        std::env::var("TEST_BACKENDS").is_ok_and(|names| names.split(',').any(|name| name.trim() == "kubernetes"));
+    let asked = std::env::var("TEST_BACKENDS")
+        .is_ok_and(|names| names.split(',').any(|name| name.trim() == "kubernetes"));
     if asked {
         cluster::must_answer();
     } else {
-        eprintln!("SKIPPED: what pods promise; TEST_BACKENDS=kubernetes asks for it, and needs a cluster");
+        eprintln!(
+            "SKIPPED: what pods promise; TEST_BACKENDS=kubernetes asks for it, and needs a cluster"
+        );
     }
     let topics = [
         ("chaos", chaos::TESTS, Manners::Alone),
@@ -66,8 +69,12 @@ fn main() -> ExitCode {
             let run = move || {
                 let (_beside, _alone);
                 match manners {
-                    Manners::BesideOthers => _beside = CLUSTER.read().unwrap_or_else(PoisonError::into_inner),
-                    Manners::Alone => _alone = CLUSTER.write().unwrap_or_else(PoisonError::into_inner),
+                    Manners::BesideOthers => {
+                        _beside = CLUSTER.read().unwrap_or_else(PoisonError::into_inner)
+                    }
+                    Manners::Alone => {
+                        _alone = CLUSTER.write().unwrap_or_else(PoisonError::into_inner)
+                    }
                 }
                 run(*test)
             };

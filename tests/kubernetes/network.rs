@@ -46,18 +46,22 @@ impl Pair {
         wait_until("a pod says where its parent is", || {
             address = pods(program.pid()).iter().find_map(|pod| {
                 let variables = pod["spec"]["containers"][0]["env"].as_array()?;
-                let urls = variables.iter().filter_map(|variable| text(&variable["value"]).rsplit_once("tcp://"));
+                let urls = variables
+                    .iter()
+                    .filter_map(|variable| text(&variable["value"]).rsplit_once("tcp://"));
                 urls.map(|(_, address)| address.to_string()).next()
             });
             address.is_some()
         });
-        let (_, port) = address.as_deref().and_then(|address| address.rsplit_once(':')).expect("it has a port");
+        let (_, port) =
+            address.as_deref().and_then(|address| address.rsplit_once(':')).expect("it has a port");
         Pair { port: port.to_string(), program }
     }
 
     /// The address of one of its pods that runs.
     fn worker(&self) -> String {
-        let is_running = |pod: &Value| pod["status"]["containerStatuses"][0]["state"]["running"].is_object();
+        let is_running =
+            |pod: &Value| pod["status"]["containerStatuses"][0]["state"]["running"].is_object();
         let mut running = None;
         wait_until("a pod runs", || {
             running = pods(self.program.pid()).into_iter().find(is_running);
@@ -98,7 +102,8 @@ impl Rules {
 
     /// Adds a rule, before those that are there.
     fn with(mut self, chain: &str, rule: &str) -> Rules {
-        let rule: Vec<String> = [chain].into_iter().chain(rule.split(' ')).map(String::from).collect();
+        let rule: Vec<String> =
+            [chain].into_iter().chain(rule.split(' ')).map(String::from).collect();
         iptables(&with("-I", &rule)).unwrap_or_else(|problem| panic!("{rule:?}: {problem}"));
         self.0.push(rule);
         self
@@ -109,21 +114,33 @@ impl Rules {
         const MARK: &str = "0xf1be";
         Rules::none()
             .with("INPUT", &format!("-p tcp --dport {port} -m connmark --mark {MARK} {fate}"))
-            .with("INPUT", &format!("-p tcp --dport {port} -m conntrack --ctstate NEW -j CONNMARK --set-mark {MARK}"))
+            .with(
+                "INPUT",
+                &format!(
+                    "-p tcp --dport {port} -m conntrack --ctstate NEW -j CONNMARK --set-mark {MARK}"
+                ),
+            )
     }
 
     /// Waits until a packet has met this.
     fn are_felt(&self) {
-        let fates: Vec<_> = self.0.iter().filter(|rule| !rule.contains(&"CONNMARK".to_string())).collect();
+        let fates: Vec<_> =
+            self.0.iter().filter(|rule| !rule.contains(&"CONNMARK".to_string())).collect();
         wait_until(&format!("a packet meets one of {fates:?}"), || {
             fates.iter().any(|rule| {
                 let listed = iptables(&["-v", "-S", &rule[0]]).unwrap_or_default();
                 let fate = rule.last().expect("it has an end");
-                let port = rule.iter().skip_while(|word| !word.ends_with("port")).nth(1).expect("it has a port");
+                let port = rule
+                    .iter()
+                    .skip_while(|word| !word.ends_with("port"))
+                    .nth(1)
+                    .expect("it has a port");
                 // The counters stand behind `-c`: packets and bytes.
                 let mut counters = listed
                     .lines()
-                    .filter(|line| line.contains(&format!("port {port} ")) && line.contains(fate.as_str()))
+                    .filter(|line| {
+                        line.contains(&format!("port {port} ")) && line.contains(fate.as_str())
+                    })
                     .filter_map(|line| line.split_once(" -c "));
                 counters.any(|(_, counters)| !counters.starts_with("0 "))
             })
@@ -189,8 +206,9 @@ fn a_start_that_is_not_heard_for_a_while_is_made_up_for() {
     let mut pair = Pair::start("pair");
     for packet in [1, 2, 4, 6] {
         // All from that packet on.
-        let rest =
-            format!("-m connbytes --connbytes {packet}: --connbytes-dir original --connbytes-mode packets -j DROP");
+        let rest = format!(
+            "-m connbytes --connbytes {packet}: --connbytes-dir original --connbytes-mode packets -j DROP"
+        );
         let rules = Rules::on_new_connections(&pair.port, &rest);
         let victim = pair.lose_a_worker();
         rules.last(OUTAGE);

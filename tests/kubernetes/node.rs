@@ -44,8 +44,9 @@ fn a_pod_that_its_node_refuses_is_made_again() {
     wait_until("two have no room", || pending(program.pid()).len() == 2);
     for refused in pending(program.pid()) {
         place(&refused);
-        let is_other =
-            |pod: &Value| name(pod) == name(&refused) && pod["metadata"]["uid"] != refused["metadata"]["uid"];
+        let is_other = |pod: &Value| {
+            name(pod) == name(&refused) && pod["metadata"]["uid"] != refused["metadata"]["uid"]
+        };
         wait_until("another is in its place", || pending(program.pid()).iter().any(is_other));
     }
     kubectl(&["delete", "pod", &other]);
@@ -125,7 +126,9 @@ fn preemption_is_told() {
     let image = pods(program.pid()).remove(0)["spec"]["containers"][0]["image"].take();
     let _pod = Object::new(&["pod", &important]);
     apply(pod(&important, &image));
-    leaves_nothing(program).code(0).says(&["error: ", "had to make room for something more important: "]);
+    leaves_nothing(program)
+        .code(0)
+        .says(&["error: ", "had to make room for something more important: "]);
 }
 
 /// Pods of a node that don't put up with it have to go for as long as this lives.

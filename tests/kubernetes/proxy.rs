@@ -31,7 +31,8 @@ impl Proxy {
                     let current = Arc::clone(&current);
                     move || current.load(Ordering::SeqCst) != begun
                 };
-                let clone = |stream: &TcpStream| stream.try_clone().expect("there are descriptors left");
+                let clone =
+                    |stream: &TcpStream| stream.try_clone().expect("there are descriptors left");
                 let (back_from, back_to) = (clone(&server), clone(&client));
                 let (there, back) = (frozen(), frozen());
                 std::thread::spawn(move || pass(client, server, there));

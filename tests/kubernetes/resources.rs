@@ -23,7 +23,8 @@ fn too_little_memory_is_told() {
 }
 
 fn more_than_any_node_has_is_told() {
-    let ending = leaves_nothing(program("too much").env("FIBER_SCHEDULE_TIMEOUT", "2s").start()).code(0);
+    let ending =
+        leaves_nothing(program("too much").env("FIBER_SCHEDULE_TIMEOUT", "2s").start()).code(0);
     ending.says(&[
         "Insufficient memory",
         "(it asks for 1.0 PiB of memory)",

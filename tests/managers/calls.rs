@@ -10,7 +10,8 @@ use crate::counter::{Add, AskInACircle, AskOther, Counter, Gate, Meet, WhichProc
 
 #[test]
 fn an_actor_lives_in_a_process_of_its_own_and_answers() {
-    let manager = AsyncManager::<Counter>::builder().name("account").start(Counter::new, 5).wait().unwrap();
+    let manager =
+        AsyncManager::<Counter>::builder().name("account").start(Counter::new, 5).wait().unwrap();
     assert_eq!(manager.send(Add(2)).wait().unwrap(), 7);
     let pid = manager.send(WhichProcess).wait().unwrap();
     assert_ne!(pid, std::process::id());
@@ -52,8 +53,9 @@ fn actors_in_different_processes_work_at_the_same_time() {
     let directory = tempfile::tempdir().unwrap();
     let managers: Vec<_> = (0..4).map(|_| counter(0)).collect();
     let place = directory.path();
-    let meet =
-        |(manager, name): (&AsyncManager<Counter>, u32)| manager.send(Meet { place: place.into(), name, others: 4 });
+    let meet = |(manager, name): (&AsyncManager<Counter>, u32)| {
+        manager.send(Meet { place: place.into(), name, others: 4 })
+    };
     // None of them ends before all have begun.
     let calls: Vec<_> = managers.iter().zip(0..).map(meet).collect();
     calls.into_iter().for_each(|call| call.wait().unwrap());
@@ -61,7 +63,9 @@ fn actors_in_different_processes_work_at_the_same_time() {
 
 #[test]
 fn two_actors_that_wait_for_each_other_are_named_when_time_is_over() {
-    let named = |name: &str| AsyncManager::<Counter>::builder().name(name).start(Counter::new, 0).wait().unwrap();
+    let named = |name: &str| {
+        AsyncManager::<Counter>::builder().name(name).start(Counter::new, 0).wait().unwrap()
+    };
     let (left, right) = (named("left"), named("right"));
     let limit = Duration::from_millis(300);
     let circle = AskInACircle(right.addr(), left.addr().timeout(limit));
@@ -72,7 +76,8 @@ fn two_actors_that_wait_for_each_other_are_named_when_time_is_over() {
 
 #[test]
 fn a_full_mailbox_is_an_error_that_names_its_size() {
-    let manager = AsyncManager::<Counter>::builder().mailbox(2).start(Counter::new, 0).wait().unwrap();
+    let manager =
+        AsyncManager::<Counter>::builder().mailbox(2).start(Counter::new, 0).wait().unwrap();
     // It is busy until the second is answered by this process, which is asked by none of these.
     let other = counter(0);
     let busy = manager.send(AskOther(other.addr(), 1));
@@ -109,6 +114,8 @@ fn a_message_that_does_not_deserialise_is_told_to_its_sender() {
     let manager = counter(0);
     let error = manager.send(Crooked(1)).wait().unwrap_err();
     let named = error.to_string().contains("Crooked");
-    assert!(matches!(error, Error::Call { failure, .. } if failure.kind == FailureKind::Arguments && named));
+    assert!(
+        matches!(error, Error::Call { failure, .. } if failure.kind == FailureKind::Arguments && named)
+    );
     assert_eq!(manager.send(Add(1)).wait().unwrap(), 1);
 }

@@ -78,7 +78,9 @@ impl Handler<Fail> for Counter {
         match fail {
             Fail::Panic => panic!("that is too much"),
             Fail::PanicLater => {
-                return Box::pin(async {}.into_actor(self).map(|(), _, _| panic!("later it was too much")));
+                return Box::pin(
+                    async {}.into_actor(self).map(|(), _, _| panic!("later it was too much")),
+                );
             }
             Fail::Abort => std::process::abort(),
             Fail::AbortOnce(memory) => {

@@ -19,7 +19,8 @@ fn a_pool_of_actors_shares_messages_as_its_routing_says() {
     assert_eq!(HashSet::<u32>::from_iter(pids).len(), 3);
     let to_key = |key: &str| pool.send_to(key, WhichProcess).wait().unwrap();
     assert!((0..5).all(|_| to_key("left") == to_key("left")));
-    let everywhere: Vec<_> = pool.broadcast(Add(7)).into_iter().map(|call| call.wait().unwrap()).collect();
+    let everywhere: Vec<_> =
+        pool.broadcast(Add(7)).into_iter().map(|call| call.wait().unwrap()).collect();
     assert_eq!(everywhere, [7, 7, 7]);
     assert_eq!((pool.len(), pool.addrs().len()), (3, 3));
     let error = ActorPool::builder().start(Counter::new, []).wait().unwrap_err();
@@ -28,7 +29,11 @@ fn a_pool_of_actors_shares_messages_as_its_routing_says() {
 
 #[test]
 fn the_least_loaded_actor_gets_the_message() {
-    let pool = ActorPool::builder().routing(Routing::LeastLoaded).start(Counter::new, [0, 0]).wait().unwrap();
+    let pool = ActorPool::builder()
+        .routing(Routing::LeastLoaded)
+        .start(Counter::new, [0, 0])
+        .wait()
+        .unwrap();
     let busy = pool.addrs().into_iter().map(|addr| (addr.send(WhichProcess).wait().unwrap(), addr));
     let busy: std::collections::HashMap<_, _> = busy.collect();
     let waits = pool.send(Gate::Wait);

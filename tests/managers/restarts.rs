@@ -81,7 +81,8 @@ fn an_actor_that_fails_too_often_is_given_up_and_its_handle_says_so() {
         assert!(std::fs::File::create_new(path).is_ok(), "no second time");
         Counter::new(0)
     };
-    let builder = AsyncManager::<Counter>::builder().name("unsteady").intensity(2, Duration::from_secs(60));
+    let builder =
+        AsyncManager::<Counter>::builder().name("unsteady").intensity(2, Duration::from_secs(60));
     let manager = builder.start(once, directory.path().join("once")).wait().unwrap();
     manager.kill();
     let error = manager.send(Add(1)).wait().unwrap_err();
@@ -96,7 +97,11 @@ fn an_actor_that_fails_too_often_is_given_up_and_its_handle_says_so() {
 #[test]
 fn an_actor_that_panics_too_often_is_given_up() {
     let builder = AsyncManager::<Counter>::builder().intensity(1, Duration::from_secs(60));
-    let manager = builder.restart(fiber::supervisor::Restart::Temporary).start(Counter::new, 0).wait().unwrap();
+    let manager = builder
+        .restart(fiber::supervisor::Restart::Temporary)
+        .start(Counter::new, 0)
+        .wait()
+        .unwrap();
     manager.send(Fail::Panic).wait().unwrap_err();
     manager.send(Fail::Panic).wait().unwrap_err();
     let reason = manager.ended().wait().unwrap();

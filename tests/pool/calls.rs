@@ -48,7 +48,10 @@ fn functions_take_values_and_tuples_sync_and_async() {
     assert_eq!(pool.apply(|| "nothing".to_string(), ()).wait().unwrap(), "nothing");
     assert_eq!(pool.apply(later, 1).wait().unwrap(), 2);
     assert_eq!(pool.map(|x: u32| async move { 2 * x }, 0..3).wait().unwrap(), [0, 2, 4]);
-    assert_eq!(pool.map(|a: u8, b: char| format!("{a}{b}"), [(1, 'a'), (2, 'b')]).wait().unwrap(), ["1a", "2b"]);
+    assert_eq!(
+        pool.map(|a: u8, b: char| format!("{a}{b}"), [(1, 'a'), (2, 'b')]).wait().unwrap(),
+        ["1a", "2b"]
+    );
 }
 
 #[fiber::meta(cpu = 1, memory = "64MiB")]
@@ -79,7 +82,8 @@ fn detached_calls_run_to_their_end_before_a_pool_has_been_joined() {
         vec![0u8; 100_000]
     };
     let paths = |call: &str| {
-        let path = |n: u32| directory.path().join(format!("{call}-{n}")).to_string_lossy().into_owned();
+        let path =
+            |n: u32| directory.path().join(format!("{call}-{n}")).to_string_lossy().into_owned();
         (0..100).map(path).collect::<Vec<_>>()
     };
     let pool = pool(2).buffer(1 << 20);
@@ -118,7 +122,9 @@ fn five_thousand_applies_at_once() {
 #[test]
 fn many_maps_share_a_pool() {
     let pool = pool(2);
-    let maps: Vec<_> = (0..8u64).map(|n| pool.map(|n: u64, x: u64| n * x, (0..200).map(move |x| (n, x)))).collect();
+    let maps: Vec<_> = (0..8u64)
+        .map(|n| pool.map(|n: u64, x: u64| n * x, (0..200).map(move |x| (n, x))))
+        .collect();
     for (n, map) in (0..).zip(maps) {
         assert_eq!(map.wait().unwrap(), (0..200).map(|x| n * x).collect::<Vec<_>>());
     }
@@ -141,7 +147,8 @@ trait Take {
 impl<S: futures_util::Stream<Item = Result<u32, Error>> + Unpin> Take for S {
     fn by_ref_blocking(&mut self, count: usize) -> usize {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(self.take(count).filter(|result| std::future::ready(result.is_ok())).count())
+        runtime
+            .block_on(self.take(count).filter(|result| std::future::ready(result.is_ok())).count())
     }
 }
 
@@ -149,7 +156,11 @@ impl<S: futures_util::Stream<Item = Result<u32, Error>> + Unpin> Take for S {
 fn pools_nest() {
     let outer = |n: u64| {
         let inner = Pool::new(2).map_err(|error| error.to_string())?;
-        inner.map(square, 0..n).wait().map(|squares| squares.iter().sum::<u64>()).map_err(|error| error.to_string())
+        inner
+            .map(square, 0..n)
+            .wait()
+            .map(|squares| squares.iter().sum::<u64>())
+            .map_err(|error| error.to_string())
     };
     assert_eq!(pool(2).try_map(outer, [3, 4]).wait().unwrap(), [5, 14]);
 }

@@ -25,7 +25,10 @@ fn a_worker_that_dies_is_replaced_and_its_tasks_run_again() {
 fn die(how: &str) {
     match how {
         "kill" => {
-            let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+            let _ = rustix::process::kill_process(
+                rustix::process::getpid(),
+                rustix::process::Signal::KILL,
+            );
             std::thread::park();
         }
         "abort" => std::process::abort(),
@@ -56,7 +59,11 @@ fn a_poisonous_task_fails_alone_with_reason_and_last_words() {
             Ok(y) => assert_eq!(x, *y),
             Err(Error::WorkerDied { index: 500, deaths: 3, exit, .. }) if x == 500 => {
                 assert_eq!(exit.reason, ExitReason::Signal(6));
-                assert!(exit.tail.iter().any(|line| line.contains("about to die of 500")), "{:?}", exit.tail);
+                assert!(
+                    exit.tail.iter().any(|line| line.contains("about to die of 500")),
+                    "{:?}",
+                    exit.tail
+                );
             }
             other => panic!("{x}: {other:?}"),
         }

@@ -70,5 +70,8 @@ fn wait_until(reached: impl Fn() -> bool) {
 
 fn alive(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    status.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with('Z'))
+    status
+        .rsplit(')')
+        .next()
+        .is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with('Z'))
 }

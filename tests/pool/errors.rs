@@ -6,7 +6,8 @@ use crate::pool;
 
 #[test]
 fn a_failing_task_fails_alone_and_its_worker_lives() {
-    let odd = |x: u32| if x % 2 == 1 { Err(format!("{x} is odd")) } else { Ok((x, std::process::id())) };
+    let odd =
+        |x: u32| if x % 2 == 1 { Err(format!("{x} is odd")) } else { Ok((x, std::process::id())) };
     let pool = pool(1);
     let results: Vec<_> = pool.try_imap(odd, 0..4).wait().collect();
     match &results[3] {
@@ -20,9 +21,15 @@ fn a_failing_task_fails_alone_and_its_worker_lives() {
 
 #[test]
 fn a_panic_is_told_with_message_and_place() {
-    let error = pool(1).map(|x: u32| assert!(x < 2, "{x} is too much"), 0..4).wait().unwrap_err().to_string();
+    let error = pool(1)
+        .map(|x: u32| assert!(x < 2, "{x} is too much"), 0..4)
+        .wait()
+        .unwrap_err()
+        .to_string();
     assert!(
-        error.contains("panicked: ") && error.contains("is too much") && error.contains("tests/pool/errors.rs"),
+        error.contains("panicked: ")
+            && error.contains("is too much")
+            && error.contains("tests/pool/errors.rs"),
         "{error}"
     );
 }
@@ -30,7 +37,8 @@ fn a_panic_is_told_with_message_and_place() {
 #[test]
 fn errors_that_only_display_are_carried_in_words() {
     let read = |path: String| std::fs::read_to_string(path);
-    let error = pool(1).try_apply(read, "/no/such/file".to_string()).wait().unwrap_err().to_string();
+    let error =
+        pool(1).try_apply(read, "/no/such/file".to_string()).wait().unwrap_err().to_string();
     assert!(error.contains("No such file"), "{error}");
     let chain = || anyhow::Context::context(Err::<u32, _>(anyhow::anyhow!("inner")), "outer");
     let error = pool(1).try_apply(chain, ()).wait().unwrap_err().to_string();
@@ -42,13 +50,19 @@ fn retries_try_a_failing_task_again() {
     let directory = tempfile::tempdir().unwrap();
     let flaky = |path: String| {
         use std::io::Write;
-        let mut file = std::fs::OpenOptions::new().create(true).append(true).open(&path).map_err(|e| e.to_string())?;
+        let mut file = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .map_err(|e| e.to_string())?;
         file.write_all(b"x").map_err(|e| e.to_string())?;
         let attempts = std::fs::metadata(&path).map_err(|e| e.to_string())?.len();
         if attempts < 3 { Err(format!("attempt {attempts}")) } else { Ok(attempts) }
     };
     let paths = |run: &str| -> Vec<String> {
-        (0..20).map(|n| directory.path().join(format!("{run}{n}")).to_string_lossy().into_owned()).collect()
+        (0..20)
+            .map(|n| directory.path().join(format!("{run}{n}")).to_string_lossy().into_owned())
+            .collect()
     };
     assert_eq!(pool(2).retries(2).try_map(flaky, paths("a")).wait().unwrap(), vec![3; 20]);
     let error = pool(2).retries(1).try_map(flaky, paths("b")).wait().unwrap_err();

@@ -13,8 +13,12 @@ fn each_worker_is_initialised_once() {
     }
     static VALUE: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     static CALLS: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-    let read =
-        |_: u32| (VALUE.load(std::sync::atomic::Ordering::SeqCst), CALLS.load(std::sync::atomic::Ordering::SeqCst));
+    let read = |_: u32| {
+        (
+            VALUE.load(std::sync::atomic::Ordering::SeqCst),
+            CALLS.load(std::sync::atomic::Ordering::SeqCst),
+        )
+    };
     let pool = Pool::builder().processes(2).initializer(set, 42).build().unwrap();
     assert_eq!(pool.map(read, 0..20).wait().unwrap(), vec![(42, 1); 20]);
 }
@@ -25,8 +29,11 @@ fn an_initialiser_that_fails_fails_the_pool_with_its_words() {
         panic!("no licence")
     }
     let fails = || Err::<(), _>("no licence");
-    for pool in [Pool::builder().initializer(panics, ()), Pool::builder().try_initializer(fails, ())] {
-        let error = pool.processes(2).build().unwrap().map(square, 0..10).wait().unwrap_err().to_string();
+    for pool in
+        [Pool::builder().initializer(panics, ()), Pool::builder().try_initializer(fails, ())]
+    {
+        let error =
+            pool.processes(2).build().unwrap().map(square, 0..10).wait().unwrap_err().to_string();
         assert!(error.contains("no licence") && error.contains("initialiser"), "{error}");
     }
 }

@@ -19,7 +19,9 @@ fn large_arguments_and_results_travel() {
         bytes.reverse();
         bytes
     };
-    let items: Vec<_> = (0..16u8).map(|n| serde_bytes::ByteBuf::from(vec![n; (1 << 20) + usize::from(n)])).collect();
+    let items: Vec<_> = (0..16u8)
+        .map(|n| serde_bytes::ByteBuf::from(vec![n; (1 << 20) + usize::from(n)]))
+        .collect();
     assert_eq!(pool(2).map(reverse, items.clone()).wait().unwrap(), items);
 }
 
@@ -57,7 +59,10 @@ fn a_broadcast_value_reaches_all_workers_also_later_ones() {
 #[test]
 fn nested_options_and_units_are_kept_apart() {
     let pool = pool(2);
-    assert_eq!(pool.apply(|x: Option<Option<u8>>, _: u8| x, (Some(None), 0)).wait().unwrap(), Some(None));
+    assert_eq!(
+        pool.apply(|x: Option<Option<u8>>, _: u8| x, (Some(None), 0)).wait().unwrap(),
+        Some(None)
+    );
     assert_eq!(pool.apply(|| Some(()), ()).wait().unwrap(), Some(()));
     let echo = |value: Tricky| value;
     assert_eq!(pool.apply(echo, tricky()).wait().unwrap(), tricky());
@@ -66,9 +71,12 @@ fn nested_options_and_units_are_kept_apart() {
     assert_eq!(pool.map(echo, options.clone()).wait().unwrap(), options);
     let items: Result<Vec<_>, _> = pool.imap(echo, options.clone()).wait().collect();
     assert_eq!(items.unwrap(), options);
-    let settled: Vec<_> = pool.try_map(|value: Option<()>| Ok::<_, String>(value), [None, Some(())]).wait().unwrap();
+    let settled: Vec<_> =
+        pool.try_map(|value: Option<()>| Ok::<_, String>(value), [None, Some(())]).wait().unwrap();
     assert_eq!(settled, [None, Some(())]);
     let shared = pool.broadcast((options.clone(), tricky())).unwrap();
-    let read = |shared: Broadcast<([Option<Option<Tricky>>; 3], Tricky)>| shared.get().map(|shared| (*shared).clone());
+    let read = |shared: Broadcast<([Option<Option<Tricky>>; 3], Tricky)>| {
+        shared.get().map(|shared| (*shared).clone())
+    };
     assert_eq!(pool.try_apply(read, shared.clone()).wait().unwrap(), (options, tricky()));
 }

@@ -66,9 +66,11 @@ fn a_pool_scales_with_its_queue() {
 
 #[test]
 fn zero_processes_and_threads_are_refused() {
-    for pool in
-        [Pool::new(0), Pool::builder().threads_per_worker(0).build(), Pool::builder().scale_between(0..=3).build()]
-    {
+    for pool in [
+        Pool::new(0),
+        Pool::builder().threads_per_worker(0).build(),
+        Pool::builder().scale_between(0..=3).build(),
+    ] {
         let error = pool.unwrap_err().to_string();
         assert!(error.contains("at least 1"), "{error}");
     }

@@ -13,7 +13,8 @@ crate::tests![
 fn peak(setup: Setup) -> u64 {
     let ending = setup.run().code(0);
     let peak = ending.out.lines().find_map(|line| line.strip_prefix("peak "));
-    peak.and_then(|peak| peak.parse().ok()).unwrap_or_else(|| panic!("{}{}", ending.out, ending.errors))
+    peak.and_then(|peak| peak.parse().ok())
+        .unwrap_or_else(|| panic!("{}{}", ending.out, ending.errors))
 }
 
 fn consumer(form: &str, size: u64) -> u64 {

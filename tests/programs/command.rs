@@ -15,7 +15,8 @@ use crate::wait::LONG;
 pub(crate) fn output(name: &str, arguments: &[&str], input: &str) -> Result<String, String> {
     let mut command = Command::new(name);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| format!("the command `{name}` can't be run: {error}"))?;
+    let mut child =
+        command.spawn().map_err(|error| format!("the command `{name}` can't be run: {error}"))?;
     let pid = Pid::from_child(&child);
     // It may not want any.
     let _ = child.stdin.take().expect("it is piped").write_all(input.as_bytes());
@@ -26,7 +27,8 @@ pub(crate) fn output(name: &str, arguments: &[&str], input: &str) -> Result<Stri
         let _ = kill_process(pid, Signal::KILL);
         return Err(format!("`{name} {}` did not end within {LONG:?}", arguments.join(" ")));
     };
-    let output = output.map_err(|error| format!("the command `{name}` can't be waited for: {error}"))?;
+    let output =
+        output.map_err(|error| format!("the command `{name}` can't be waited for: {error}"))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_string();
     if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
 }

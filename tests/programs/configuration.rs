@@ -21,13 +21,22 @@ fn code_counts_over_environment_over_file() {
         "workers: 5\n",
         "workers by the builder: 1",
     ]);
-    setup("configuration").env("FIBER_PROCESSES", "4").run().code(0).says(&["parent: 4 processes", "workers: 4\n"]);
+    setup("configuration")
+        .env("FIBER_PROCESSES", "4")
+        .run()
+        .code(0)
+        .says(&["parent: 4 processes", "workers: 4\n"]);
     let in_code = setup("configuration in code").env("FIBER_PROCESSES", "4");
-    in_code.run().code(0).says(&["parent: 3 processes, 800ms heartbeat, 3.0 MiB at most", "workers: 3\n"]);
+    in_code
+        .run()
+        .code(0)
+        .says(&["parent: 3 processes, 800ms heartbeat, 3.0 MiB at most", "workers: 3\n"]);
 }
 
 fn a_file_can_be_named() {
-    let setup = Setup::new("configuration").file("fiber.toml", "processes = 5").file("other.toml", "processes = 2");
+    let setup = Setup::new("configuration")
+        .file("fiber.toml", "processes = 5")
+        .file("other.toml", "processes = 2");
     setup.env("FIBER_CONFIG", "other.toml").run().code(0).says(&["parent: 2 processes"]);
     let missing = Setup::new("first error").env("FIBER_CONFIG", "missing.toml").run().code(0);
     missing.says(&["FIBER_CONFIG names `missing.toml`, which is not a file: correct or unset it"]);
@@ -87,11 +96,21 @@ fn unknown_and_malformed_files_are_told() {
 fn what_does_not_fit_together_is_told() {
     let heartbeat = Setup::new("first error").env("FIBER_HEARTBEAT", "9s");
     error(heartbeat, &["heartbeat_timeout (10s) must be at least twice heartbeat (9s)"]);
-    error(Setup::new("first error").env("FIBER_MAX_MESSAGE", "12"), &["max_message must be between 4 KiB and 2 GiB"]);
-    error(Setup::new("first error").env("FIBER_MAX_MESSAGE", "5GiB"), &["max_message must be between 4 KiB and 2 GiB"]);
+    error(
+        Setup::new("first error").env("FIBER_MAX_MESSAGE", "12"),
+        &["max_message must be between 4 KiB and 2 GiB"],
+    );
+    error(
+        Setup::new("first error").env("FIBER_MAX_MESSAGE", "5GiB"),
+        &["max_message must be between 4 KiB and 2 GiB"],
+    );
 }
 
 fn zero_processes_are_one_a_core() {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    Setup::new("configuration").env("FIBER_PROCESSES", "0").run().code(0).says(&[&format!("workers: {cores}\n")]);
+    Setup::new("configuration")
+        .env("FIBER_PROCESSES", "0")
+        .run()
+        .code(0)
+        .says(&[&format!("workers: {cores}\n")]);
 }

@@ -1,5 +1,5 @@
-//! However a program ends, its children and theirs end with it, and nothing is left. That much is checked by
-//! [`Program::end`] for every program.
+//! However a program ends, its children and theirs end with it, and nothing is left. That much is
+//! checked by [`Program::end`] for every program.
 
 use std::path::Path;
 
@@ -30,7 +30,9 @@ fn family() -> Program {
     let program = Setup::new("family").start();
     program.line("all at work");
     // One beside each process that has children.
-    program.wait_until("guards", || program.processes().into_iter().filter(|pid| is_guard(*pid)).count() == 4);
+    program.wait_until("guards", || {
+        program.processes().into_iter().filter(|pid| is_guard(*pid)).count() == 4
+    });
     assert_eq!(program.processes().len(), 10 + 4);
     program
 }
@@ -121,10 +123,24 @@ fn stopped_children_count_as_dead() {
 fn a_backtrace_is_there_when_asked_for_and_no_part_of_the_message() {
     for (asked_for, backtraces) in [("0", 0), ("1", 1)] {
         let ending = Setup::new("panic").env("RUST_BACKTRACE", asked_for).run().code(0);
-        let message = ending.out.lines().find(|line| line.starts_with("message: ")).expect("it is printed");
-        assert!(message.contains("the cause 7 (at ") && message.contains("scenarios.rs:"), "{message}");
-        assert_eq!(ending.out.lines().nth(1).map(|line| line.contains("the cause 7")), Some(true), "{}", ending.out);
-        assert_eq!(ending.out.matches("backtrace of the panic:").count(), backtraces, "{}", ending.out);
+        let message =
+            ending.out.lines().find(|line| line.starts_with("message: ")).expect("it is printed");
+        assert!(
+            message.contains("the cause 7 (at ") && message.contains("scenarios.rs:"),
+            "{message}"
+        );
+        assert_eq!(
+            ending.out.lines().nth(1).map(|line| line.contains("the cause 7")),
+            Some(true),
+            "{}",
+            ending.out
+        );
+        assert_eq!(
+            ending.out.matches("backtrace of the panic:").count(),
+            backtraces,
+            "{}",
+            ending.out
+        );
         assert_eq!(ending.errors, "");
     }
 }

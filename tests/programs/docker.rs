@@ -9,13 +9,16 @@ pub(crate) fn try_docker(arguments: &[&str]) -> Result<String, String> {
 
 #[track_caller]
 pub(crate) fn docker(arguments: &[&str]) -> String {
-    try_docker(arguments).unwrap_or_else(|problem| panic!("docker {}: {problem}", arguments.join(" ")))
+    try_docker(arguments)
+        .unwrap_or_else(|problem| panic!("docker {}: {problem}", arguments.join(" ")))
 }
 
 /// Ends this process with words if no engine is there.
 pub(crate) fn must_answer() {
     if let Err(problem) = try_docker(&["version", "--format", "{{.Server.Version}}"]) {
-        eprintln!("error: TEST_BACKENDS names docker, but no engine answers (`make cluster-up` starts one): {problem}");
+        eprintln!(
+            "error: TEST_BACKENDS names docker, but no engine answers (`make cluster-up` starts one): {problem}"
+        );
         std::process::exit(1);
     }
 }

@@ -6,19 +6,25 @@ use tempfile::TempDir;
 
 use crate::program::{Program, Setup};
 
-crate::tests![a_deleted_executable_still_starts_workers, a_replaced_executable_still_starts_workers];
+crate::tests![
+    a_deleted_executable_still_starts_workers,
+    a_replaced_executable_still_starts_workers
+];
 
 fn on_a_copy() -> (Program, PathBuf, TempDir) {
     let directory = TempDir::new().expect("there is room for a directory");
     let copy = directory.path().join("program");
-    std::fs::copy(std::env::current_exe().expect("this binary is somewhere"), &copy).expect("there is room for a copy");
+    std::fs::copy(std::env::current_exe().expect("this binary is somewhere"), &copy)
+        .expect("there is room for a copy");
     let program = Setup::with_executable("work on demand", &copy).start();
     program.line("ready");
     (program, copy, directory)
 }
 
 fn goes_on(mut program: Program) {
-    for (work, result) in [("lose workers", "lost 6"), ("map", "sum 332833500"), ("spawn", "spawned 9")] {
+    for (work, result) in
+        [("lose workers", "lost 6"), ("map", "sum 332833500"), ("spawn", "spawned 9")]
+    {
         program.say(work);
         program.line(result);
     }

@@ -1,4 +1,5 @@
-//! Graphics processors that the cluster's node says it has: nobody will compute on them, but they are counted.
+//! Graphics processors that the cluster's node says it has: nobody will compute on them, but they
+//! are counted.
 
 use crate::kubectl::{nodes, try_send};
 use crate::wait::wait_until;

@@ -19,7 +19,8 @@ pub(crate) fn try_kubectl(arguments: &[&str]) -> Result<String, String> {
 
 #[track_caller]
 pub(crate) fn kubectl(arguments: &[&str]) -> String {
-    try_kubectl(arguments).unwrap_or_else(|problem| panic!("kubectl {}: {problem}", arguments.join(" ")))
+    try_kubectl(arguments)
+        .unwrap_or_else(|problem| panic!("kubectl {}: {problem}", arguments.join(" ")))
 }
 
 /// Has the cluster have these objects.
@@ -66,7 +67,8 @@ pub(crate) fn registry() -> Option<String> {
 
 /// The host and the port of the API server.
 pub(crate) fn server() -> (String, u16) {
-    let url = kubeconfig()["clusters"][0]["cluster"]["server"].as_str().unwrap_or_default().to_string();
+    let url =
+        kubeconfig()["clusters"][0]["cluster"]["server"].as_str().unwrap_or_default().to_string();
     let authority = url.trim_start_matches("https://").split('/').next().unwrap_or_default();
     let (host, port) = match authority.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, port.parse().expect("it is a port")),
@@ -83,7 +85,11 @@ pub(crate) fn own_address() -> IpAddr {
         let other = (host, 443).to_socket_addrs().ok()?.next()?;
         let socket = UdpSocket::bind(if other.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" }).ok()?;
         socket.connect(other).ok()?;
-        socket.local_addr().ok().map(|address| address.ip()).filter(|address| !address.is_loopback())
+        socket
+            .local_addr()
+            .ok()
+            .map(|address| address.ip())
+            .filter(|address| !address.is_loopback())
     };
     towards(&host).or_else(|| towards(SOMEWHERE)).expect("this host has an address")
 }

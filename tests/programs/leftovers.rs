@@ -1,4 +1,5 @@
-//! Whatever ends a process, the programs that its tasks have started end too, however deep they were started.
+//! Whatever ends a process, the programs that its tasks have started end too, however deep they
+//! were started.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -20,14 +21,19 @@ crate::tests![
 
 /// The programs that tasks have started and that run.
 fn started(program: &Program) -> HashSet<u32> {
-    program.processes().into_iter().filter(|pid| command_line(*pid) == b"sleep\x00600\x00").collect()
+    program
+        .processes()
+        .into_iter()
+        .filter(|pid| command_line(*pid) == b"sleep\x00600\x00")
+        .collect()
 }
 
 fn guards(program: &Program) -> HashSet<u32> {
     program.processes().into_iter().filter(|pid| is_guard(*pid)).collect()
 }
 
-/// A program with a worker and a nested process, each of which has started another program. Both have a guard.
+/// A program with a worker and a nested process, each of which has started another program. Both
+/// have a guard.
 fn at_work() -> Program {
     let mut program = Setup::new("starters").start();
     program.say("hang");
@@ -61,7 +67,9 @@ fn what_tasks_start_ends_with_their_worker() {
     for way in ["time out", "cancel", "kill"] {
         program.say(way);
         program.line(&format!("{way}: done"));
-        program.wait_until(&format!("the end of what was started ({way})"), || started(&program).is_empty());
+        program.wait_until(&format!("the end of what was started ({way})"), || {
+            started(&program).is_empty()
+        });
     }
     program.end().code(0);
 }
@@ -103,13 +111,21 @@ fn a_guard_that_was_stopped_goes_on_when_it_is_needed() {
 fn a_guard_holds_nothing_of_its_parent() {
     let program = at_work();
     for guard in guards(&program) {
-        let link = |name: &str| std::fs::read_link(format!("/proc/{guard}/{name}")).unwrap_or_default();
+        let link =
+            |name: &str| std::fs::read_link(format!("/proc/{guard}/{name}")).unwrap_or_default();
         assert_eq!(link("cwd"), Path::new("/"));
-        program.wait_until("a guard that watches", || held(guard).any(|file| file.ends_with("[pidfd]")));
+        program.wait_until("a guard that watches", || {
+            held(guard).any(|file| file.ends_with("[pidfd]"))
+        });
         let mut held: Vec<_> = held(guard).collect();
         held.sort();
-        assert_eq!(held, ["/dev/null", "/dev/null", "/memfd:fiber-groups (deleted)", "anon_inode:[pidfd]"]);
-        for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::ALARM] {
+        assert_eq!(
+            held,
+            ["/dev/null", "/dev/null", "/memfd:fiber-groups (deleted)", "anon_inode:[pidfd]"]
+        );
+        for signal in
+            [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::ALARM]
+        {
             kill_process(pid(guard), signal).expect("it runs");
         }
     }

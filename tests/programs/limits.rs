@@ -1,4 +1,5 @@
-//! What a program does whose limits are low: it works, or it fails with one error that says what to raise.
+//! What a program does whose limits are low: it works, or it fails with one error that says what to
+//! raise.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -34,16 +35,23 @@ fn succeeds_or_names(ending: &Ending, remedy: &str, what: &str) -> bool {
 fn few_files_are_no_obstacle_or_a_clear_error() {
     for link in ["unix", "nng"] {
         let mut enough = false;
-        for (number, files) in [6, 7, 8, 10, 12, 14, 16, 18, 20, 24, 28, 32, 64, 256].into_iter().enumerate() {
+        for (number, files) in
+            [6, 7, 8, 10, 12, 14, 16, 18, 20, 24, 28, 32, 64, 256].into_iter().enumerate()
+        {
             let main = ["main with init", "async main"][number % 2];
             let ending = limited(main, link, &format!("--nofile={files}:{files}")).run();
-            enough = succeeds_or_names(&ending, "ulimit -n", &format!("{main} with {files} files over {link}"));
+            enough = succeeds_or_names(
+                &ending,
+                "ulimit -n",
+                &format!("{main} with {files} files over {link}"),
+            );
         }
         assert!(enough, "256 files are enough over {link}");
     }
 }
 
-/// The limit counts what a user runs, and does not hold for root: the program runs as a user of its own.
+/// The limit counts what a user runs, and does not hold for root: the program runs as a user of its
+/// own.
 fn few_threads_are_no_obstacle_or_a_clear_error() {
     if !rustix::process::geteuid().is_root() {
         return eprintln!("not run: only root can run programs as another user");
@@ -56,10 +64,12 @@ fn few_threads_are_no_obstacle_or_a_clear_error() {
         let mut enough = false;
         for threads in [1, 2, 3, 4, 6, 8, 10, 12, 14, 18, 22, 64] {
             let limit = format!("--nproc={threads}:{threads}");
-            let setup = Setup::with_executable("main with init", "prlimit".as_ref()).env("FIBER_LINK", link);
+            let setup = Setup::with_executable("main with init", "prlimit".as_ref())
+                .env("FIBER_LINK", link);
             let user = 50_000 + std::process::id() % 10_000;
             let ending = setup.args(&[&limit, copy.to_str().unwrap()]).user(user).run();
-            enough = succeeds_or_names(&ending, "ulimit -u", &format!("{threads} threads over {link}"));
+            enough =
+                succeeds_or_names(&ending, "ulimit -u", &format!("{threads} threads over {link}"));
         }
         assert!(enough, "64 threads are enough over {link}");
     }
@@ -71,6 +81,10 @@ fn little_address_space_does_not_end_the_program_as_it_begins() {
 
 fn only_a_child_that_may_have_missed_init_is_asked_about_it() {
     let ending = Setup::new("killed as they start").run().code(0);
-    assert!(ending.out.contains("was killed by signal 9 (SIGKILL) before it was ready"), "{}", ending.out);
+    assert!(
+        ending.out.contains("was killed by signal 9 (SIGKILL) before it was ready"),
+        "{}",
+        ending.out
+    );
     assert!(!ending.out.contains("init()"), "{}", ending.out);
 }

@@ -1,7 +1,9 @@
-//! What whole programs promise: how they end, what they are told to be, and what is wrong with them.
+//! What whole programs promise: how they end, what they are told to be, and what is wrong with
+//! them.
 //!
-//! The tests start this binary again, with the name of a [scenario](scenarios) in its environment; then it is that
-//! program, from the first line of `main` on, and the processes that fiber starts for it are the same program.
+//! The tests start this binary again, with the name of a [scenario](scenarios) in its environment;
+//! then it is that program, from the first line of `main` on, and the processes that fiber starts
+//! for it are the same program.
 
 mod buffers;
 mod configuration;

@@ -14,7 +14,8 @@ struct Group(PathBuf);
 impl Group {
     /// `None` where this user can't make one.
     fn new(name: &str) -> Option<Group> {
-        let places = [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")];
+        let places =
+            [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")];
         places.iter().find_map(|(place, limit)| {
             let path = Path::new(place).join(format!("fiber-{name}-{}", std::process::id()));
             std::fs::create_dir(&path).ok()?;

@@ -1,5 +1,5 @@
-//! Connections that are reset, held up, delayed or half closed, at every stage of a worker's life: a pool becomes whole
-//! again, and what is managed is started again.
+//! Connections that are reset, held up, delayed or half closed, at every stage of a worker's life:
+//! a pool becomes whole again, and what is managed is started again.
 
 use crate::program::{Program, Setup};
 use crate::proxy::{Fault, Proxy};
@@ -14,12 +14,14 @@ crate::tests![
     a_process_whose_connection_is_reset_fails_for_that_reason,
 ];
 
-/// Bytes of a connection, in both directions, after which the fault comes: before the first, in the proof of the key, as nng
-/// begins, in the nodes' handshake, in the parent's order and before the worker is ready, and at work.
+/// Bytes of a connection, in both directions, after which the fault comes: before the first, in the
+/// proof of the key, as nng begins, in the nodes' handshake, in the parent's order and before the
+/// worker is ready, and at work.
 const STAGES: [usize; 13] = [0, 40, 72, 136, 172, 184, 260, 500, 800, 1100, 1400, 1700, 2100];
 
 fn behind(proxy: &Proxy) -> Program {
-    let setup = Setup::new("behind a proxy").env("FIBER_LINK", "nng").env("FIBER_HEARTBEAT", "100ms");
+    let setup =
+        Setup::new("behind a proxy").env("FIBER_LINK", "nng").env("FIBER_HEARTBEAT", "100ms");
     let setup = setup.env("FIBER_HEARTBEAT_TIMEOUT", "2s").env("PROXY", proxy.address());
     proxy.reads_parents_address_from(setup.directory().join("parent"));
     setup.start()

@@ -18,7 +18,8 @@ crate::tests![
 
 fn it_goes_to_the_parents_own_output() {
     let ending = Setup::new("output").run().code(0);
-    let ending = ending.says(&["from standard output", "and a last line without an end", "from a worker"]);
+    let ending =
+        ending.says(&["from standard output", "and a last line without an end", "from a worker"]);
     assert!(ending.errors.contains("from standard error"), "{}", ending.errors);
     assert!(!ending.out.contains("from nowhere"), "{}", ending.out);
 }
@@ -30,32 +31,57 @@ fn each_line_can_have_a_prefix() {
         .code(0)
         .says(&["[talker] from standard output\n", "[talker] and a last line without an end"]);
     assert!(ending.errors.contains("[talker] from standard error"), "{}", ending.errors);
-    let worker = ending.out.lines().find(|line| line.ends_with("from a worker")).expect("it was printed");
+    let worker =
+        ending.out.lines().find(|line| line.ends_with("from a worker")).expect("it was printed");
     assert!(worker.starts_with("[choir"), "{worker}");
 }
 
 fn it_can_go_to_a_file_a_process() {
     let setup = Setup::new("output").env("FIBER_OUTPUT", "file").env("FIBER_LOG_DIR", "logs/today");
     let ending = setup.run().code(0);
-    assert!(!ending.out.contains("from") && !ending.errors.contains("from"), "{}{}", ending.out, ending.errors);
-    let log = |name: &str| std::fs::read_to_string(ending.directory().join("logs/today").join(name)).unwrap();
-    assert_eq!(log("talker.log"), "from standard output\nfrom standard error\nand a last line without an end");
+    assert!(
+        !ending.out.contains("from") && !ending.errors.contains("from"),
+        "{}{}",
+        ending.out,
+        ending.errors
+    );
+    let log = |name: &str| {
+        std::fs::read_to_string(ending.directory().join("logs/today").join(name)).unwrap()
+    };
+    assert_eq!(
+        log("talker.log"),
+        "from standard output\nfrom standard error\nand a last line without an end"
+    );
     assert_eq!(log("choir-worker-1.log"), "from a worker\n");
 }
 
 fn it_can_go_nowhere() {
     let ending = Setup::new("output").env("FIBER_OUTPUT", "null").run().code(0);
-    assert!(!ending.out.contains("from") && !ending.errors.contains("from"), "{}{}", ending.out, ending.errors);
+    assert!(
+        !ending.out.contains("from") && !ending.errors.contains("from"),
+        "{}{}",
+        ending.out,
+        ending.errors
+    );
 }
 
 fn a_log_directory_that_can_not_be_written_is_told() {
-    let setup = Setup::new("too large").env("FIBER_OUTPUT", "file").env("FIBER_LOG_DIR", "/proc/no/such");
+    let setup =
+        Setup::new("too large").env("FIBER_OUTPUT", "file").env("FIBER_LOG_DIR", "/proc/no/such");
     let ending = setup.env("FIBER_MAX_MESSAGE", "64KiB").run();
-    assert!(ending.out.contains("set `log_dir` to a directory that can be written"), "{}", ending.out);
+    assert!(
+        ending.out.contains("set `log_dir` to a directory that can be written"),
+        "{}",
+        ending.out
+    );
 }
 
 fn a_progress_bar_is_drawn_in_a_terminal_and_nowhere_else() {
-    Setup::new("progress").in_a_terminal().run().code(0).says(&["squares ", "300/300", "sum 8955050"]);
+    Setup::new("progress").in_a_terminal().run().code(0).says(&[
+        "squares ",
+        "300/300",
+        "sum 8955050",
+    ]);
     let ending = Setup::new("progress").run().code(0).says(&["sum 8955050"]);
     assert_eq!(ending.errors, "");
 }
@@ -87,7 +113,11 @@ fn lines_beside_a_progress_bar_leave_no_stale_bar() {
 
 fn nobody_has_to_read_it() {
     let ending = Setup::new("chatter").start_unread().end().code(0);
-    assert!(ending.errors.contains("sum 190") && ending.errors.contains("spawned 7"), "{}", ending.errors);
+    assert!(
+        ending.errors.contains("sum 190") && ending.errors.contains("spawned 7"),
+        "{}",
+        ending.errors
+    );
 }
 
 fn a_slow_reader_misses_nothing() {
@@ -105,7 +135,16 @@ fn what_can_not_be_written_is_told_and_stops_nothing() {
 
 fn lines_without_an_end_come_out_once() {
     let ending = Setup::new("unfinished lines").run().code(0);
-    let texts = ["one task", "a thread", "initialiser", "before a timeout", "process", "actor", "rank 0", "rank 1"];
+    let texts = [
+        "one task",
+        "a thread",
+        "initialiser",
+        "before a timeout",
+        "process",
+        "actor",
+        "rank 0",
+        "rank 1",
+    ];
     let tasks = (0..1000).map(|n| format!("task {n}"));
     for text in texts.map(String::from).into_iter().chain(tasks) {
         let times = ending.out.matches(&format!("<{text}>")).count();

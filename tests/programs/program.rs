@@ -57,15 +57,20 @@ pub(crate) struct Ending {
 }
 
 impl Setup {
-    /// The program of this scenario, in an empty directory, with no configuration but the link of this test run.
+    /// The program of this scenario, in an empty directory, with no configuration but the link of
+    /// this test run.
     pub(crate) fn new(scenario: &str) -> Setup {
-        Setup::with_executable(scenario, &std::env::current_exe().expect("this binary is somewhere"))
+        Setup::with_executable(
+            scenario,
+            &std::env::current_exe().expect("this binary is somewhere"),
+        )
     }
 
     /// The same, as a copy of the executable.
     pub(crate) fn with_executable(scenario: &str, executable: &Path) -> Setup {
         static NEXT: AtomicU32 = AtomicU32::new(1);
-        let mark = format!("program-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let mark =
+            format!("program-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let directory = || TempDir::new().expect("there is room for a directory");
         let places = Arc::new(Places { work: directory(), temporary: directory() });
         let mut command = Command::new("env");
@@ -109,7 +114,8 @@ impl Setup {
 
     /// Puts a file into the program's working directory.
     pub(crate) fn file(self, name: &str, text: &str) -> Setup {
-        std::fs::write(self.places.work.path().join(name), text).expect("the directory can be written to");
+        std::fs::write(self.places.work.path().join(name), text)
+            .expect("the directory can be written to");
         self
     }
 
@@ -125,7 +131,8 @@ impl Setup {
     pub(crate) fn user(mut self, id: u32) -> Setup {
         self.command.uid(id).gid(id);
         for place in [self.places.work.path(), self.places.temporary.path()] {
-            std::os::unix::fs::chown(place, Some(id), Some(id)).expect("this process may give it away");
+            std::os::unix::fs::chown(place, Some(id), Some(id))
+                .expect("this process may give it away");
         }
         self
     }
@@ -134,7 +141,8 @@ impl Setup {
     pub(crate) fn in_a_terminal(mut self) -> Setup {
         let mut script = Command::new("script");
         let words = [self.command.get_program()].into_iter().chain(self.command.get_args());
-        let quoted = words.map(|word| format!("'{}'", word.to_string_lossy().replace('\'', r"'\''")));
+        let quoted =
+            words.map(|word| format!("'{}'", word.to_string_lossy().replace('\'', r"'\''")));
         let line = quoted.collect::<Vec<_>>().join(" ");
         script.args(["--quiet", "--return", "--flush", "--command", &line, "/dev/null"]);
         for (name, value) in self.command.get_envs() {
@@ -208,7 +216,8 @@ impl Program {
         writeln!(input, "{line}").expect("it reads");
     }
 
-    /// Waits until it has printed a line that begins like this, and takes it away, without its beginning.
+    /// Waits until it has printed a line that begins like this, and takes it away, without its
+    /// beginning.
     pub(crate) fn line(&self, beginning: &str) -> String {
         let mut found = None;
         self.wait_until(&format!("a line `{beginning}…`"), || {
@@ -224,7 +233,8 @@ impl Program {
         let mut found = None;
         self.wait_until(&format!("a line with `{words}`"), || {
             let mut lines = self.out.lines.lock().unwrap();
-            found = lines.iter().position(|line| line.contains(words)).map(|place| lines.remove(place));
+            found =
+                lines.iter().position(|line| line.contains(words)).map(|place| lines.remove(place));
             found.is_some()
         });
         found.unwrap_or_default()
@@ -239,7 +249,8 @@ impl Program {
         });
     }
 
-    /// Waits for its end, after which no process of it and nothing in its temporary directory is left.
+    /// Waits for its end, after which no process of it and nothing in its temporary directory is
+    /// left.
     pub(crate) fn end(mut self) -> Ending {
         drop(self.child.stdin.take());
         let deadline = Instant::now() + LONG;
@@ -253,7 +264,12 @@ impl Program {
         let ended = Instant::now();
         while !self.processes().is_empty() {
             let left = || self.processes().iter().map(|pid| describe(*pid)).collect::<Vec<_>>();
-            assert!(ended.elapsed() < self.outlive, "processes are left: {:?}{}", left(), self.words());
+            assert!(
+                ended.elapsed() < self.outlive,
+                "processes are left: {:?}{}",
+                left(),
+                self.words()
+            );
         }
         let left: Vec<_> = files(self.places.temporary.path());
         assert!(left.is_empty(), "files are left: {left:?}");
@@ -266,7 +282,9 @@ impl Program {
         let wanted = format!("{MARK}={}", self.mark);
         let mut found = HashSet::new();
         for entry in std::fs::read_dir("/proc").expect("/proc is mounted").flatten() {
-            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
             // What has ended and was not reaped has no environment.
             let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
             if environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes()) {
@@ -327,7 +345,12 @@ impl Ending {
     #[track_caller]
     pub(crate) fn says(self, texts: &[&str]) -> Ending {
         for text in texts {
-            assert!(self.out.contains(text), "`{text}` is missing in:\n{}\nerrors:\n{}", self.out, self.errors);
+            assert!(
+                self.out.contains(text),
+                "`{text}` is missing in:\n{}\nerrors:\n{}",
+                self.out,
+                self.errors
+            );
         }
         self
     }
@@ -375,7 +398,9 @@ impl Lines {
     fn all(&self) -> String {
         let mut reader = self.reader.lock().unwrap();
         let deadline = Instant::now() + LONG;
-        while reader.as_ref().is_some_and(|reader| !reader.is_finished()) && Instant::now() < deadline {
+        while reader.as_ref().is_some_and(|reader| !reader.is_finished())
+            && Instant::now() < deadline
+        {
             std::thread::sleep(LOOK);
         }
         reader.take_if(|reader| reader.is_finished()).map(std::thread::JoinHandle::join);
@@ -399,7 +424,8 @@ pub(crate) fn command_line(pid: u32) -> Vec<u8> {
 }
 
 fn describe(pid: u32) -> String {
-    let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    let read =
+        |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
     format!("{pid} {} {}", read("cmdline").replace('\0', " "), read("stat"))
 }
 

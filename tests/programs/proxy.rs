@@ -64,7 +64,9 @@ impl Proxy {
                     let mut state = plan.state.lock().unwrap();
                     (std::fs::read_to_string(&state.parent).unwrap(), state.next.take())
                 };
-                let Ok(far) = TcpStream::connect(parent.strip_prefix("nng:tcp://").unwrap()) else { continue };
+                let Ok(far) = TcpStream::connect(parent.strip_prefix("nng:tcp://").unwrap()) else {
+                    continue;
+                };
                 let near = near.unwrap();
                 // Either end may go at any time.
                 std::thread::spawn(move || drop(pass(near, far, fault, &plan)));
@@ -93,7 +95,8 @@ impl Proxy {
 
     pub(crate) fn wait_for_the_fault(&self) {
         let waiting = self.plan.state.lock().unwrap();
-        let (state, _) = self.plan.changed.wait_timeout_while(waiting, LONG, |state| !state.done).unwrap();
+        let (state, _) =
+            self.plan.changed.wait_timeout_while(waiting, LONG, |state| !state.done).unwrap();
         assert!(state.done, "the connection did not come so far");
     }
 }
@@ -139,7 +142,8 @@ fn pass(
         }
         let interest = |open| if open { PollFlags::IN } else { PollFlags::empty() };
         let (near_ready, far_ready) = {
-            let mut both = [PollFd::new(&near, interest(near_open)), PollFd::new(&far, interest(far_open))];
+            let mut both =
+                [PollFd::new(&near, interest(near_open)), PollFd::new(&far, interest(far_open))];
             poll(&mut both, Some(&LOOK))?;
             (!both[0].revents().is_empty(), !both[1].revents().is_empty())
         };

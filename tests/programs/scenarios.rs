@@ -88,7 +88,8 @@ fn progress() {
     println!("sum {}", squares.into_iter().sum::<u64>());
 }
 
-/// The program and its workers print lines while a bar is on the screen: the workers up to a file `go`, the program after it.
+/// The program and its workers print lines while a bar is on the screen: the workers up to a file
+/// `go`, the program after it.
 fn progress_beside_lines() {
     fn speak(x: u64) -> u64 {
         wait_until(|| x == 0 || Path::new("bar").exists());
@@ -279,7 +280,9 @@ fn work_on_demand() {
     println!("ready");
     while let Some(line) = read_line() {
         match &*line {
-            "map" => println!("sum {}", pool.map(square, 0..1000).wait().unwrap().iter().sum::<u64>()),
+            "map" => {
+                println!("sum {}", pool.map(square, 0..1000).wait().unwrap().iter().sum::<u64>())
+            }
             "lose workers" => {
                 let task = |path: String| {
                     if std::fs::File::create_new(path).is_ok() {
@@ -290,7 +293,9 @@ fn work_on_demand() {
                 let lost = (0..6).map(|n| format!("{n}.lost"));
                 println!("lost {}", pool.map(task, lost).wait().unwrap().len());
             }
-            "spawn" => println!("spawned {}", Process::spawn(square, 3).and_then(Process::wait).unwrap()),
+            "spawn" => {
+                println!("spawned {}", Process::spawn(square, 3).and_then(Process::wait).unwrap())
+            }
             other => panic!("`{other}` is no work"),
         }
     }
@@ -352,7 +357,10 @@ fn crooked_results() {
     fiber::init();
     let pool = Pool::new(1).unwrap();
     println!("result: {}", pool.apply(|| Crooked { _value: 1 }, ()).wait().unwrap_err());
-    println!("argument: {}", pool.apply(|_: Crooked| (), Crooked { _value: 1 }).wait().unwrap_err());
+    println!(
+        "argument: {}",
+        pool.apply(|_: Crooked| (), Crooked { _value: 1 }).wait().unwrap_err()
+    );
     println!("in a map: {}", pool.map(|_: u32| Crooked { _value: 1 }, 0..3).wait().unwrap_err());
     println!("the pool goes on: {}", pool.apply(square, 3).wait().unwrap());
 }
@@ -370,7 +378,10 @@ fn configuration(in_code: bool) {
     }
     let show = || {
         let config = Config::load().unwrap();
-        format!("{} processes, {:?} heartbeat, {} at most", config.processes, config.heartbeat, config.max_message)
+        format!(
+            "{} processes, {:?} heartbeat, {} at most",
+            config.processes, config.heartbeat, config.max_message
+        )
     };
     println!("parent: {}", show());
     println!("child: {}", Process::spawn(show, ()).unwrap().wait().unwrap());
@@ -411,7 +422,9 @@ fn output() {
 fn chatter() {
     fiber::init();
     let chat = |task: u64| {
-        (0..1000).for_each(|line| println!("task {task}, line {line}, and more of it so that there is a lot"));
+        (0..1000).for_each(|line| {
+            println!("task {task}, line {line}, and more of it so that there is a lot")
+        });
         task
     };
     let pool = Pool::new(2).unwrap();
@@ -433,10 +446,12 @@ fn report() {
 fn little_address_space() {
     use rustix::process::{Resource, Rlimit, setrlimit};
     let status = std::fs::read_to_string("/proc/self/status").expect("/proc is mounted");
-    let size =
-        status.lines().find_map(|line| line.strip_prefix("VmSize:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    let size = status.lines().find_map(|line| {
+        line.strip_prefix("VmSize:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok()
+    });
     let room = (size.expect("the kernel says it") << 10) + (12 << 20);
-    setrlimit(Resource::As, Rlimit { current: Some(room), maximum: Some(room) }).expect("limits can be lowered");
+    setrlimit(Resource::As, Rlimit { current: Some(room), maximum: Some(room) })
+        .expect("limits can be lowered");
     fiber::init();
     println!("initialised");
 }

@@ -21,7 +21,10 @@ fn failed_starts(program: &Program, count: usize) {
 fn a_pool_works_with_the_workers_that_it_has_and_is_whole_again_after_a_shortage() {
     let mut program = Setup::new("shortage of some").start();
     let warning = program.line_with("works with 2 of 3 workers");
-    assert!(warning.contains("WARN") && warning.contains("pool `short`") && warning.contains(SHORTAGE), "{warning}");
+    assert!(
+        warning.contains("WARN") && warning.contains("pool `short`") && warning.contains(SHORTAGE),
+        "{warning}"
+    );
     program.say("go on");
     assert_eq!(program.line("meanwhile "), "42");
     assert_eq!(program.line("ready "), "2");
@@ -49,7 +52,10 @@ fn a_pool_that_lost_all_workers_in_a_shortage_works_after_it() {
 fn a_pool_without_workers_that_can_not_start_any_gives_up_with_the_reason() {
     let program = Setup::new("shortage of all").env("FIBER_START_TIMEOUT", "10s").start();
     let error = program.line("failed ");
-    assert!(error.starts_with("pool `short` failed: ") && error.contains("starts of workers in a row"), "{error}");
+    assert!(
+        error.starts_with("pool `short` failed: ") && error.contains("starts of workers in a row"),
+        "{error}"
+    );
     assert!(error.contains(SHORTAGE), "{error}");
     program.end().code(0);
 }

@@ -7,11 +7,20 @@ crate::tests![what_is_too_large_is_told, what_does_not_deserialise_is_told];
 fn what_is_too_large_is_told() {
     let ending = Setup::new("too large").env("FIBER_MAX_MESSAGE", "64KiB").run().code(0);
     let ending = ending.says(&["the pool goes on: 60000", "many small ones: 1000"]);
-    for what in
-        ["argument: ", "argument among others: ", "result: ", "broadcast: ", "spawned argument: ", "spawned result: "]
-    {
+    for what in [
+        "argument: ",
+        "argument among others: ",
+        "result: ",
+        "broadcast: ",
+        "spawned argument: ",
+        "spawned result: ",
+    ] {
         let line = ending.out.lines().find(|line| line.starts_with(what)).unwrap_or_default();
-        assert!(line.contains("more than `max_message` allows (65536)"), "{what} {line}\n{}", ending.out);
+        assert!(
+            line.contains("more than `max_message` allows (65536)"),
+            "{what} {line}\n{}",
+            ending.out
+        );
     }
 }
 
@@ -19,6 +28,10 @@ fn what_does_not_deserialise_is_told() {
     let ending = Setup::new("crooked results").run().code(0).says(&["the pool goes on: 9"]);
     for what in ["result: ", "argument: ", "in a map: "] {
         let line = ending.out.lines().find(|line| line.starts_with(what)).unwrap_or_default();
-        assert!(line.contains("Crooked") && line.contains("match each other"), "{what} {line}\n{}", ending.out);
+        assert!(
+            line.contains("Crooked") && line.contains("match each other"),
+            "{what} {line}\n{}",
+            ending.out
+        );
     }
 }

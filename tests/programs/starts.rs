@@ -52,7 +52,8 @@ fn a_main_that_returns_an_error_prints_what_to_do() {
 fn init_after_a_thread_was_started_is_told() {
     for late in ["init too late", "init in a runtime"] {
         let ending = Setup::new(late).run().code(0).says(&["use `#[fiber::main]` in their place"]);
-        let words = "must come before anything that starts a thread: make it the first line of `main`";
+        let words =
+            "must come before anything that starts a thread: make it the first line of `main`";
         let both = format!("{}{}", ending.out, ending.errors);
         assert_eq!(both.matches(words).count(), 1, "{both}");
         assert_eq!(ending.errors.matches("main went on").count(), 1, "{}", ending.errors);
@@ -83,8 +84,15 @@ fn called(node: &str, key: &str) -> Ending {
 fn a_child_that_can_not_connect_says_so_and_ends() {
     for address in ["unix:fiber-nobody", "nng:tcp://127.0.0.1:1", "pigeon:post"] {
         let ending = called(&format!("7:8:{}:{address}", std::process::id()), KEY).code(70);
-        let text = format!("this process can't work for its parent: the parent can't be reached at {address}");
-        assert!(ending.errors.contains(&text) && ending.out.is_empty(), "{}{}", ending.errors, ending.out);
+        let text = format!(
+            "this process can't work for its parent: the parent can't be reached at {address}"
+        );
+        assert!(
+            ending.errors.contains(&text) && ending.out.is_empty(),
+            "{}{}",
+            ending.errors,
+            ending.out
+        );
     }
 }
 

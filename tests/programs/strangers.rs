@@ -1,4 +1,5 @@
-//! Whoever comes to a program's address and is not of its session is turned away, and the work goes on.
+//! Whoever comes to a program's address and is not of its session is turned away, and the work goes
+//! on.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -44,7 +45,8 @@ fn unix(address: &str) -> UnixStream {
 }
 
 fn tcp(address: &str) -> TcpStream {
-    TcpStream::connect(address.strip_prefix("nng:tcp://").expect("it is a port")).expect("it listens")
+    TcpStream::connect(address.strip_prefix("nng:tcp://").expect("it is a port"))
+        .expect("it listens")
 }
 
 /// The pool works, and new processes can join.
@@ -70,7 +72,11 @@ fn nonsense() -> Vec<Vec<u8>> {
 }
 
 /// Says something and no more, and waits until the other side hangs up, as it has to.
-fn say<S: Read + Write>(mut stream: S, words: &[u8], no_more: fn(&S, Shutdown) -> std::io::Result<()>) {
+fn say<S: Read + Write>(
+    mut stream: S,
+    words: &[u8],
+    no_more: fn(&S, Shutdown) -> std::io::Result<()>,
+) {
     // It may hang up before it has read everything.
     let _ = stream.write_all(words);
     let _ = no_more(&stream, Shutdown::Write);
@@ -106,7 +112,11 @@ fn a_peer_without_the_key_is_turned_away() {
     for link in ["unix", "nng"] {
         let (mut program, address) = at_work(link);
         let node = format!("1:2:{}:{address}", std::process::id());
-        let ending = Setup::new("main with init").env("FIBER_NODE", node).env("FIBER_KEY", key).run().code(70);
+        let ending = Setup::new("main with init")
+            .env("FIBER_NODE", node)
+            .env("FIBER_KEY", key)
+            .run()
+            .code(70);
         assert!(ending.errors.contains("key"), "{}", ending.errors);
         goes_on(&mut program);
     }
@@ -128,7 +138,8 @@ fn a_crowd_of_strangers_leaves_descriptors_for_workers() {
     setrlimit(Resource::Nofile, own).unwrap();
     let executable = std::env::current_exe().unwrap();
     for link in ["unix", "nng"] {
-        let setup = Setup::with_executable("work on demand", "prlimit".as_ref()).env("FIBER_LINK", link);
+        let setup =
+            Setup::with_executable("work on demand", "prlimit".as_ref()).env("FIBER_LINK", link);
         let mut program = setup.args(&["--nofile=1024:1024", executable.to_str().unwrap()]).start();
         program.line("ready");
         let address = address(&program, link);

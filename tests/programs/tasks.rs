@@ -19,7 +19,8 @@ pub(crate) fn limits() -> String {
         let text = paths.iter().find_map(|path| std::fs::read_to_string(path).ok());
         text.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join("/")
     };
-    let memory = read(&["/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory.max"]);
+    let memory =
+        read(&["/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory.max"]);
     let quota = read(&["/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu.max"]);
     format!("{memory} {quota}")
 }

@@ -10,7 +10,8 @@ use crate::{die, die_once};
 #[test]
 fn a_killed_ring_goes_on_from_the_last_checkpoint_and_gives_the_same_result() {
     fn steps(mut node: RingNode, deaths: Option<(PathBuf, u64)>) -> fiber::Result<(Vec<u64>, u64)> {
-        let (first, mut state) = node.restored::<(u64, Vec<f64>)>()?.unwrap_or((0, vec![1.0; 20_000]));
+        let (first, mut state) =
+            node.restored::<(u64, Vec<f64>)>()?.unwrap_or((0, vec![1.0; 20_000]));
         for step in first..10 {
             if let Some((file, at)) = &deaths
                 && *at == step
@@ -18,7 +19,8 @@ fn a_killed_ring_goes_on_from_the_last_checkpoint_and_gives_the_same_result() {
             {
                 die_once(file);
             }
-            let mut joined: Vec<f64> = state.iter().map(|x| (x + node.rank() as f64).recip()).collect();
+            let mut joined: Vec<f64> =
+                state.iter().map(|x| (x + node.rank() as f64).recip()).collect();
             node.all_reduce(&mut joined, Reduction::Mean)?;
             state.iter_mut().zip(joined).for_each(|(x, joined)| *x = 0.5 * *x + joined);
             if step % 2 == 1 {
@@ -34,7 +36,8 @@ fn a_killed_ring_goes_on_from_the_last_checkpoint_and_gives_the_same_result() {
         let ring = Ring::builder().size(3);
         if at < 2 {
             // Nobody has taken a checkpoint yet.
-            let error = ring.try_run(steps, Some((place.path().join("died"), at))).wait().unwrap_err();
+            let error =
+                ring.try_run(steps, Some((place.path().join("died"), at))).wait().unwrap_err();
             assert!(matches!(error, Error::RankDied { rank: 2, .. }), "{error}");
             continue;
         }

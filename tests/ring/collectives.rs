@@ -17,9 +17,11 @@ struct Trial {
     seed: u64,
 }
 
-const HOW: [Reduction; 5] = [Reduction::Sum, Reduction::Product, Reduction::Min, Reduction::Max, Reduction::Mean];
+const HOW: [Reduction; 5] =
+    [Reduction::Sum, Reduction::Product, Reduction::Min, Reduction::Max, Reduction::Mean];
 
-/// A number that a rank has at a place, small enough for sums and products of all ranks to be exact as `f32`.
+/// A number that a rank has at a place, small enough for sums and products of all ranks to be exact
+/// as `f32`.
 trait Number: Element + PartialEq + std::fmt::Debug + Serialize + DeserializeOwned {
     fn of(value: u64) -> Self;
     fn join(values: impl Iterator<Item = Self>, how: Reduction) -> Self;
@@ -59,7 +61,8 @@ fn array<T: Number>(trial: &Trial, rank: usize) -> Vec<T> {
 }
 
 fn segment(length: usize, size: usize, rank: usize) -> std::ops::Range<usize> {
-    let starts: Vec<usize> = (0..=size).map(|rank| rank * (length / size) + rank.min(length % size)).collect();
+    let starts: Vec<usize> =
+        (0..=size).map(|rank| rank * (length / size) + rank.min(length % size)).collect();
     starts[rank]..starts[rank + 1]
 }
 
@@ -70,8 +73,11 @@ fn check_all<T: Number>(node: &mut RingNode, trial: &Trial) -> Result<(), String
     // Products of more than a few could leave what is exact.
     let own: Vec<T> = array(trial, rank);
     let all: Vec<Vec<T>> = (0..size).map(|rank| array(trial, rank)).collect();
-    let joined: Vec<T> = (0..trial.length).map(|at| T::join(all.iter().map(|array| array[at]), how)).collect();
-    let wrong = |what: &str| Err(format!("{what} ({how:?}, root {root}) at rank {rank} of {size}, {trial:?}"));
+    let joined: Vec<T> =
+        (0..trial.length).map(|at| T::join(all.iter().map(|array| array[at]), how)).collect();
+    let wrong = |what: &str| {
+        Err(format!("{what} ({how:?}, root {root}) at rank {rank} of {size}, {trial:?}"))
+    };
     let text = |error: Error| error.to_string();
 
     node.barrier().map_err(text)?;
@@ -101,7 +107,8 @@ fn check_all<T: Number>(node: &mut RingNode, trial: &Trial) -> Result<(), String
         return wrong("gather");
     }
     let from_root = if rank == root { own.clone() } else { Vec::new() };
-    if node.scatter(root, &from_root).map_err(text)? != all[root][segment(trial.length, size, rank)] {
+    if node.scatter(root, &from_root).map_err(text)? != all[root][segment(trial.length, size, rank)]
+    {
         return wrong("scatter");
     }
     Ok(())
@@ -123,7 +130,13 @@ fn check_trials(mut node: RingNode, trials: Vec<Trial>) -> Result<(), String> {
 const PRIMES: [usize; 8] = [2, 3, 7, 31, 127, 4_099, 16_411, 65_537];
 
 fn lengths() -> impl Strategy<Value = usize> {
-    prop_oneof![Just(0usize), Just(1usize), (0..PRIMES.len()).prop_map(|at| PRIMES[at]), 0usize..40, 0usize..50_000,]
+    prop_oneof![
+        Just(0usize),
+        Just(1usize),
+        (0..PRIMES.len()).prop_map(|at| PRIMES[at]),
+        0usize..40,
+        0usize..50_000,
+    ]
 }
 
 #[test]
@@ -133,7 +146,8 @@ fn all_collectives_do_what_one_process_would_compute() {
         parts.prop_map(|(length, root, how, seed)| Trial { length, root, how, seed })
     };
     for size in 1..=7 {
-        let mut runner = TestRunner::new(Config { cases: 2, failure_persistence: None, ..Config::default() });
+        let mut runner =
+            TestRunner::new(Config { cases: 2, failure_persistence: None, ..Config::default() });
         // A ring takes longer to start than a trial: each does many.
         let result = runner.run(&prop::collection::vec(trial(), 12), |trials| {
             let done = Ring::builder().size(size).try_run(check_trials, trials).wait();
@@ -155,12 +169,15 @@ fn arrays_longer_than_any_buffer_go_through_all_collectives() {
 fn results_are_the_same_on_all_ranks_and_in_all_runs_bit_for_bit() {
     fn reduce(mut node: RingNode, length: usize) -> fiber::Result<Vec<u32>> {
         // Sums of these depend on the order in which they are added up.
-        let mut data: Vec<f32> = (0..length).map(|at| ((at * 31 + node.rank() * 17 + 1) as f32).recip()).collect();
+        let mut data: Vec<f32> =
+            (0..length).map(|at| ((at * 31 + node.rank() * 17 + 1) as f32).recip()).collect();
         node.all_reduce(&mut data, Reduction::Sum)?;
         Ok(data.into_iter().map(f32::to_bits).collect())
     }
     for (size, length) in [(3, 1_000), (3, 50_000), (5, 70_001), (7, 77)] {
-        let runs: Vec<_> = (0..2).map(|_| Ring::builder().size(size).try_run(reduce, length).wait().unwrap()).collect();
+        let runs: Vec<_> = (0..2)
+            .map(|_| Ring::builder().size(size).try_run(reduce, length).wait().unwrap())
+            .collect();
         let first = &runs[0][0];
         assert!(runs.iter().flatten().all(|bits| bits == first), "{size} nodes, {length} elements");
     }

@@ -60,7 +60,9 @@ fn a_node_that_dies_in_any_phase_ends_the_run_with_one_error_that_names_it() {
     }
     for phase in [Phase::Before, Phase::InCollective, Phase::BetweenValues, Phase::After] {
         let error = Ring::builder().name("mortal").size(3).try_run(work, phase).wait().unwrap_err();
-        let Error::RankDied { ring, rank: 1, exit, .. } = &error else { panic!("{phase:?}: {error}") };
+        let Error::RankDied { ring, rank: 1, exit, .. } = &error else {
+            panic!("{phase:?}: {error}")
+        };
         assert_eq!((ring.as_str(), &exit.reason), ("mortal", &ExitReason::Signal(9)), "{phase:?}");
         assert!(error.to_string().contains("checkpoint"), "{error}");
     }

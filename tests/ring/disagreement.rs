@@ -34,7 +34,10 @@ fn different_lengths_are_an_error_that_names_ranks_and_operation() {
             base,
         );
         assert!(text.contains("all_reduce (max) of") && text.contains("rank 1"), "{text}");
-        assert!(text.contains(&format!("{base} f64")) && text.contains(&format!("{} f64", base + 1)), "{text}");
+        assert!(
+            text.contains(&format!("{base} f64")) && text.contains(&format!("{} f64", base + 1)),
+            "{text}"
+        );
     }
 }
 
@@ -75,7 +78,10 @@ fn a_rank_that_never_arrives_is_named_after_the_deadline() {
         },
         (),
     );
-    assert!(text.contains("all_reduce (sum) of 8 f32") && text.contains("rank 2 is in its own code"), "{text}");
+    assert!(
+        text.contains("all_reduce (sum) of 8 f32") && text.contains("rank 2 is in its own code"),
+        "{text}"
+    );
     assert!(text.contains("ranks 0 and 1 are in"), "{text}");
 }
 

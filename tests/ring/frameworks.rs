@@ -8,8 +8,9 @@ use fiber::{Error, Ring, RingNode};
 /// A Python that has PyTorch with its gloo backend.
 fn python_with_gloo() -> Option<&'static str> {
     let has_gloo = |python: &&str| {
-        let asked =
-            Command::new(python).args(["-c", "import torch.distributed as d; assert d.is_gloo_available()"]).output();
+        let asked = Command::new(python)
+            .args(["-c", "import torch.distributed as d; assert d.is_gloo_available()"])
+            .output();
         asked.is_ok_and(|done| done.status.success())
     };
     ["python3", "/usr/bin/python3"].into_iter().find(has_gloo)
@@ -24,10 +25,13 @@ dist.all_reduce(x)
 print(dist.get_world_size(), x.tolist())";
     fn start(node: RingNode, python: String) -> fiber::Result<String> {
         let mut command = node.command(python);
-        // Gloo's own way of finding the address of this host asks the name service, which may not know it.
+        // Gloo's own way of finding the address of this host asks the name service, which may not
+        // know it.
         command.args(["-c", SUM]).env("GLOO_SOCKET_IFNAME", "lo");
         let done = command.output().map_err(|error| Error::Config(error.to_string()))?;
-        Ok(String::from_utf8_lossy(if done.status.success() { &done.stdout } else { &done.stderr }).trim().into())
+        Ok(String::from_utf8_lossy(if done.status.success() { &done.stdout } else { &done.stderr })
+            .trim()
+            .into())
     }
     let Some(python) = python_with_gloo() else {
         // Past the harness, which shows only what failing tests print.
@@ -43,7 +47,11 @@ print(dist.get_world_size(), x.tolist())";
 
 #[test]
 fn the_environment_for_other_frameworks_is_the_usual_one() {
-    let told = Ring::run(2, |node: RingNode| node.environment().map(|(name, value)| (name.to_string(), value)), ());
+    let told = Ring::run(
+        2,
+        |node: RingNode| node.environment().map(|(name, value)| (name.to_string(), value)),
+        (),
+    );
     let told = told.wait().unwrap();
     for (rank, environment) in told.iter().enumerate() {
         let names: Vec<&str> = environment.iter().map(|(name, _)| name.as_str()).collect();

@@ -44,8 +44,9 @@ fn functions_may_be_async_take_several_arguments_and_follow_an_initialiser() {
         node.all_reduce(&mut sum, Reduction::Sum)?;
         Ok(sum[0])
     }
-    let ring =
-        Ring::builder().size(2).initializer(|seed: u64| SEED.store(seed, std::sync::atomic::Ordering::SeqCst), 100);
+    let ring = Ring::builder()
+        .size(2)
+        .initializer(|seed: u64| SEED.store(seed, std::sync::atomic::Ordering::SeqCst), 100);
     assert_eq!(ring.try_run(add, (20, 3)).wait().unwrap(), [246, 246]);
 }
 
@@ -71,7 +72,9 @@ fn a_panic_ends_the_run_and_is_told_with_its_rank() {
 fn what_can_not_be_is_refused_with_its_remedy() {
     let nobody = Ring::builder().size(0).run(|_: RingNode| (), ()).wait().unwrap_err();
     assert!(matches!(nobody, Error::Invalid { what: "size", .. }), "{nobody}");
-    let ranks =
-        Ring::builder().name("small").size(2).run(|mut node: RingNode| node.send(2, &0).unwrap_err().to_string(), ());
+    let ranks = Ring::builder()
+        .name("small")
+        .size(2)
+        .run(|mut node: RingNode| node.send(2, &0).unwrap_err().to_string(), ());
     assert!(ranks.wait().unwrap().iter().all(|error| error.contains("its ranks are 0 to 1")));
 }

@@ -33,7 +33,11 @@ fn values_arrive_in_the_order_in_which_they_were_sent_whatever_their_size() {
         Ok(right)
     }
     for size in [1, 2, 3, 5] {
-        assert_eq!(Ring::builder().size(size).try_run(pass, ()).wait().unwrap(), vec![true; size], "{size} nodes");
+        assert_eq!(
+            Ring::builder().size(size).try_run(pass, ()).wait().unwrap(),
+            vec![true; size],
+            "{size} nodes"
+        );
     }
 }
 
@@ -56,7 +60,11 @@ fn values_and_collectives_may_be_mixed() {
 #[test]
 fn nested_options_and_units_are_kept_apart() {
     type Options = Vec<Option<Option<Tricky>>>;
-    fn pass(mut node: RingNode, options: Options, file: PathBuf) -> fiber::Result<(Options, Option<Option<()>>)> {
+    fn pass(
+        mut node: RingNode,
+        options: Options,
+        file: PathBuf,
+    ) -> fiber::Result<(Options, Option<Option<()>>)> {
         if let Some(state) = node.restored::<Option<Option<()>>>()? {
             return Ok((options, state));
         }
@@ -74,6 +82,10 @@ fn nested_options_and_units_are_kept_apart() {
     }
     let place = tempfile::tempdir().unwrap();
     let options = vec![None, Some(None), Some(Some(tricky()))];
-    let results = Ring::builder().size(2).try_run(pass, (options.clone(), place.path().join("died"))).wait().unwrap();
+    let results = Ring::builder()
+        .size(2)
+        .try_run(pass, (options.clone(), place.path().join("died")))
+        .wait()
+        .unwrap();
     assert_eq!(results, vec![(options, Some(None)); 2]);
 }

@@ -1,4 +1,5 @@
-//! Messages as bytes: each is preceded by its length, as a little-endian `u32`; many travel together.
+//! Messages as bytes: each is preceded by its length, as a little-endian `u32`; many travel
+//! together.
 
 use std::collections::VecDeque;
 
@@ -9,7 +10,8 @@ use crate::Message;
 /// Bytes before each message.
 pub const HEADER_LEN: usize = 4;
 
-/// Bodies up to this length are copied together with what is sent around them; a longer one is sent from where it is.
+/// Bodies up to this length are copied together with what is sent around them; a longer one is sent
+/// from where it is.
 const COPIED_BODY: usize = 16 << 10;
 
 /// Messages that wait to be sent, encoded.
@@ -22,7 +24,8 @@ pub struct Gather {
 impl Gather {
     /// Adds a message behind the others.
     pub fn push(&mut self, message: Message) {
-        let length = u32::try_from(message.len()).expect("messages are limited to 2 GiB before they are sent");
+        let length = u32::try_from(message.len())
+            .expect("messages are limited to 2 GiB before they are sent");
         let copied = if message.body.len() <= COPIED_BODY { message.body.len() } else { 0 };
         self.tail.reserve(HEADER_LEN + message.head.len() + copied);
         self.tail.extend_from_slice(&length.to_le_bytes());
@@ -75,18 +78,21 @@ impl Decoder {
         self.limit = limit;
     }
 
-    /// Where what arrives next is to be appended. There is room for at least `room` bytes, and for the rest of the
-    /// message that has begun to arrive.
+    /// Where what arrives next is to be appended. There is room for at least `room` bytes, and for
+    /// the rest of the message that has begun to arrive.
     pub fn buffer(&mut self, room: usize) -> &mut BytesMut {
         let missing = match self.announced() {
-            Some(length) if length <= self.limit => (HEADER_LEN + length).saturating_sub(self.buffer.len()),
+            Some(length) if length <= self.limit => {
+                (HEADER_LEN + length).saturating_sub(self.buffer.len())
+            }
             _ => 0,
         };
         self.buffer.reserve(room.max(missing));
         &mut self.buffer
     }
 
-    /// The next whole message; `None` when more bytes have to arrive first. It shares the memory of the buffer.
+    /// The next whole message; `None` when more bytes have to arrive first. It shares the memory of
+    /// the buffer.
     ///
     /// # Errors
     /// [`FrameError`], when the announced length is above the limit.
@@ -102,15 +108,18 @@ impl Decoder {
         Ok(Some(self.buffer.split_to(length).freeze()))
     }
 
-    /// The next whole message of what was appended before, followed by `chunk`; `None` when `chunk` is used up. A
-    /// message that lies in `chunk` as a whole is not copied; of one that does not, `chunk` gives what it has.
+    /// The next whole message of what was appended before, followed by `chunk`; `None` when `chunk`
+    /// is used up. A message that lies in `chunk` as a whole is not copied; of one that does not,
+    /// `chunk` gives what it has.
     ///
     /// # Errors
     /// As [`Decoder::next_message`].
     pub fn next_message_in(&mut self, chunk: &mut Bytes) -> Result<Option<Bytes>, FrameError> {
         if self.buffer.is_empty() {
             match announced(chunk) {
-                Some(length) if length > self.limit => return Err(FrameError { length, limit: self.limit }),
+                Some(length) if length > self.limit => {
+                    return Err(FrameError { length, limit: self.limit });
+                }
                 Some(length) if length <= chunk.len() - HEADER_LEN => {
                     chunk.advance(HEADER_LEN);
                     return Ok(Some(chunk.split_to(length)));

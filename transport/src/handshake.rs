@@ -1,4 +1,5 @@
-//! How two nodes come to trust a connection: each shows that it holds the session's key, without sending it.
+//! How two nodes come to trust a connection: each shows that it holds the session's key, without
+//! sending it.
 //!
 //! ```text
 //! connector → Hello { version, nonce }
@@ -7,8 +8,8 @@
 //! acceptor  → Verdict
 //! ```
 //!
-//! Nothing that a peer says is acted upon before its claim is proven, and until then its messages are limited to
-//! [`UNPROVEN_LIMIT`](crate::UNPROVEN_LIMIT).
+//! Nothing that a peer says is acted upon before its claim is proven, and until then its messages
+//! are limited to [`UNPROVEN_LIMIT`](crate::UNPROVEN_LIMIT).
 
 use std::io;
 use std::time::Duration;
@@ -77,7 +78,9 @@ pub enum HandshakeError {
     #[error("it does not speak fiber's protocol: {0}")]
     Nonsense(String),
     /// It speaks another version.
-    #[error("it speaks version {0} of fiber's protocol, this process version {VERSION}: build both from one source")]
+    #[error(
+        "it speaks version {0} of fiber's protocol, this process version {VERSION}: build both from one source"
+    )]
     Version(u32),
     /// It does not hold the key.
     #[error("it does not hold this session's key")]
@@ -86,7 +89,9 @@ pub enum HandshakeError {
     #[error("it looks for node {0}, which is not this one (any more)")]
     Stray(NodeId),
     /// Its build is another.
-    #[error("it runs build {theirs}, this process build {ours}: run the same build everywhere (rebuild the image)")]
+    #[error(
+        "it runs build {theirs}, this process build {ours}: run the same build everywhere (rebuild the image)"
+    )]
     Build {
         /// This process's build.
         ours: BuildId,
@@ -118,8 +123,8 @@ struct Claim {
 
 type Verdict = Result<(), String>;
 
-/// The part of `this` node, which was connected to. A peer that runs another build, or looks for another node, is told
-/// so, and refused.
+/// The part of `this` node, which was connected to. A peer that runs another build, or looks for
+/// another node, is told so, and refused.
 ///
 /// # Errors
 /// Why the peer is not to be trusted. The info of a peer that holds the key comes with it.
@@ -136,7 +141,8 @@ pub async fn accept(
         }
         Err(error) => {
             let _ = send(&connection, &Verdict::Err(error.to_string()));
-            // Closing drops what is still on its way, so the peer, who has nothing more to say, closes first.
+            // Closing drops what is still on its way, so the peer, who has nothing more to say,
+            // closes first.
             let _ = tokio::time::timeout(LAST_WORD, connection.next()).await;
             Err((error, Some(info)))
         }
@@ -154,7 +160,10 @@ fn check(info: &PeerInfo, this: NodeId) -> Result<(), HandshakeError> {
     Ok(())
 }
 
-async fn accept_claim(connection: &mut Connection, key: &SessionKey) -> Result<PeerInfo, HandshakeError> {
+async fn accept_claim(
+    connection: &mut Connection,
+    key: &SessionKey,
+) -> Result<PeerInfo, HandshakeError> {
     let hello: Hello = receive(connection).await?;
     if hello.fiber != VERSION {
         return Err(HandshakeError::Version(hello.fiber));
@@ -173,7 +182,11 @@ async fn accept_claim(connection: &mut Connection, key: &SessionKey) -> Result<P
 ///
 /// # Errors
 /// Why the other side is not to be trusted, or what it refused.
-pub async fn join(connection: &mut Connection, key: &SessionKey, info: &PeerInfo) -> Result<(), HandshakeError> {
+pub async fn join(
+    connection: &mut Connection,
+    key: &SessionKey,
+    info: &PeerInfo,
+) -> Result<(), HandshakeError> {
     let nonce: [u8; 32] = random();
     send(connection, &Hello { fiber: VERSION, nonce })?;
     let challenge: Challenge = receive(connection).await?;
@@ -187,7 +200,8 @@ pub async fn join(connection: &mut Connection, key: &SessionKey, info: &PeerInfo
 }
 
 fn send<T: Serialize>(connection: &Connection, value: &T) -> Result<(), HandshakeError> {
-    let bytes = codec::encode(value).map_err(|error| HandshakeError::Nonsense(error.to_string()))?;
+    let bytes =
+        codec::encode(value).map_err(|error| HandshakeError::Nonsense(error.to_string()))?;
     let sent = connection.link.send(Message::new(bytes));
     sent.map_err(|error| io::Error::new(io::ErrorKind::BrokenPipe, error).into())
 }

@@ -1,12 +1,15 @@
 //! Links between fiber's nodes: they carry messages, and know nothing of actors or tasks.
 //!
-//! A [`Link`] sends, an [`Incoming`] receives, a [`Listener`] waits for peers. There are two kinds, Unix sockets and
-//! nng, which behave alike:
-//! - messages of one link arrive whole and in the order in which they were sent, or the link closes;
-//! - sending never blocks and never waits for a timer: while a write is under way, what is sent next gathers, and
-//!   leaves with the next write;
-//! - a peer whose process ends closes the link at once. A peer whose host is lost does not: heartbeats are for that;
-//! - what was sent last before a peer died may be lost without notice, so no guarantee may rest on a link alone.
+//! A [`Link`] sends, an [`Incoming`] receives, a [`Listener`] waits for peers. There are two kinds,
+//! Unix sockets and nng, which behave alike:
+//! - messages of one link arrive whole and in the order in which they were sent, or the link
+//!   closes;
+//! - sending never blocks and never waits for a timer: while a write is under way, what is sent
+//!   next gathers, and leaves with the next write;
+//! - a peer whose process ends closes the link at once. A peer whose host is lost does not:
+//!   heartbeats are for that;
+//! - what was sent last before a peer died may be lost without notice, so no guarantee may rest on
+//!   a link alone.
 
 mod frame;
 mod handshake;
@@ -66,15 +69,18 @@ pub trait Link: Debug + Send + Sync {
     /// Sends a message, or queues it behind what is being sent.
     ///
     /// # Errors
-    /// [`Closed`], when the link is known to be closed. `Ok` does not say that the peer has the message.
+    /// [`Closed`], when the link is known to be closed. `Ok` does not say that the peer has the
+    /// message.
     fn send(&self, message: Message) -> Result<(), Closed>;
 
-    /// Closes the link: what is queued is dropped, the peer sees the end, and [`Incoming`] ends. Even what was sent
-    /// last may be dropped; who wants it to arrive waits until the peer answers or closes.
+    /// Closes the link: what is queued is dropped, the peer sees the end, and [`Incoming`] ends.
+    /// Even what was sent last may be dropped; who wants it to arrive waits until the peer answers
+    /// or closes.
     fn close(&self);
 
-    /// Has the link close when the peer's host has not confirmed for so long what was sent. Until then, one that is
-    /// lost is not told from one that is slow. A peer on this host is never lost in this way.
+    /// Has the link close when the peer's host has not confirmed for so long what was sent. Until
+    /// then, one that is lost is not told from one that is slow. A peer on this host is never lost
+    /// in this way.
     fn give_up_after(&self, silence: Duration);
 }
 
@@ -85,12 +91,12 @@ pub struct Closed;
 
 /// The receiving half of a connection. It is polled on the thread on which it was made.
 pub trait Incoming {
-    /// The next message; `None` when the peer closed the link in order or died, an error when the link broke or what
-    /// came can't be a message.
+    /// The next message; `None` when the peer closed the link in order or died, an error when the
+    /// link broke or what came can't be a message.
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>>;
 
-    /// Sets the length in bytes of the longest message that is accepted. A longer one is an error, before memory is
-    /// taken for it.
+    /// Sets the length in bytes of the longest message that is accepted. A longer one is an error,
+    /// before memory is taken for it.
     fn set_limit(&mut self, bytes: usize);
 }
 
@@ -114,7 +120,8 @@ impl Connection {
         Connection { link, incoming: Box::new(incoming), linger: Linger::default() }
     }
 
-    /// The next message, as [`Incoming::poll_next`]. For a moment after the last one, the thread stays awake for it.
+    /// The next message, as [`Incoming::poll_next`]. For a moment after the last one, the thread
+    /// stays awake for it.
     pub async fn next(&mut self) -> Option<io::Result<Bytes>> {
         poll_fn(|context| {
             let message = self.incoming.poll_next(context);
@@ -153,7 +160,10 @@ pub fn listen(kind: LinkKind, key: &SessionKey, at: &ListenAt) -> io::Result<Box
     match kind {
         LinkKind::Unix => Ok(Box::new(unix::listen()?)),
         LinkKind::Nng => nng::listen(key, at),
-        other => Err(io::Error::new(io::ErrorKind::Unsupported, format!("there is no link of kind {other}"))),
+        other => Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            format!("there is no link of kind {other}"),
+        )),
     }
 }
 
@@ -165,7 +175,10 @@ pub async fn connect(address: &str, key: &SessionKey) -> io::Result<Connection> 
     match (link_kind(address), address.split_once(':')) {
         (Some(LinkKind::Unix), Some((_, name))) => unix::connect(name).await,
         (Some(LinkKind::Nng), Some((_, url))) => nng::connect(url, key).await,
-        _ => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("`{address}` is no address of a fiber node"))),
+        _ => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("`{address}` is no address of a fiber node"),
+        )),
     }
 }
 

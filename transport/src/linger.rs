@@ -6,7 +6,8 @@ use std::task::Context;
 
 use fiber_core::Spin;
 
-/// Has the task that waits polled again and again for a while, as [`Spin`] allows, in place of only when it is woken.
+/// Has the task that waits polled again and again for a while, as [`Spin`] allows, in place of only
+/// when it is woken.
 #[derive(Debug, Default)]
 pub struct Linger(Spin);
 
@@ -25,8 +26,8 @@ impl Linger {
     pub fn poll(&mut self, context: &mut Context<'_>) {
         if self.0.goes_on() {
             self.0.give_way();
-            // The runtime looks at its sockets and clocks before it has the task polled again, which a wake-up of the
-            // waker itself would not make it do.
+            // The runtime looks at its sockets and clocks before it has the task polled again,
+            // which a wake-up of the waker itself would not make it do.
             let _ = pin!(tokio::task::yield_now()).poll(context);
         }
     }

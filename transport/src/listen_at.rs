@@ -4,10 +4,11 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::ops::RangeInclusive;
 
-/// Where a link over nng listens, and under which name peers reach it. Unix sockets need none of it.
+/// Where a link over nng listens, and under which name peers reach it. Unix sockets need none of
+/// it.
 ///
-/// By default that is 127.0.0.1, at a port of the system's choice: nobody outside of the host gets there. Only the
-/// listening side has to be reachable; who connects needs no port.
+/// By default that is 127.0.0.1, at a port of the system's choice: nobody outside of the host gets
+/// there. Only the listening side has to be reachable; who connects needs no port.
 ///
 /// ```
 /// use fiber_transport::ListenAt;
@@ -35,8 +36,8 @@ impl ListenAt {
         ListenAt { bind: bind.into(), advertised: None, ports: 0..=0 }
     }
 
-    /// The host name or IP that peers are told. Without it they are told the one that it listens at, which has to be a
-    /// particular one then.
+    /// The host name or IP that peers are told. Without it they are told the one that it listens
+    /// at, which has to be a particular one then.
     #[must_use]
     pub fn advertise(mut self, host: impl Into<String>) -> ListenAt {
         self.advertised = Some(host.into());
@@ -53,14 +54,21 @@ impl ListenAt {
     /// Opens something at the first port that is free.
     pub(crate) fn open<T>(&self, open: impl Fn(SocketAddr) -> io::Result<T>) -> io::Result<T> {
         let in_use = || {
-            let problem =
-                format!("all ports from {} to {} of {} are in use", self.ports.start(), self.ports.end(), self.bind);
+            let problem = format!(
+                "all ports from {} to {} of {} are in use",
+                self.ports.start(),
+                self.ports.end(),
+                self.bind
+            );
             io::Error::new(io::ErrorKind::AddrInUse, problem)
         };
         let tries = self.ports.clone().map(|port| open(SocketAddr::new(self.bind, port)));
         let mut tries = tries.skip_while(|result| is_in_use(result.as_ref().err()));
         tries.next().unwrap_or_else(|| Err(in_use())).map_err(|error| {
-            io::Error::new(error.kind(), format!("it is not possible to listen at {}: {error}", self.bind))
+            io::Error::new(
+                error.kind(),
+                format!("it is not possible to listen at {}: {error}", self.bind),
+            )
         })
     }
 
@@ -71,11 +79,15 @@ impl ListenAt {
     pub(crate) fn advertised(&self) -> io::Result<String> {
         match (&self.advertised, self.bind) {
             // As URLs have it.
-            (Some(host), _) if host.contains(':') && !host.starts_with('[') => Ok(format!("[{host}]")),
+            (Some(host), _) if host.contains(':') && !host.starts_with('[') => {
+                Ok(format!("[{host}]"))
+            }
             (Some(host), _) => Ok(host.clone()),
             (None, bind) if bind.is_unspecified() => Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                format!("a node that listens at {bind} has to be told by which name its peers reach it"),
+                format!(
+                    "a node that listens at {bind} has to be told by which name its peers reach it"
+                ),
             )),
             (None, IpAddr::V6(bind)) => Ok(format!("[{bind}]")),
             (None, IpAddr::V4(bind)) => Ok(bind.to_string()),
@@ -87,8 +99,8 @@ fn is_in_use(error: Option<&io::Error>) -> bool {
     error.is_some_and(|error| error.kind() == io::ErrorKind::AddrInUse)
 }
 
-/// The address of this host from which `peer` is reached, and at which `peer` most likely reaches this host. Nothing is
-/// sent.
+/// The address of this host from which `peer` is reached, and at which `peer` most likely reaches
+/// this host. Nothing is sent.
 ///
 /// # Errors
 /// That there is no way to `peer`.

@@ -1,12 +1,13 @@
 //! Links over nng, between containers and hosts.
 //!
-//! A link is one tcp connection, and only the listener has to be reachable. The connector and the acceptor first show
-//! each other on it that they hold the session's key (see [`accept_keys`]); then both hand the connection to nng, each
-//! to a PAIR socket of its own. nng sees nothing of a peer that has not shown the key.
+//! A link is one tcp connection, and only the listener has to be reachable. The connector and the
+//! acceptor first show each other on it that they hold the session's key (see [`accept_keys`]);
+//! then both hand the connection to nng, each to a PAIR socket of its own. nng sees nothing of a
+//! peer that has not shown the key.
 //!
-//! What nng carries are the bytes that [`Gather`](crate::Gather) encodes, cut into frames of `FRAME` bytes at most,
-//! each sealed (see `seal.rs`). What waits in a process is bounded for each link by itself, so a peer that is not
-//! read holds nobody else up.
+//! What nng carries are the bytes that [`Gather`](crate::Gather) encodes, cut into frames of
+//! `FRAME` bytes at most, each sealed (see `seal.rs`). What waits in a process is bounded for each
+//! link by itself, so a peer that is not read holds nobody else up.
 
 mod exchange;
 mod inbox;
@@ -77,7 +78,8 @@ pub async fn connect(url: &str, key: &SessionKey) -> io::Result<Connection> {
     };
     let connected = async {
         let stream = TcpStream::connect(address).await;
-        let mut stream = stream.map_err(|error| in_context(&error, &format!("there is no connection to {url}")))?;
+        let mut stream = stream
+            .map_err(|error| in_context(&error, &format!("there is no connection to {url}")))?;
         let keys = prepare(&stream).and(connect_keys(&mut stream, key).await);
         let keys = keys.map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
@@ -90,7 +92,10 @@ pub async fn connect(url: &str, key: &SessionKey) -> io::Result<Connection> {
         connection(stream, keys).await
     };
     tokio::time::timeout(PATIENCE, connected).await.unwrap_or_else(|_| {
-        Err(io::Error::new(io::ErrorKind::TimedOut, format!("{url} did not answer within {PATIENCE:?}")))
+        Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            format!("{url} did not answer within {PATIENCE:?}"),
+        ))
     })
 }
 
@@ -119,7 +124,9 @@ impl Listener for NngListener {
         loop {
             match self.strangers.poll_entered(context) {
                 // This process is short of something, and not to blame the peer for it.
-                Poll::Ready((_, Err(error))) if shortage::is_shortage(&error) => return Poll::Ready(Err(error)),
+                Poll::Ready((_, Err(error))) if shortage::is_shortage(&error) => {
+                    return Poll::Ready(Err(error));
+                }
                 Poll::Ready((peer, Err(error))) => {
                     self.strangers.refuse(&format!("{peer}: {error}"));
                     continue;
@@ -156,7 +163,8 @@ async fn connection(stream: TcpStream, keys: Keys) -> io::Result<Connection> {
     let wire = Arc::new(Mutex::new(Some(stream.try_clone()?)));
     let socket = open()?;
     socket.pipe_notify({
-        let (outflow, inflow, begun) = (Arc::clone(&outflow), Arc::clone(&inflow), Arc::clone(&begun));
+        let (outflow, inflow, begun) =
+            (Arc::clone(&outflow), Arc::clone(&inflow), Arc::clone(&begun));
         let wire = Arc::clone(&wire);
         move |_, event| match event {
             PipeEvent::AddPost => begun.notify_one(),
@@ -169,9 +177,15 @@ async fn connection(stream: TcpStream, keys: Keys) -> io::Result<Connection> {
             _ => {}
         }
     })?;
-    let link = Arc::new(NngLink { outbox: Outbox::new(&socket, outflow)?, inflow: Arc::clone(&inflow), socket, wire });
+    let link = Arc::new(NngLink {
+        outbox: Outbox::new(&socket, outflow)?,
+        inflow: Arc::clone(&inflow),
+        socket,
+        wire,
+    });
     let inbox = Inbox::new(&link.socket, inflow, keys.opener)?;
-    let connection = Connection::new(Arc::clone(&link) as _, NngIncoming { link: Arc::clone(&link), inbox });
+    let connection =
+        Connection::new(Arc::clone(&link) as _, NngIncoming { link: Arc::clone(&link), inbox });
     sys::adopt(&link.socket, OwnedFd::from(stream))?;
     begun.notified().await;
     Ok(connection)

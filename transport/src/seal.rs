@@ -1,7 +1,8 @@
-//! Sealed frames: AES-256-GCM, a key for each direction of each connection, and the number of the frame as the nonce.
+//! Sealed frames: AES-256-GCM, a key for each direction of each connection, and the number of the
+//! frame as the nonce.
 //!
-//! The number is not sent: both ends count. So a frame that was altered, left out, repeated or put elsewhere does not
-//! open, and neither does any after it.
+//! The number is not sent: both ends count. So a frame that was altered, left out, repeated or put
+//! elsewhere does not open, and neither does any after it.
 
 use std::fmt;
 
@@ -33,8 +34,10 @@ pub(crate) enum End {
 impl Keys {
     /// `nonces` are of both ends, and belong to this connection alone.
     pub(crate) fn new(key: &SessionKey, end: End, nonces: &[&[u8]; 2]) -> Keys {
-        let to_acceptor = Counted::new(&key.derive("fiber transport v1: from connector to acceptor", nonces));
-        let to_connector = Counted::new(&key.derive("fiber transport v1: from acceptor to connector", nonces));
+        let to_acceptor =
+            Counted::new(&key.derive("fiber transport v1: from connector to acceptor", nonces));
+        let to_connector =
+            Counted::new(&key.derive("fiber transport v1: from acceptor to connector", nonces));
         match end {
             End::Connector => Keys { sealer: Sealer(to_acceptor), opener: Opener(to_connector) },
             End::Acceptor => Keys { sealer: Sealer(to_connector), opener: Opener(to_acceptor) },
@@ -60,7 +63,8 @@ pub(crate) struct SealError {
 impl Sealer {
     /// Seals a frame where it is, and gives what has to be appended to it.
     pub(crate) fn seal(&mut self, frame: &mut [u8]) -> [u8; TAG] {
-        let (_, nonce) = self.0.next().expect("a connection ends before it has carried 2^64 frames");
+        let (_, nonce) =
+            self.0.next().expect("a connection ends before it has carried 2^64 frames");
         let tag = self.0.key.seal_in_place_separate_tag(nonce, Aad::empty(), frame);
         let tag = tag.expect("frames are far shorter than what AES-GCM can seal");
         tag.as_ref().try_into().expect("the tag has TAG bytes")

@@ -1,8 +1,9 @@
 //! Streams of bytes through shared memory, from one process of a host to another.
 //!
-//! A stream has one [`Writer`] and one [`Reader`], each used by one thread, which reads and writes the memory itself:
-//! nothing is handed over, and what arrives is read where it lies. Beside the memory there is a Unix socket. Through
-//! it the memory comes to the reader, it wakes a side that sleeps, and its end is the end of the other process.
+//! A stream has one [`Writer`] and one [`Reader`], each used by one thread, which reads and writes
+//! the memory itself: nothing is handed over, and what arrives is read where it lies. Beside the
+//! memory there is a Unix socket. Through it the memory comes to the reader, it wakes a side that
+//! sleeps, and its end is the end of the other process.
 //!
 //! Both sides prove that they hold the session's key before any memory is shared:
 //!
@@ -119,7 +120,8 @@ impl End {
         self.position += length as u64;
         if self.memory.publish(self.side, self.position) {
             // If the other side is gone, that is seen where this one waits.
-            let _ = rustix::net::send(&self.socket, &[1], SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+            let _ =
+                rustix::net::send(&self.socket, &[1], SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
         }
     }
 

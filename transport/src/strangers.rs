@@ -1,8 +1,9 @@
 //! Those who have connected and have not shown yet that they hold the key.
 //!
-//! Each costs a descriptor and a few kilobytes, for [`PATIENCE`] at most. When there are as many as may be, nobody new
-//! is taken from the kernel's queue until there is room; and then the oldest makes room, once it had [`MIN_STAY`]. A
-//! peer that holds the key needs a round trip or two, so a crowd that says nothing delays it and does not keep it out.
+//! Each costs a descriptor and a few kilobytes, for [`PATIENCE`] at most. When there are as many as
+//! may be, nobody new is taken from the kernel's queue until there is room; and then the oldest
+//! makes room, once it had [`MIN_STAY`]. A peer that holds the key needs a round trip or two, so a
+//! crowd that says nothing delays it and does not keep it out.
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
@@ -17,7 +18,8 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 /// How long a peer may take to show that it holds the key.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
-/// The most strangers that there may be, and the share of this process's descriptors that they may take.
+/// The most strangers that there may be, and the share of this process's descriptors that they may
+/// take.
 const MAX: usize = 1024;
 const SHARE: u64 = 4;
 /// How long each may stay even if others want its place.
@@ -40,12 +42,19 @@ impl<T: 'static> Default for Strangers<T> {
     fn default() -> Strangers<T> {
         let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / SHARE;
         let max = usize::try_from(descriptors).unwrap_or(MAX).clamp(1, MAX);
-        Strangers { tasks: JoinSet::new(), ages: VecDeque::new(), timer: None, max, refusals: Refusals::default() }
+        Strangers {
+            tasks: JoinSet::new(),
+            ages: VecDeque::new(),
+            timer: None,
+            max,
+            refusals: Refusals::default(),
+        }
     }
 }
 
 impl<T: 'static> Strangers<T> {
-    /// Takes one in, until `entry` is through. Has to be called in a task of a `LocalSet`, on a runtime with timers.
+    /// Takes one in, until `entry` is through. Has to be called in a task of a `LocalSet`, on a
+    /// runtime with timers.
     pub fn add(&mut self, entry: impl Future<Output = T> + 'static) {
         let handle = self.tasks.spawn_local(async move { timeout(PATIENCE, entry).await.ok() });
         // Rarely enough to cost nothing, and often enough: a handle keeps its task's memory.
@@ -61,7 +70,9 @@ impl<T: 'static> Strangers<T> {
             match ended {
                 Ok(Some(entered)) => return Poll::Ready(entered),
                 Ok(None) => self.refuse("it did not show in time that it holds this session's key"),
-                Err(_) => self.refuse("others wanted the place of one that had not shown yet that it may connect"),
+                Err(_) => self.refuse(
+                    "others wanted the place of one that had not shown yet that it may connect",
+                ),
             }
         }
         Poll::Pending

@@ -1,10 +1,12 @@
 //! Links over Unix stream sockets, for processes of one host.
 //!
-//! Sockets have names in Linux's abstract namespace: they leave no file behind, whatever kills the process. Such names
-//! have no permissions, so a peer that runs as another user is turned away by its credentials, before the handshake.
+//! Sockets have names in Linux's abstract namespace: they leave no file behind, whatever kills the
+//! process. Such names have no permissions, so a peer that runs as another user is turned away by
+//! its credentials, before the handshake.
 //!
-//! A link waits for room in its socket only while there is none. If it always did, each message that the peer takes out
-//! would wake this process's thread to say that there is room, as there was before.
+//! A link waits for room in its socket only while there is none. If it always did, each message
+//! that the peer takes out would wake this process's thread to say that there is room, as there was
+//! before.
 
 mod sys;
 
@@ -20,8 +22,8 @@ use bytes::{Buf, Bytes};
 use parking_lot::Mutex;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
-    AddressFamily, SendAncillaryBuffer, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, sendmsg,
-    shutdown, socket_with,
+    AddressFamily, SendAncillaryBuffer, SendFlags, Shutdown, SocketAddrUnix, SocketFlags,
+    SocketType, sendmsg, shutdown, socket_with,
 };
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -59,7 +61,8 @@ pub async fn connect(name: &str) -> io::Result<Connection> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     let address = SocketAddrUnix::new_abstract_name(name.as_bytes())?;
-    // While the listener's queue is full the kernel says so, and has nothing by which it would tell when it is not.
+    // While the listener's queue is full the kernel says so, and has nothing by which it would tell
+    // when it is not.
     while let Err(error) = rustix::net::connect(&socket, &address) {
         match error {
             Errno::AGAIN => sleep(QUEUE_FULL).await,
@@ -97,7 +100,11 @@ fn connection(stream: StdStream) -> io::Result<Connection> {
     if peer != own {
         return Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
-            format!("the other end of the socket runs as user {}, this process as {}", peer.as_raw(), own.as_raw()),
+            format!(
+                "the other end of the socket runs as user {}, this process as {}",
+                peer.as_raw(),
+                own.as_raw()
+            ),
         ));
     }
     let stream = watch(stream, Interest::READABLE)?;
@@ -158,7 +165,8 @@ impl Link for UnixLink {
 }
 
 impl UnixLink {
-    /// Writes `pieces`, and what was added meanwhile, until nothing is left or the socket has no room.
+    /// Writes `pieces`, and what was added meanwhile, until nothing is left or the socket has no
+    /// room.
     fn write(&self, mut pieces: VecDeque<Bytes>) {
         loop {
             match self.write_some(&mut pieces) {
@@ -189,7 +197,9 @@ impl UnixLink {
         }
         let slices = &slices[..count];
         // A peer that is gone is an error, and never a SIGPIPE.
-        let send = || sendmsg(&self.stream, slices, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL);
+        let send = || {
+            sendmsg(&self.stream, slices, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)
+        };
         let mut written = retry_on_intr(send)?;
         while let Some(first) = pieces.front_mut() {
             if written < first.len() {
@@ -244,7 +254,12 @@ impl Incoming for UnixIncoming {
             match self.decoder.next_message() {
                 Ok(Some(message)) => return Poll::Ready(Some(Ok(message))),
                 Ok(None) => {}
-                Err(error) => return Poll::Ready(Some(Err(io::Error::new(io::ErrorKind::InvalidData, error)))),
+                Err(error) => {
+                    return Poll::Ready(Some(Err(io::Error::new(
+                        io::ErrorKind::InvalidData,
+                        error,
+                    ))));
+                }
             }
             let mut readiness = ready!(self.link.stream.poll_read_ready(context))?;
             match read(self.link.stream.get_ref(), self.decoder.buffer(READ)) {

@@ -57,8 +57,9 @@ fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
     said
 }
 
-/// Somebody between a connector and `acceptor`. What the connector says goes through `tamper`, which may keep the last
-/// argument, the stream to the acceptor, open; what comes back goes through as it is. Returns where to connect to.
+/// Somebody between a connector and `acceptor`. What the connector says goes through `tamper`,
+/// which may keep the last argument, the stream to the acceptor, open; what comes back goes through
+/// as it is. Returns where to connect to.
 fn between(acceptor: String, tamper: impl FnOnce(TcpStream, TcpStream) + Send + 'static) -> String {
     let socket = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("nng:tcp://{}", socket.local_addr().unwrap());
@@ -99,7 +100,8 @@ fn read_frame(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
     Ok(frame)
 }
 
-/// Lets the exchange and the first two frames pass, and the third and fourth through `tamper`; then the rest.
+/// Lets the exchange and the first two frames pass, and the third and fourth through `tamper`; then
+/// the rest.
 fn tampering(
     tamper: impl FnOnce(Vec<u8>, Vec<u8>) -> Vec<u8> + Send + 'static,
 ) -> impl FnOnce(TcpStream, TcpStream) + Send {
@@ -120,13 +122,15 @@ fn tampering(
     }
 }
 
-/// What an acceptor gets whose connector sends a hundred frames through `tamper`: whole messages, and how it ended.
+/// What an acceptor gets whose connector sends a hundred frames through `tamper`: whole messages,
+/// and how it ended.
 async fn received_through(
     tamper: impl FnOnce(TcpStream, TcpStream) + Send + 'static,
 ) -> (usize, Option<std::io::Error>) {
     let (key, mut listener) = listener();
     let address = between(socket_address(&*listener), tamper);
-    let (mut acceptor, connector) = tokio::join!(next_peer(&mut *listener), connect(&address, &key));
+    let (mut acceptor, connector) =
+        tokio::join!(next_peer(&mut *listener), connect(&address, &key));
     let mut connector = connector.unwrap();
     for index in 0..100 {
         if connector.link.send(Message { head: Vec::new(), body: filler(index, 100) }).is_err() {
@@ -148,7 +152,10 @@ async fn received_through(
             None => break None,
         }
     };
-    assert!(acceptor.link.send(Message::default()).is_err() || ended.is_none(), "the link is closed");
+    assert!(
+        acceptor.link.send(Message::default()).is_err() || ended.is_none(),
+        "the link is closed"
+    );
     drop(acceptor);
     while let Some(Ok(_)) = connector.next().await {}
     (whole, ended)
@@ -235,7 +242,8 @@ fn a_recorded_connection_that_is_played_again_is_turned_away() {
             record.send([exchange, frame].concat()).unwrap();
             let _ = read_to_end(&mut near);
         });
-        let (mut acceptor, connector) = tokio::join!(next_peer(&mut *listener), connect(&proxy, &key));
+        let (mut acceptor, connector) =
+            tokio::join!(next_peer(&mut *listener), connect(&proxy, &key));
         let connector = connector.unwrap();
         connector.link.send(Message::new(b"an order".to_vec())).unwrap();
         assert_eq!(acceptor.next().await.unwrap().unwrap(), "an order");
@@ -250,8 +258,9 @@ fn a_recorded_connection_that_is_played_again_is_turned_away() {
     });
 }
 
-/// The first message of a connection can be recorded and sent again. What it is answered is the acceptor's part of another
-/// exchange, made of new random numbers, and of use only to the one who holds the key.
+/// The first message of a connection can be recorded and sent again. What it is answered is the
+/// acceptor's part of another exchange, made of new random numbers, and of use only to the one who
+/// holds the key.
 #[test]
 fn a_first_message_that_is_repeated_is_answered_with_a_new_nonce_and_its_proof_and_no_more() {
     run(async {
@@ -268,7 +277,11 @@ fn a_first_message_that_is_repeated_is_answered_with_a_new_nonce_and_its_proof_a
         let mut answers = Vec::new();
         for with_the_old_confirmation in [false, true, false, true] {
             let address = address.clone();
-            let words = if with_the_old_confirmation { recorded.clone() } else { recorded[..HELLO].to_vec() };
+            let words = if with_the_old_confirmation {
+                recorded.clone()
+            } else {
+                recorded[..HELLO].to_vec()
+            };
             let said = nobody_enters(&mut *listener, move || {
                 let mut stream = TcpStream::connect(address).unwrap();
                 stream.write_all(&words).unwrap();
@@ -280,9 +293,15 @@ fn a_first_message_that_is_repeated_is_answered_with_a_new_nonce_and_its_proof_a
         let hello: [u8; 32] = recorded[8..40].try_into().unwrap();
         for (index, answer) in answers.iter().enumerate() {
             let (nonce, proof) = answer.split_at(32);
-            assert!(key.proves("accept", &[&hello, nonce], proof.try_into().unwrap()), "it is no more than that");
+            assert!(
+                key.proves("accept", &[&hello, nonce], proof.try_into().unwrap()),
+                "it is no more than that"
+            );
             let others = answers[..index].iter();
-            assert!(others.clone().all(|other| other[..32] != *nonce && other[32..] != *proof), "it is new each time");
+            assert!(
+                others.clone().all(|other| other[..32] != *nonce && other[32..] != *proof),
+                "it is new each time"
+            );
         }
         drop((acceptor, connector));
     });
@@ -296,7 +315,8 @@ fn who_does_not_hold_the_key_gets_no_byte_in_answer() {
             let proof = key.proof("connect", &[b"fiber\0\0\x01", &[7; 32]]);
             [&b"fiber\0\0\x01"[..], &[7; 32], &proof].concat()
         };
-        let junk = [hello(&SessionKey::random()), b"GET / HTTP/1.1\r\n\r\n".to_vec(), vec![0xff; 100_000]];
+        let junk =
+            [hello(&SessionKey::random()), b"GET / HTTP/1.1\r\n\r\n".to_vec(), vec![0xff; 100_000]];
         for junk in junk {
             let address = socket_address(&*listener);
             let said = nobody_enters(&mut *listener, move || {
@@ -333,9 +353,11 @@ fn an_attempt_to_connect_can_be_given_up() {
     run(async {
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("nng:tcp://{}", silent.local_addr().unwrap());
-        let attempt = tokio::task::spawn_local(async move { connect(&address, &SessionKey::random()).await });
+        let attempt =
+            tokio::task::spawn_local(async move { connect(&address, &SessionKey::random()).await });
         // It is connected, and is told nothing.
-        let mut peer = tokio::task::spawn_blocking(move || silent.accept().unwrap().0).await.unwrap();
+        let mut peer =
+            tokio::task::spawn_blocking(move || silent.accept().unwrap().0).await.unwrap();
         attempt.abort();
         assert!(attempt.await.unwrap_err().is_cancelled());
         tokio::task::spawn_blocking(move || read_to_end(&mut peer)).await.unwrap();
@@ -372,7 +394,8 @@ fn who_says_nothing_or_a_byte_a_second_is_turned_away_in_the_end() {
 
 const CROWD: usize = 10_000;
 
-/// The crowd is a process of its own, and so is the listener, because it counts its descriptors and its memory.
+/// The crowd is a process of its own, and so is the listener, because it counts its descriptors and
+/// its memory.
 #[test]
 fn ten_thousand_that_connect_at_once_take_little_and_keep_nobody_out() {
     let mut child = support::spawn_test("child_process", "besieged", &[]);

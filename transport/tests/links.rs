@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use fiber_core::{BuildId, LinkKind, NodeId, SessionKey};
 use fiber_transport::{
-    Closed, Connection, HandshakeError, ListenAt, Listener, Message, PeerInfo, Role, accept, connect, join, listen,
+    Closed, Connection, HandshakeError, ListenAt, Listener, Message, PeerInfo, Role, accept,
+    connect, join, listen,
 };
 
 use support::{child, filler, promises, run, spawn_child, within};
@@ -104,8 +105,9 @@ async fn messages_sent_by_several_threads_all_arrive(kind: LinkKind) {
     for thread in 0..4_u8 {
         let link = connector.link.clone();
         std::thread::spawn(move || {
-            (0..10_000_u32)
-                .for_each(|index| link.send(Message::new([&[thread], &index.to_le_bytes()[..]].concat())).unwrap())
+            (0..10_000_u32).for_each(|index| {
+                link.send(Message::new([&[thread], &index.to_le_bytes()[..]].concat())).unwrap()
+            })
         });
     }
     let mut seen = [0_u32; 4];
@@ -149,7 +151,8 @@ async fn closing_a_link_ends_both_halves_at_both_ends(kind: LinkKind) {
 async fn dropping_the_receiving_half_closes_the_link(kind: LinkKind) {
     for swapped in [false, true] {
         let ends = ends(kind).await;
-        let (near, mut far) = if swapped { (ends.connector, ends.acceptor) } else { (ends.acceptor, ends.connector) };
+        let (near, mut far) =
+            if swapped { (ends.connector, ends.acceptor) } else { (ends.acceptor, ends.connector) };
         drop(near.incoming);
         assert_eq!(near.link.send(Message::default()), Err(Closed));
         assert!(far.next().await.is_none());
@@ -203,13 +206,19 @@ async fn stall(kind: LinkKind) {
     // The child says through another link that it has sent all.
     let key = SessionKey::random();
     let mut second = listen(kind, &key, &ListenAt::default()).unwrap();
-    flood.link.send(Message::new(format!("{} {}", second.address(), key.reveal()).into_bytes())).unwrap();
+    flood
+        .link
+        .send(Message::new(format!("{} {}", second.address(), key.reveal()).into_bytes()))
+        .unwrap();
     let mut report = next_peer(&mut *second).await;
     assert_eq!(next(&mut report).await, "sent");
     let grown = support::resident_memory().saturating_sub(before);
     assert!(grown < 64 << 20, "{grown} bytes are held for a reader that does not read");
     for index in 0..FLOOD {
-        assert!(next(&mut flood).await == filler(index, FLOOD_MESSAGE), "message {index} is damaged");
+        assert!(
+            next(&mut flood).await == filler(index, FLOOD_MESSAGE),
+            "message {index} is damaged"
+        );
     }
     flood.link.send(Message::new(b"done".to_vec())).unwrap();
     assert!(child.wait().unwrap().success());
@@ -339,17 +348,24 @@ async fn nonsense_does_not_disturb_others(kind: LinkKind) {
 /// What speaks nonsense to `address`, and is still connected.
 fn nonsense(address: &str) -> Vec<Box<dyn std::any::Any>> {
     let mut speakers: Vec<Box<dyn std::any::Any>> = Vec::new();
-    let junk: [&[u8]; 4] =
-        [b"", b"GET / HTTP/1.1\r\n\r\n", &[0xff; 70_000], b"\0SP\0\0\x50\0\0\xff\xff\xff\xff\xff\xff\xff\xff"];
+    let junk: [&[u8]; 4] = [
+        b"",
+        b"GET / HTTP/1.1\r\n\r\n",
+        &[0xff; 70_000],
+        b"\0SP\0\0\x50\0\0\xff\xff\xff\xff\xff\xff\xff\xff",
+    ];
     for junk in junk {
         match address.split_once(':').unwrap() {
             ("unix", name) => {
-                let mut stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name).unwrap()).unwrap();
+                let mut stream =
+                    UnixStream::connect_addr(&SocketAddr::from_abstract_name(name).unwrap())
+                        .unwrap();
                 let _ = stream.write_all(junk);
                 speakers.push(Box::new(stream));
             }
             (_, url) => {
-                let mut stream = std::net::TcpStream::connect(url.trim_start_matches("tcp://")).unwrap();
+                let mut stream =
+                    std::net::TcpStream::connect(url.trim_start_matches("tcp://")).unwrap();
                 let _ = stream.write_all(junk);
                 speakers.push(Box::new(stream));
                 let socket = nng::Socket::new(nng::Protocol::Pair0).unwrap();
@@ -410,7 +426,8 @@ fn child_process() {
     run(async move {
         match role.as_str() {
             "wait" => {
-                let mut connection = connect(&arguments[0], &arguments[1].parse().unwrap()).await.unwrap();
+                let mut connection =
+                    connect(&arguments[0], &arguments[1].parse().unwrap()).await.unwrap();
                 connection.link.send(Message::new(b"ready".to_vec())).unwrap();
                 end(&mut connection).await;
             }

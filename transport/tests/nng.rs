@@ -1,7 +1,7 @@
 //! nng itself, as far as links use it.
 //!
-//! The bindings were made for NNG 1.4 and the library is NNG 1.11. What links use is here in one place, so that a new
-//! version of either shows at once whether the pair still holds.
+//! The bindings were made for NNG 1.4 and the library is NNG 1.11. What links use is here in one
+//! place, so that a new version of either shows at once whether the pair still holds.
 
 mod support;
 
@@ -46,7 +46,11 @@ fn adopt(socket: &Socket, stream: TcpStream) {
     // SAFETY: the name is a C string, and the descriptor is given away.
     #[allow(unsafe_code)]
     let failed = unsafe {
-        nng_sys::nng_listener_set_int(listener, nng_sys::NNG_OPT_SOCKET_FD.as_ptr().cast(), stream.into_raw_fd())
+        nng_sys::nng_listener_set_int(
+            listener,
+            nng_sys::NNG_OPT_SOCKET_FD.as_ptr().cast(),
+            stream.into_raw_fd(),
+        )
     };
     assert_eq!(failed, 0);
 }

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use actix::{Actor, Context};
-use fiber_core::{Error, Function, Meta, OutputMode, Portable, Result, captures_nothing, codec, travel};
+use fiber_core::{
+    Error, Function, Meta, OutputMode, Portable, Result, captures_nothing, codec, travel,
+};
 use tokio::sync::oneshot;
 
 use super::AsyncManager;
@@ -58,7 +60,8 @@ impl ManagerBuilder {
 }
 
 impl<K> ManagerBuilder<K> {
-    /// Names the manager, for errors and the [tree](crate::tree); the default is `manager-1` and so on.
+    /// Names the manager, for errors and the [tree](crate::tree); the default is `manager-1` and so
+    /// on.
     pub fn name(mut self, name: impl Into<String>) -> ManagerBuilder<K> {
         self.name = Some(name.into());
         self
@@ -76,20 +79,23 @@ impl<K> ManagerBuilder<K> {
         self
     }
 
-    /// Sets when the process is started again. The default is [`Restart::Transient`]: not if the actor stopped by itself.
+    /// Sets when the process is started again. The default is [`Restart::Transient`]: not if the
+    /// actor stopped by itself.
     pub fn restart(mut self, restart: Restart) -> ManagerBuilder<K> {
         self.restart = restart;
         self
     }
 
-    /// Sets how long the actor may take to end before its process is killed; the default is what the configuration says.
+    /// Sets how long the actor may take to end before its process is killed; the default is what
+    /// the configuration says.
     pub fn shutdown(mut self, deadline: Duration) -> ManagerBuilder<K> {
         self.shutdown = Some(deadline);
         self
     }
 
-    /// Sets how many restarts are allowed in a period, of the actor in its process, and of the process. When more are
-    /// needed, the actor is given up, and its address says so. The default is 3 in 5 seconds.
+    /// Sets how many restarts are allowed in a period, of the actor in its process, and of the
+    /// process. When more are needed, the actor is given up, and its address says so. The default
+    /// is 3 in 5 seconds.
     pub fn intensity(mut self, restarts: u32, period: Duration) -> ManagerBuilder<K> {
         self.intensity = (restarts, period);
         self
@@ -101,14 +107,15 @@ impl<K> ManagerBuilder<K> {
         self
     }
 
-    /// Sets how many messages may wait for the actor; more fail with [`Error::MailboxFull`]. The default is no limit.
+    /// Sets how many messages may wait for the actor; more fail with [`Error::MailboxFull`]. The
+    /// default is no limit.
     pub fn mailbox(mut self, capacity: usize) -> ManagerBuilder<K> {
         self.mailbox = capacity;
         self
     }
 
-    /// Has the actor's state kept by its owner, to go on from when it is restarted: after so many messages, or so much
-    /// time, see [`Snapshots`].
+    /// Has the actor's state kept by its owner, to go on from when it is restarted: after so many
+    /// messages, or so much time, see [`Snapshots`].
     pub fn snapshots(self, every: Snapshots) -> ManagerBuilder<Snapshots> {
         ManagerBuilder {
             name: self.name,
@@ -124,12 +131,13 @@ impl<K> ManagerBuilder<K> {
         }
     }
 
-    /// Starts the process, in which `factory` makes the actor from `args`: one value, or a tuple for a function of
-    /// several. The reply comes when the actor is there.
+    /// Starts the process, in which `factory` makes the actor from `args`: one value, or a tuple
+    /// for a function of several. The reply comes when the actor is there.
     ///
     /// # Errors
-    /// [`Error::Start`] if the process can't be started, or the factory panics; [`Error::Invalid`] if a name or number is
-    /// of no use; [`Error::Encode`] or [`Error::TooLarge`] for the arguments; [`Error::NotInitialised`].
+    /// [`Error::Start`] if the process can't be started, or the factory panics; [`Error::Invalid`]
+    /// if a name or number is of no use; [`Error::Encode`] or [`Error::TooLarge`] for the
+    /// arguments; [`Error::NotInitialised`].
     pub fn start<F, Args, M>(self, factory: F, args: Args) -> Reply<AsyncManager<F::Output>>
     where
         F: Function<Args, M>,
@@ -152,18 +160,19 @@ impl<K> ManagerBuilder<K> {
         };
         Reply::new(async move {
             let node = node?;
-            let ended = |_| Err(Error::system("the manager could not be started", "fiber's thread ended"));
+            let ended =
+                |_| Err(Error::system("the manager could not be started", "fiber's thread ended"));
             let (home, shared) = started.await.unwrap_or_else(ended)?;
             let addr = RemoteAddr::owned(node, &shared.name, home, shared.owned.id());
             Ok(AsyncManager { addr, shared })
         })
     }
 
-    /// The same as a child of a supervisor of one's own, and the address of the actor, which is valid as soon as the child
-    /// has been started.
+    /// The same as a child of a supervisor of one's own, and the address of the actor, which is
+    /// valid as soon as the child has been started.
     ///
-    /// Restarts, pauses and their intensity are the supervisor's, for the process; what the builder sets of them holds
-    /// for the actor in its process.
+    /// Restarts, pauses and their intensity are the supervisor's, for the process; what the builder
+    /// sets of them holds for the actor in its process.
     ///
     /// # Errors
     /// As [`start`](ManagerBuilder::start), before anything is started.
@@ -200,7 +209,11 @@ impl<K> ManagerBuilder<K> {
     /// app.shutdown().wait()?;
     /// # Ok::<(), fiber::Error>(())
     /// ```
-    pub fn child<F, Args, M>(self, factory: F, args: Args) -> Result<(ChildSpec, RemoteAddr<F::Output>)>
+    pub fn child<F, Args, M>(
+        self,
+        factory: F,
+        args: Args,
+    ) -> Result<(ChildSpec, RemoteAddr<F::Output>)>
     where
         F: Function<Args, M>,
         F::Output: Actor<Context = Context<F::Output>>,
@@ -240,7 +253,9 @@ impl<K> ManagerBuilder<K> {
             let problem = "a mailbox has room for one message at least".to_string();
             return Err(Error::Invalid { what: "mailbox", problem });
         }
-        let name = self.name.unwrap_or_else(|| format!("manager-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
+        let name = self
+            .name
+            .unwrap_or_else(|| format!("manager-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
         let root = HostRoot {
             entry: entry.reference(),
             name: name.clone(),

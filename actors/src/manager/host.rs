@@ -131,7 +131,8 @@ where
         });
         let arguments = std::mem::take(&mut job.root.arguments);
         let factory = move || {
-            let args = codec::decode(&arguments).unwrap_or_else(|error: Error| panic!("its arguments: {error}"));
+            let args = codec::decode(&arguments)
+                .unwrap_or_else(|error: Error| panic!("its arguments: {error}"));
             let mut actor = invoke::<F, Args, M>(args);
             if let Some(state) = &*latest.lock()
                 && let Err(error) = K::restore(&mut actor, state)
@@ -140,7 +141,9 @@ where
             }
             actor
         };
-        let spec = |home| ChildSpec::actor_with(ACTOR, factory, hosting).restart(Restart::Transient).on(home);
+        let spec = |home| {
+            ChildSpec::actor_with(ACTOR, factory, hosting).restart(Restart::Transient).on(home)
+        };
         job.run(spec, stopped);
     }
 }
@@ -156,7 +159,11 @@ struct HostJob {
 }
 
 impl HostJob {
-    fn run(&mut self, spec: impl FnOnce(actix::ArbiterHandle) -> ChildSpec, mut stopped: watch::Receiver<bool>) {
+    fn run(
+        &mut self,
+        spec: impl FnOnce(actix::ArbiterHandle) -> ChildSpec,
+        mut stopped: watch::Receiver<bool>,
+    ) {
         let runtime = match runtime() {
             Ok(runtime) => runtime,
             Err(error) => {
@@ -172,16 +179,23 @@ impl HostJob {
             let address = self.node.address_now().map(ToString::to_string);
             let (restarts, period) = self.root.intensity;
             let home = Arbiter::current();
-            let supervisor =
-                Supervisor::builder(&*self.root.name).intensity(restarts, period).child(spec(home.clone()));
+            let supervisor = Supervisor::builder(&*self.root.name)
+                .intensity(restarts, period)
+                .child(spec(home.clone()));
             let supervisor = match address {
-                Ok(address) => supervisor.start_on(&home).await.map(|supervisor| (supervisor, address)),
+                Ok(address) => {
+                    supervisor.start_on(&home).await.map(|supervisor| (supervisor, address))
+                }
                 Err(error) => Err(error),
             };
             let (supervisor, address) = match supervisor {
                 Ok(started) => started,
                 Err(error) => {
-                    let problem = if let Error::Start { problem, .. } = error { problem } else { error.to_string() };
+                    let problem = if let Error::Start { problem, .. } = error {
+                        problem
+                    } else {
+                        error.to_string()
+                    };
                     let _ = self.link.send(Control::Failed(problem).message());
                     // The parent ends this process when it has read that.
                     return std::future::pending().await;
@@ -198,7 +212,11 @@ impl HostJob {
                 }
             };
             self.inbox.close(&reason);
-            self.code = if matches!(reason, ExitReason::Normal | ExitReason::Shutdown) { 0 } else { EXIT_GIVEN_UP };
+            self.code = if matches!(reason, ExitReason::Normal | ExitReason::Shutdown) {
+                0
+            } else {
+                EXIT_GIVEN_UP
+            };
             let reason = codec::encode(&reason).expect("reasons are made of what serialises");
             let _ = self.link.send(Note::Ended.message(reason));
             let _ = self.shutdown.wait_for(|told| *told).await;

@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 
 /// An actor whose state can be kept elsewhere, to go on from after a restart.
 ///
-/// The state is taken when [`Snapshots`] says so, and kept by the manager's owner. A restarted actor is made by its
-/// factory, and then given the last state that its owner has. What it handled after that is lost.
+/// The state is taken when [`Snapshots`] says so, and kept by the manager's owner. A restarted
+/// actor is made by its factory, and then given the last state that its owner has. What it handled
+/// after that is lost.
 pub trait Snapshot: Actor {
     /// What is kept.
     type State: Serialize + DeserializeOwned;
@@ -61,7 +62,8 @@ pub(super) struct Every {
     pub(super) time: Option<Duration>,
 }
 
-/// Whether an actor's state is kept: [`NoSnapshots`] for any, [`Snapshots`] for those that implement [`Snapshot`].
+/// Whether an actor's state is kept: [`NoSnapshots`] for any, [`Snapshots`] for those that
+/// implement [`Snapshot`].
 pub trait Keep<A>: 'static {
     /// The state, encoded.
     #[doc(hidden)]

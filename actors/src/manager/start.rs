@@ -15,7 +15,9 @@ use super::host::{HostRoot, Note};
 use crate::node::{Command, Control, Errand, Launch, Node, attend, launch};
 use crate::process::ProcessControl;
 use crate::remote::{NodeRef, Owned};
-use crate::supervisor::{Backoff, ChildContext, ChildSpec, Restart, Running, Shutdown, Start, Supervisor};
+use crate::supervisor::{
+    Backoff, ChildContext, ChildSpec, Restart, Running, Shutdown, Start, Supervisor,
+};
 
 /// The current process.
 #[derive(Clone)]
@@ -42,7 +44,8 @@ impl Prepared {
     pub(super) async fn start(self, node: &'static Node) -> Result<(NodeRef, Arc<Shared>)> {
         let home = NodeRef { id: node.id(), address: node.address().await?.into() };
         let (name, (restarts, period)) = (self.name.clone(), self.intensity);
-        let supervisor = Supervisor::builder(&*name).intensity(restarts, period).backoff(self.backoff.clone());
+        let supervisor =
+            Supervisor::builder(&*name).intensity(restarts, period).backoff(self.backoff.clone());
         let (child, owned, process) = self.child(node, "process".into());
         let supervisor = supervisor.child(child).start_on(node.arbiter()).await?;
         Ok((home, Arc::new(Shared { node, name, owned, supervisor, process })))
@@ -68,7 +71,9 @@ impl Prepared {
             snapshot: Arc::default(),
             process: Arc::new(process),
         };
-        let child = ChildSpec::new(name, start).restart(self.restart).shutdown(Shutdown::After(self.shutdown));
+        let child = ChildSpec::new(name, start)
+            .restart(self.restart)
+            .shutdown(Shutdown::After(self.shutdown));
         (child, owned, current)
     }
 }
@@ -88,8 +93,12 @@ struct ManagerStart {
 }
 
 impl Start for ManagerStart {
-    fn start(&mut self, context: ChildContext) -> LocalBoxFuture<'static, Result<Running, ExitReason>> {
-        let (node, owned, process) = (self.node, Arc::clone(&self.owned), Arc::clone(&self.process));
+    fn start(
+        &mut self,
+        context: ChildContext,
+    ) -> LocalBoxFuture<'static, Result<Running, ExitReason>> {
+        let (node, owned, process) =
+            (self.node, Arc::clone(&self.owned), Arc::clone(&self.process));
         let (kept, restart) = (Arc::clone(&self.snapshot), self.restart);
         let mut root = self.root.clone();
         root.snapshot = kept.lock().as_ref().map(|snapshot| snapshot.to_vec());
@@ -141,7 +150,8 @@ impl Start for ManagerStart {
                 }
                 let _ = exited.send(reason);
             });
-            let exited = async { exit.await.unwrap_or(ExitReason::LinkLost("its attendant ended".into())) };
+            let exited =
+                async { exit.await.unwrap_or(ExitReason::LinkLost("its attendant ended".into())) };
             Ok(Running::new(ProcessControl(commands), exited).place(place))
         })
     }

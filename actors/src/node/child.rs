@@ -20,7 +20,8 @@ use crate::remote::MeshPeer;
 
 /// The exit code of a child that could not begin its work.
 pub(super) const EXIT_NOT_STARTED: i32 = 70;
-/// The exit code of a child in which a thread or an async runtime was started before `fiber::init()`.
+/// The exit code of a child in which a thread or an async runtime was started before
+/// `fiber::init()`.
 const EXIT_TOO_LATE: i32 = 71;
 /// The exit code of a child whose link to its parent was closed while it worked.
 pub(super) const EXIT_LINK_LOST: i32 = 72;
@@ -40,11 +41,12 @@ const SILENT_PARENT: Duration = Duration::from_secs(30);
 
 /// Makes this program able to host fiber's processes: the first thing that `main` has to do.
 ///
-/// In a process that a user started it returns at once. In a process that fiber started it does not return: the
-/// process works for its parent, and then exits. `#[fiber::main]` calls it, and so does `fiber::test_harness!()`.
+/// In a process that a user started it returns at once. In a process that fiber started it does not
+/// return: the process works for its parent, and then exits. `#[fiber::main]` calls it, and so does
+/// `fiber::test_harness!()`.
 ///
-/// `#[tokio::main]` and `#[actix::main]` start their runtime before the first line of `main`: put `#[fiber::main]` in their
-/// place, which runs an `async fn main` in an actix system of its own.
+/// `#[tokio::main]` and `#[actix::main]` start their runtime before the first line of `main`: put
+/// `#[fiber::main]` in their place, which runs an `async fn main` in an actix system of its own.
 ///
 /// # Examples
 /// ```
@@ -63,7 +65,8 @@ pub fn init() {
     let child = match fiber_core::process::take_env("FIBER_NODE", "FIBER_KEY") {
         Some([None, None]) => None,
         Some([node, key]) => Some((node.unwrap_or_default(), key.unwrap_or_default())),
-        // Its parent has the words for this code: a line that this process printed would stand there twice.
+        // Its parent has the words for this code: a line that this process printed would stand
+        // there twice.
         None if std::env::var_os("FIBER_NODE").is_some() => quit(EXIT_TOO_LATE),
         None => None,
     };
@@ -79,7 +82,9 @@ pub fn init() {
     fiber_core::process::close_input();
     match (calling, key) {
         (Some(calling), Some(key)) => run(calling, key),
-        _ => give_up("FIBER_NODE and FIBER_KEY are set to something else than fiber sets them to: unset them"),
+        _ => give_up(
+            "FIBER_NODE and FIBER_KEY are set to something else than fiber sets them to: unset them",
+        ),
     }
 }
 
@@ -109,9 +114,11 @@ impl FromStr for Calling {
     }
 }
 
-/// Where a node listens that is not on its parent's host: the others reach it where its parent does.
+/// Where a node listens that is not on its parent's host: the others reach it where its parent
+/// does.
 fn reach_elsewhere(parent: &str) -> Reach {
-    let address = parent.rsplit_once('/').and_then(|(_, address)| address.parse::<SocketAddr>().ok());
+    let address =
+        parent.rsplit_once('/').and_then(|(_, address)| address.parse::<SocketAddr>().ok());
     let own = address.and_then(|address| local_ip_towards(address.ip()).ok());
     let bind = own.unwrap_or(Ipv4Addr::LOCALHOST.into());
     Reach { link: LinkKind::Nng, bind, advertised: None, kinship: Kinship::Elsewhere }
@@ -132,10 +139,13 @@ fn run(calling: Calling, key: SessionKey) -> ! {
             let mut connection = met.unwrap_or_else(|problem| {
                 give_up(&format!("the parent can't be reached at {}: {problem}", calling.address))
             });
-            // Nothing else tells whether the parent's host is still there, before the parent says how often to speak.
+            // Nothing else tells whether the parent's host is still there, before the parent says
+            // how often to speak.
             connection.link.give_up_after(SILENT_PARENT);
             let link = Arc::clone(&connection.link);
-            let early = tokio::task::spawn_local(give_signs_of_life(link, EARLY_BEAT, || Control::Heartbeat.message()));
+            let early = tokio::task::spawn_local(give_signs_of_life(link, EARLY_BEAT, || {
+                Control::Heartbeat.message()
+            }));
             let Some(Control::Start { config, errand }) = first(&mut connection).await else {
                 // The parent went away, or never meant this process.
                 quit(EXIT_NOT_STARTED)
@@ -147,13 +157,16 @@ fn run(calling: Calling, key: SessionKey) -> ! {
             connection.link.give_up_after(config.heartbeat_timeout);
             config.clone().inherit();
             let reach = calling.parent_pid.is_none().then(|| reach_elsewhere(&calling.address));
-            let node = Node::new(Endpoint::new(calling.id, *config, key, node_arbiter), backend, reach);
+            let node =
+                Node::new(Endpoint::new(calling.id, *config, key, node_arbiter), backend, reach);
             *CURRENT.lock() = Some(node);
             fiber_core::process::at_exit(super::part);
             // Before the root starts: from now on the parent takes silence for death.
-            tokio::task::spawn_local(give_signs_of_life(Arc::clone(&connection.link), beat, || {
-                Control::Heartbeat.message()
-            }));
+            tokio::task::spawn_local(give_signs_of_life(
+                Arc::clone(&connection.link),
+                beat,
+                || Control::Heartbeat.message(),
+            ));
             let peer = node.mesh().join(calling.parent, &connection.link);
             let running = errand.start(node, Arc::clone(&connection.link));
             let running = running.unwrap_or_else(|error| give_up(&error.to_string()));
@@ -178,7 +191,11 @@ async fn first(connection: &mut Connection) -> Option<Control> {
 }
 
 /// Passes on what the parent sends, and ends this process when the parent is gone.
-async fn serve(mut connection: Connection, mut inbox: Box<dyn FnMut(Inbound)>, mut parent: MeshPeer) -> ! {
+async fn serve(
+    mut connection: Connection,
+    mut inbox: Box<dyn FnMut(Inbound)>,
+    mut parent: MeshPeer,
+) -> ! {
     while let Some(Ok(mut message)) = connection.next().await {
         match message.first() {
             Some(&ROOT) => {
@@ -197,7 +214,8 @@ async fn serve(mut connection: Connection, mut inbox: Box<dyn FnMut(Inbound)>, m
     quit(EXIT_LINK_LOST)
 }
 
-/// Has the kernel kill this process when its parent dies, even if this process hangs or stands still by then.
+/// Has the kernel kill this process when its parent dies, even if this process hangs or stands
+/// still by then.
 fn die_with_parent(parent: i32) {
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
     // The parent may have died before.
@@ -207,18 +225,23 @@ fn die_with_parent(parent: i32) {
     }
 }
 
-/// Process lists show a process that was started through `/proc/self/exe` as `exe`, unless it says otherwise.
+/// Process lists show a process that was started through `/proc/self/exe` as `exe`, unless it says
+/// otherwise.
 fn name_process() {
     let own = std::env::current_exe().ok();
-    let name = own.as_ref().and_then(|path| path.file_name()).map(|name| name.to_string_lossy().into_owned());
-    let name: String = name.unwrap_or_default().trim_end_matches(" (deleted)").chars().take(15).collect();
+    let name = own
+        .as_ref()
+        .and_then(|path| path.file_name())
+        .map(|name| name.to_string_lossy().into_owned());
+    let name: String =
+        name.unwrap_or_default().trim_end_matches(" (deleted)").chars().take(15).collect();
     if let Ok(name) = std::ffi::CString::new(name) {
         let _ = rustix::thread::set_name(&name);
     }
 }
 
-/// Ends this process and its children at once, without running what the program has registered for its exit: other
-/// threads are at work.
+/// Ends this process and its children at once, without running what the program has registered for
+/// its exit: other threads are at work.
 fn quit(code: i32) -> ! {
     if let Some(node) = CURRENT.try_lock().and_then(|current| *current) {
         node.kill_children();

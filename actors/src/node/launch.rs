@@ -19,7 +19,8 @@ use super::{ENDING, EXPECTED, Node};
 use crate::endpoint::{CONTROL, MESH, Pulse, ROOT, message_limit};
 use crate::remote::MeshPeer;
 
-/// How long the end of a process may lag behind the end of its link, or the reverse, before it is forced.
+/// How long the end of a process may lag behind the end of its link, or the reverse, before it is
+/// forced.
 const LAG: Duration = Duration::from_secs(1);
 /// The same for a process elsewhere, of whose end others have to hear first.
 const LAG_ELSEWHERE: Duration = Duration::from_secs(5);
@@ -55,7 +56,8 @@ pub(crate) trait Patience {
 pub(crate) enum Control {
     /// Parent to child: what to do.
     Start { config: Box<Config>, errand: Errand },
-    /// Child to parent: the root is at work. The address is where other nodes can reach it, if they are to.
+    /// Child to parent: the root is at work. The address is where other nodes can reach it, if they
+    /// are to.
     Ready { address: Option<String> },
     /// Child to parent: the root can't work.
     Failed(String),
@@ -141,7 +143,10 @@ pub(crate) async fn launch(node: &'static Node, launch: Launch) -> Result<Launch
     let spec = JobSpec {
         name: launch.name,
         arguments: std::env::args_os().skip(1).collect(),
-        environment: vec![("FIBER_NODE", format!("{id}:{}:{parent}:{}", node.endpoint.id, address.url))],
+        environment: vec![(
+            "FIBER_NODE",
+            format!("{id}:{}:{parent}:{}", node.endpoint.id, address.url),
+        )],
         secrets: vec![("FIBER_KEY", node.endpoint.key.reveal())],
         restarts: launch.restarts,
         meta: launch.meta,
@@ -149,7 +154,8 @@ pub(crate) async fn launch(node: &'static Node, launch: Launch) -> Result<Launch
         log_dir: node.endpoint.config.log_dir.clone(),
     };
     let again = launch.restarts > 0 && launch.patience.is_none();
-    let created = if again { create_again(node, spec).await } else { node.backend.create(spec).await };
+    let created =
+        if again { create_again(node, spec).await } else { node.backend.create(spec).await };
     let job = match created {
         Ok(job) => job,
         Err(error) => {
@@ -190,7 +196,9 @@ pub(crate) async fn launch(node: &'static Node, launch: Launch) -> Result<Launch
         Err(NotReady::Absent(exit)) => return Err(early_end(exit, closed_door)),
         // Perhaps in the middle of its work: the news that it is ready may have been lost with it.
         Err(NotReady::Ended(exit)) => return Err(Exit::new(told(None, exit.reason), exit.tail)),
-        Err(NotReady::Unfit(problem)) => ExitReason::NotStarted(closed_door.map_or(problem, |why| not_let_in(&why))),
+        Err(NotReady::Unfit(problem)) => {
+            ExitReason::NotStarted(closed_door.map_or(problem, |why| not_let_in(&why)))
+        }
         Err(NotReady::Silent) => ExitReason::HeartbeatLost(node.endpoint.config.heartbeat_timeout),
     };
     // What it printed tells more, and comes with its end.
@@ -208,7 +216,9 @@ async fn create_again(node: &'static Node, spec: JobSpec) -> fiber_core::Result<
     let mut pause = first;
     loop {
         let error = match node.backend.create(spec.clone()).await {
-            Err(error) if Instant::now() + pause < deadline && !ENDING.load(Ordering::SeqCst) => error,
+            Err(error) if Instant::now() + pause < deadline && !ENDING.load(Ordering::SeqCst) => {
+                error
+            }
             created => return created,
         };
         if pause == first {
@@ -222,7 +232,11 @@ async fn create_again(node: &'static Node, spec: JobSpec) -> fiber_core::Result<
 }
 
 /// Returns when a process runs, and this one can't accept its connection, with the reason.
-async fn kept_out(node: &Node, mut states: watch::Receiver<JobState>, connected: &Cell<bool>) -> String {
+async fn kept_out(
+    node: &Node,
+    mut states: watch::Receiver<JobState>,
+    connected: &Cell<bool>,
+) -> String {
     loop {
         // Of its end others know more.
         if states.wait_for(|state| *state == JobState::Running).await.is_err() {
@@ -235,8 +249,8 @@ async fn kept_out(node: &Node, mut states: watch::Receiver<JobState>, connected:
     }
 }
 
-/// Returns when a process has not come further in the time that it has for that, and says so. What it waits for has a time of
-/// its own, each time anew.
+/// Returns when a process has not come further in the time that it has for that, and says so. What
+/// it waits for has a time of its own, each time anew.
 async fn overdue(
     config: &Config,
     mut states: watch::Receiver<JobState>,
@@ -267,10 +281,14 @@ async fn overdue(
         // The words may have changed meanwhile.
         return match &*states.borrow() {
             JobState::Waiting(Wait::Room(words)) => {
-                format!("there was no room for it within {limit:?} (`schedule_timeout` sets the limit): {words}")
+                format!(
+                    "there was no room for it within {limit:?} (`schedule_timeout` sets the limit): {words}"
+                )
             }
             JobState::Waiting(Wait::Image(words)) => {
-                format!("its container was not made within {limit:?} (`pull_timeout` sets the limit): {words}")
+                format!(
+                    "its container was not made within {limit:?} (`pull_timeout` sets the limit): {words}"
+                )
             }
             _ if connected.get() => format!(
                 "it connected, but did not get ready within {limit:?}: does its initialiser take that long? \
@@ -283,14 +301,17 @@ async fn overdue(
     }
 }
 
-/// Why a process ended: what this node made of it or, if the cluster took it away, that, which is why it fell silent.
+/// Why a process ended: what this node made of it or, if the cluster took it away, that, which is
+/// why it fell silent.
 fn told(verdict: Option<ExitReason>, reason: ExitReason) -> ExitReason {
     match (verdict, reason) {
         (
             Some(ExitReason::LinkLost(_) | ExitReason::HeartbeatLost(_)),
             taken @ (ExitReason::Evicted(_) | ExitReason::Preempted(_) | ExitReason::OutOfMemory),
         ) => taken,
-        (None, ExitReason::Code(EXIT_LINK_LOST)) => ExitReason::LinkLost("its process found it closed".into()),
+        (None, ExitReason::Code(EXIT_LINK_LOST)) => {
+            ExitReason::LinkLost("its process found it closed".into())
+        }
         (verdict, reason) => verdict.unwrap_or(reason),
     }
 }
@@ -345,7 +366,8 @@ async fn bring_up(
     let _ = connection.link.send(start.message());
     let mut pulse = Pulse::new(&node.endpoint.config);
     let mut peer = node.mesh.join(info.node, &connection.link);
-    // What it says counts before its end: a child may be ready, do its work and end before this looks.
+    // What it says counts before its end: a child may be ready, do its work and end before this
+    // looks.
     let told = tokio::select! {
         biased;
         told = first_word(&mut connection, &mut pulse, &mut peer) => told,
@@ -377,7 +399,11 @@ enum FirstWord {
     None,
 }
 
-async fn first_word(connection: &mut Connection, pulse: &mut Pulse, peer: &mut MeshPeer) -> FirstWord {
+async fn first_word(
+    connection: &mut Connection,
+    pulse: &mut Pulse,
+    peer: &mut MeshPeer,
+) -> FirstWord {
     loop {
         let message = tokio::select! {
             biased;
@@ -401,7 +427,9 @@ async fn first_word(connection: &mut Connection, pulse: &mut Pulse, peer: &mut M
             Some(Control::Ready { address }) => return FirstWord::Ready(address),
             Some(Control::Failed(problem)) => return FirstWord::Unfit(problem),
             Some(Control::Heartbeat) => {}
-            _ => return FirstWord::Unfit("it said something unexpected before it was ready".into()),
+            _ => {
+                return FirstWord::Unfit("it said something unexpected before it was ready".into());
+            }
         }
     }
 }
@@ -445,9 +473,13 @@ fn early_end(exit: Exit, closed_door: Option<String>) -> Exit {
     Exit::new(ExitReason::NotStarted(problem), exit.tail)
 }
 
-/// A killed process of whose end nothing is heard: its successor does not wait for it. The backend goes on ending it.
+/// A killed process of whose end nothing is heard: its successor does not wait for it. The backend
+/// goes on ending it.
 fn given_up(tenure: &Tenure) -> Exit {
-    tracing::error!("{} was killed, but nothing is heard of its end: it is given up", tenure.job.place());
+    tracing::error!(
+        "{} was killed, but nothing is heard of its end: it is given up",
+        tenure.job.place()
+    );
     Exit::new(ExitReason::Signal(9), Vec::new())
 }
 
@@ -508,7 +540,8 @@ pub(crate) async fn attend(
                 }
             },
             exit = ended(&mut states) => {
-                // What it sent before it died counts. Signs of life don't: of a pod that was deleted the process may live on.
+                // What it sent before it died counts. Signs of life don't: of a pod that was
+                // deleted the process may live on.
                 let mut quiet = Box::pin(sleep(LAG));
                 loop {
                     tokio::select! {

@@ -1,6 +1,7 @@
 //! What a child is to do.
 //!
-//! As a task function does, the type of a root travels as a place in the binary: nodes start roots, and know none.
+//! As a task function does, the type of a root travels as a place in the binary: nodes start roots,
+//! and know none.
 
 use std::any::{Any, type_name};
 use std::marker::PhantomData;
@@ -74,8 +75,10 @@ impl<R: Root> Starter<R> {
     const ENTRY: &'static Entry<MethodFn> = &Entry::new(type_name::<R>, Self::start);
 
     fn start(start: &mut dyn Any, _: &mut dyn Any, _: &mut dyn Any) {
-        let start = start.downcast_mut::<Starting>().expect("this entry is called with nothing else");
+        let start =
+            start.downcast_mut::<Starting>().expect("this entry is called with nothing else");
         let link = Arc::clone(&start.link);
-        start.running = Some(codec::decode::<R>(&start.root).map(|root| root.start(start.node, link)));
+        start.running =
+            Some(codec::decode::<R>(&start.root).map(|root| root.start(start.node, link)));
     }
 }

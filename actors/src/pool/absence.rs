@@ -65,7 +65,8 @@ impl Streak {
 
     fn is_too_long(&self, workers: usize, patience: Duration, now: Instant) -> bool {
         let most = u32::try_from(workers).unwrap_or(u32::MAX).saturating_add(FAILURES);
-        self.failures > most && self.since.is_some_and(|since| now.duration_since(since) >= patience)
+        self.failures > most
+            && self.since.is_some_and(|since| now.duration_since(since) >= patience)
     }
 }
 
@@ -81,7 +82,8 @@ impl Absence {
     /// How many of them nobody should wait for: those without room, and once it was logged also
     /// those whose start failed.
     pub(super) fn excused(&self) -> usize {
-        let excused = |reason: &&Reason| self.logged == Logged::Yes || matches!(reason, Reason::NoRoom(_));
+        let excused =
+            |reason: &&Reason| self.logged == Logged::Yes || matches!(reason, Reason::NoRoom(_));
         self.workers.values().filter(excused).count()
     }
 
@@ -118,9 +120,19 @@ impl Absence {
     }
 
     /// The start of a worker failed while `ready` others were ready.
-    pub(super) fn failed_start(&mut self, child: String, problem: String, ready: usize, now: Instant) {
+    pub(super) fn failed_start(
+        &mut self,
+        child: String,
+        problem: String,
+        ready: usize,
+        now: Instant,
+    ) {
         self.workers.insert(child, Reason::NotStarted(problem));
-        if ready == 0 { self.failed_starts.add(now) } else { self.failed_starts = Streak::default() }
+        if ready == 0 {
+            self.failed_starts.add(now)
+        } else {
+            self.failed_starts = Streak::default()
+        }
     }
 
     pub(super) fn died_unused(&mut self, now: Instant) {
@@ -147,7 +159,8 @@ impl Absence {
         if self.history == History::NoneReady {
             return Some(Hopeless::NoneStarted);
         }
-        is_too_long(&self.failed_starts).then_some(Hopeless::FailedStarts(self.failed_starts.failures))
+        is_too_long(&self.failed_starts)
+            .then_some(Hopeless::FailedStarts(self.failed_starts.failures))
     }
 }
 

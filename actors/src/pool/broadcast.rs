@@ -14,10 +14,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::shared::Shared;
 
-/// A value that was given to all workers of a pool: see [`Pool::broadcast`](crate::Pool::broadcast).
+/// A value that was given to all workers of a pool: see
+/// [`Pool::broadcast`](crate::Pool::broadcast).
 ///
-/// It travels as an argument at the cost of a number; [`get`](Broadcast::get) gives the value where it arrives. It is
-/// taken back from the workers when the last handle of the process that made it is dropped.
+/// It travels as an argument at the cost of a number; [`get`](Broadcast::get) gives the value where
+/// it arrives. It is taken back from the workers when the last handle of the process that made it
+/// is dropped.
 pub struct Broadcast<T> {
     id: u64,
     /// Where it was made.
@@ -48,21 +50,26 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Broadcast<T> {
         Ok(Broadcast { id, owner: Some(Arc::new(owner)), value: PhantomData })
     }
 
-    /// The value. In a worker it is deserialised when it is first asked for, and then shared by all its tasks.
+    /// The value. In a worker it is deserialised when it is first asked for, and then shared by all
+    /// its tasks.
     ///
     /// # Errors
-    /// If the value was not given to this process: it is no worker of the pool, or all handles were dropped where it
-    /// was made. If it can't be deserialised, or not as a `T`.
+    /// If the value was not given to this process: it is no worker of the pool, or all handles were
+    /// dropped where it was made. If it can't be deserialised, or not as a `T`.
     pub fn get(&self) -> Result<Arc<T>> {
         if let Some(owner) = &self.owner {
             return Ok(Arc::clone(&owner.value));
         }
-        let invalid = |problem: &str| Error::Invalid { what: "Broadcast::get", problem: problem.into() };
+        let invalid =
+            |problem: &str| Error::Invalid { what: "Broadcast::get", problem: problem.into() };
         let received = RECEIVED.get(&self.id).map(|received| Arc::clone(received.value()));
         let received = received.ok_or_else(|| {
             invalid("this process has not been given the value: keep a handle where it was made while tasks use it")
         })?;
-        let decode = || codec::decode::<T>(&received.bytes).map(|value| Arc::new(value) as Arc<dyn Any + Send + Sync>);
+        let decode = || {
+            codec::decode::<T>(&received.bytes)
+                .map(|value| Arc::new(value) as Arc<dyn Any + Send + Sync>)
+        };
         let value = received.value.get_or_init(decode).clone()?;
         value.downcast().map_err(|_| invalid("the value was made as another type"))
     }

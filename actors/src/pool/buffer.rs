@@ -66,7 +66,8 @@ impl Buffer {
 
     /// Whether a feeder that has stopped goes on: late enough that it does not stop at once again.
     pub(super) fn has_emptied(&self, ahead: u64, least: u64) -> bool {
-        ahead <= least / 2 || (ahead <= AHEAD / 2 && self.arguments.load(SeqCst) <= self.most_arguments / 2)
+        ahead <= least / 2
+            || (ahead <= AHEAD / 2 && self.arguments.load(SeqCst) <= self.most_arguments / 2)
     }
 
     /// Outcomes have arrived.

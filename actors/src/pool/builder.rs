@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fiber_core::{
-    Error, Function, Meta, Output, OutputMode, Portable, Result, Tries, TryOutput, Values, captures_nothing,
+    Error, Function, Meta, Output, OutputMode, Portable, Result, Tries, TryOutput, Values,
+    captures_nothing,
 };
 
 use super::Pool;
@@ -68,13 +69,15 @@ impl PoolBuilder {
         self
     }
 
-    /// Asks for resources for each worker, over what `#[fiber::meta]` of the first task's function asks.
+    /// Asks for resources for each worker, over what `#[fiber::meta]` of the first task's function
+    /// asks.
     pub fn meta(mut self, meta: Meta) -> PoolBuilder {
         self.meta = meta;
         self
     }
 
-    /// Has each worker call `function` before its first task. If that fails, the worker counts as not started.
+    /// Has each worker call `function` before its first task. If that fails, the worker counts as
+    /// not started.
     pub fn initializer<F, A, M, N>(mut self, function: F, args: A) -> PoolBuilder
     where
         F: Function<A, M>,
@@ -87,7 +90,8 @@ impl PoolBuilder {
         self
     }
 
-    /// As [`initializer`](PoolBuilder::initializer), for a function that returns a `Result` whose error can be displayed.
+    /// As [`initializer`](PoolBuilder::initializer), for a function that returns a `Result` whose
+    /// error can be displayed.
     pub fn try_initializer<F, A, M, N>(mut self, function: F, args: A) -> PoolBuilder
     where
         F: Function<A, M>,
@@ -112,11 +116,12 @@ impl PoolBuilder {
         self
     }
 
-    /// Makes the pool. Its workers start with the first call, whose function's `#[fiber::meta]` they follow.
+    /// Makes the pool. Its workers start with the first call, whose function's `#[fiber::meta]`
+    /// they follow.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a number that can't be; what [`Config`](fiber_core::Config) finds wrong;
-    /// [`Error::NotInitialised`].
+    /// [`Error::Invalid`] for a number that can't be; what [`Config`](fiber_core::Config) finds
+    /// wrong; [`Error::NotInitialised`].
     pub fn build(self) -> Result<Pool> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let node = Node::get()?;
@@ -129,7 +134,8 @@ impl PoolBuilder {
             (Some(bounds), _) => bounds,
             (None, count) => count.unwrap_or(default)..=count.unwrap_or(default),
         };
-        let invalid = |problem: &str| Err(Error::Invalid { what: "Pool::builder", problem: problem.into() });
+        let invalid =
+            |problem: &str| Err(Error::Invalid { what: "Pool::builder", problem: problem.into() });
         if bounds.is_empty() || *bounds.start() == 0 {
             return invalid(
                 "a pool needs at least 1 process: set `processes` to 1 or more, or leave it out for one a core",
@@ -138,7 +144,8 @@ impl PoolBuilder {
         if self.threads == 0 || self.tasks_per_worker == Some(0) {
             return invalid("`threads_per_worker` and `tasks_per_worker` must be at least 1");
         }
-        let name = self.name.unwrap_or_else(|| format!("pool-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
+        let name =
+            self.name.unwrap_or_else(|| format!("pool-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
         let max_message = config.max_message.as_u64() as usize;
         let root = WorkerRoot {
             threads: self.threads as u64,
@@ -153,7 +160,8 @@ impl PoolBuilder {
             bounds,
         };
         let shared = Arc::new_cyclic(|weak| {
-            let manager = manager::start(node, Manager::new(node, name.clone(), weak.clone(), plan));
+            let manager =
+                manager::start(node, Manager::new(node, name.clone(), weak.clone(), plan));
             Shared::new(node, name, max_message, manager)
         });
         Ok(Pool::of(shared))

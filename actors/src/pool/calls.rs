@@ -1,4 +1,5 @@
-//! What a caller holds of its calls: futures and streams that any runtime can await, and that threads can wait for.
+//! What a caller holds of its calls: futures and streams that any runtime can await, and that
+//! threads can wait for.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -91,7 +92,8 @@ fn failures(function: &'static str, arrived: Arrived) -> Vec<Error> {
 }
 
 fn failure(function: &'static str, index: u64, item: &[u8]) -> Error {
-    let failure = codec::decode(item).unwrap_or_else(|error| Failure::new(FailureKind::Result, error));
+    let failure =
+        codec::decode(item).unwrap_or_else(|error| Failure::new(FailureKind::Result, error));
     Error::Task { function, index, failure }
 }
 
@@ -107,8 +109,12 @@ struct Call<T> {
 
 impl<T: DeserializeOwned> Call<T> {
     fn new(started: Result<(Arc<Exchange>, Arc<Shared>)>) -> Call<T> {
-        let active =
-            started.map(|(exchange, pool)| Active { exchange, pool, progress: Progress::default(), finished: false });
+        let active = started.map(|(exchange, pool)| Active {
+            exchange,
+            pool,
+            progress: Progress::default(),
+            finished: false,
+        });
         Call { active, value: PhantomData }
     }
 
@@ -121,7 +127,14 @@ impl<T: DeserializeOwned> Call<T> {
 
     fn decode(&self, run: Run) -> Decode<T> {
         let function = self.active.as_ref().map_or("", |active| active.exchange.function);
-        Decode { function, index: run.start, end: run.end, bytes: run.arguments(), position: 0, value: PhantomData }
+        Decode {
+            function,
+            index: run.start,
+            end: run.end,
+            bytes: run.arguments(),
+            position: 0,
+            value: PhantomData,
+        }
     }
 
     fn took(&self, arrived: &Arrived) {
@@ -173,7 +186,8 @@ impl<T: DeserializeOwned> Iterator for Decode<T> {
         let index = self.index;
         self.index += 1;
         let Some((item, failed)) = Items::new(&self.bytes[self.position..]).next() else {
-            let failure = Failure::new(FailureKind::Result, "the worker sent less than it announced");
+            let failure =
+                Failure::new(FailureKind::Result, "the worker sent less than it announced");
             return Some(Err(Error::Task { function: self.function, index, failure }));
         };
         self.position += PREFIX + item.len();
@@ -258,9 +272,11 @@ impl<T: DeserializeOwned> Future for Apply<T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
         let result = match ready!(self.call.poll_arrived(context)) {
-            Some(Ok(Arrived::Outcomes(run))) => {
-                self.call.decode(run).next().unwrap_or_else(|| unreachable!("a run has at least one task"))
-            }
+            Some(Ok(Arrived::Outcomes(run))) => self
+                .call
+                .decode(run)
+                .next()
+                .unwrap_or_else(|| unreachable!("a run has at least one task")),
             Some(Ok(Arrived::Failed(_, error)) | Err(error)) => Err(error),
             None => Err(taken()),
         };
@@ -272,7 +288,10 @@ impl<T: DeserializeOwned> Future for Apply<T> {
 }
 
 fn taken() -> Error {
-    Error::Invalid { what: "a call's handle", problem: "it was polled after it had given its result".into() }
+    Error::Invalid {
+        what: "a call's handle",
+        problem: "it was polled after it had given its result".into(),
+    }
 }
 
 /// Many tasks under way: a future of all their results, in the order of the arguments.
@@ -287,7 +306,10 @@ pub struct Map<T> {
 debug_handle!(Map);
 
 impl<T: DeserializeOwned> Map<T> {
-    pub(super) fn new(started: Result<(Arc<Exchange>, Arc<Shared>)>, length: Option<u64>) -> Map<T> {
+    pub(super) fn new(
+        started: Result<(Arc<Exchange>, Arc<Shared>)>,
+        length: Option<u64>,
+    ) -> Map<T> {
         Map { call: Call::new(started), parts: Vec::new(), length }
     }
 
@@ -303,8 +325,8 @@ impl<T: DeserializeOwned> Map<T> {
         self.call.detach();
     }
 
-    /// Shows a progress bar while the results are awaited, if standard error is a terminal. Print lines beside it with
-    /// [`suspend_progress`](crate::suspend_progress).
+    /// Shows a progress bar while the results are awaited, if standard error is a terminal. Print
+    /// lines beside it with [`suspend_progress`](crate::suspend_progress).
     pub fn progress(mut self, label: impl Into<String>) -> Map<T> {
         self.call.progress(label.into(), self.length);
         self
@@ -313,8 +335,8 @@ impl<T: DeserializeOwned> Map<T> {
     /// Blocks this thread until all results are there.
     ///
     /// # Errors
-    /// The failure that arrives first; the other tasks are then cancelled. [`Error::WouldDeadlock`] on fiber's own
-    /// threads.
+    /// The failure that arrives first; the other tasks are then cancelled. [`Error::WouldDeadlock`]
+    /// on fiber's own threads.
     pub fn wait(self) -> Result<Vec<T>> {
         block_on(self)
     }
@@ -336,7 +358,10 @@ impl<T: DeserializeOwned> Future for Map<T> {
             let result = match ready!(self.call.poll_arrived(context)) {
                 Some(Ok(Arrived::Outcomes(run))) => {
                     let first = run.start;
-                    self.call.decode(run).collect::<Result<Vec<T>>>().map(|values| self.parts.push((first, values)))
+                    self.call
+                        .decode(run)
+                        .collect::<Result<Vec<T>>>()
+                        .map(|values| self.parts.push((first, values)))
                 }
                 Some(Ok(Arrived::Failed(_, error)) | Err(error)) => Err(error),
                 None => return Poll::Ready(Ok(self.collect())),
@@ -390,8 +415,8 @@ macro_rules! stream_handle {
         impl<T: DeserializeOwned> $name<T> {
             call_handle!();
 
-            /// Shows a progress bar while the results are taken, if standard error is a terminal. Print lines beside it with
-            /// [`suspend_progress`](crate::suspend_progress).
+            /// Shows a progress bar while the results are taken, if standard error is a terminal.
+            /// Print lines beside it with [`suspend_progress`](crate::suspend_progress).
             pub fn progress(mut self, label: impl Into<String>) -> $name<T> {
                 self.call.progress(label.into(), self.length);
                 self
@@ -439,7 +464,10 @@ stream_handle!(Imap);
 stream_handle!(ImapUnordered);
 
 impl<T: DeserializeOwned> Imap<T> {
-    pub(super) fn new(started: Result<(Arc<Exchange>, Arc<Shared>)>, length: Option<u64>) -> Imap<T> {
+    pub(super) fn new(
+        started: Result<(Arc<Exchange>, Arc<Shared>)>,
+        length: Option<u64>,
+    ) -> Imap<T> {
         let call = Call::new(started);
         Imap { call, next: 0, early: BTreeMap::new(), current: None, length, ended: false }
     }
@@ -456,7 +484,10 @@ impl<T: DeserializeOwned> Imap<T> {
 }
 
 impl<T: DeserializeOwned> ImapUnordered<T> {
-    pub(super) fn new(started: Result<(Arc<Exchange>, Arc<Shared>)>, length: Option<u64>) -> ImapUnordered<T> {
+    pub(super) fn new(
+        started: Result<(Arc<Exchange>, Arc<Shared>)>,
+        length: Option<u64>,
+    ) -> ImapUnordered<T> {
         ImapUnordered { call: Call::new(started), current: None, length, ended: false }
     }
 

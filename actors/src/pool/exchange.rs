@@ -1,7 +1,8 @@
 //! One call between its caller and its pool: tasks go in, outcomes come out.
 //!
-//! Tasks gather in the open block. The [feeder](super::feeder) puts them there and hands the block over; the pool takes
-//! it when a worker has room again. Outcomes wait here until the caller takes them.
+//! Tasks gather in the open block. The [feeder](super::feeder) puts them there and hands the block
+//! over; the pool takes it when a worker has room again. Outcomes wait here until the caller takes
+//! them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -142,7 +143,12 @@ impl Arrived {
 
 impl Exchange {
     /// A call that stores at most so many bytes.
-    pub(super) fn new(id: CallId, function: &'static str, order: Order, limit: u64) -> Arc<Exchange> {
+    pub(super) fn new(
+        id: CallId,
+        function: &'static str,
+        order: Order,
+        limit: u64,
+    ) -> Arc<Exchange> {
         Arc::new(Exchange {
             id,
             function,
@@ -163,9 +169,10 @@ impl Exchange {
     pub(super) fn arrive(&self, settled: Settled) {
         let arrived = match settled {
             Settled::Outcomes(run) => Arrived::Outcomes(run),
-            Settled::Abandoned { index, workers: deaths, exit } => {
-                Arrived::Failed(index, Error::WorkerDied { function: self.function, index, deaths, exit })
-            }
+            Settled::Abandoned { index, workers: deaths, exit } => Arrived::Failed(
+                index,
+                Error::WorkerDied { function: self.function, index, deaths, exit },
+            ),
         };
         self.deliver(arrived);
     }

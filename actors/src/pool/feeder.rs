@@ -36,7 +36,11 @@ pub(super) async fn look_after(pool: Weak<Shared>, exchange: Arc<Exchange>) {
 }
 
 /// Encodes the arguments of a task after their length.
-pub(super) fn encode<A: Serialize>(arguments: &A, scratch: &mut Vec<u8>, limit: usize) -> Result<Pins> {
+pub(super) fn encode<A: Serialize>(
+    arguments: &A,
+    scratch: &mut Vec<u8>,
+    limit: usize,
+) -> Result<Pins> {
     scratch.clear();
     scratch.extend_from_slice(&[0; PREFIX]);
     let (encoded, pins) = travel::pinned(|| codec::append(scratch, arguments));
@@ -58,7 +62,11 @@ pub(super) fn feed_one(pool: &Shared, exchange: &Exchange, encoded: Vec<u8>) {
 }
 
 /// Feeds the tasks of an iterator, on a thread of its own.
-pub(super) fn feed<A: Serialize>(pool: &Shared, exchange: &Arc<Exchange>, items: impl Iterator<Item = A>) {
+pub(super) fn feed<A: Serialize>(
+    pool: &Shared,
+    exchange: &Arc<Exchange>,
+    items: impl Iterator<Item = A>,
+) {
     let mut feeder = Feeder { pool, exchange, fed: 0, look_at: 0, scratch: Vec::new() };
     let all = std::panic::AssertUnwindSafe(|| {
         items.take_while(|_| !exchange.is_stopped()).for_each(|item| feeder.add(&item))

@@ -1,14 +1,18 @@
-//! Where every task of a pool is: queued, pending at one worker, or settled. No I/O, no clock, no threads: what is to
-//! be done comes back as [`Effects`].
+//! Where every task of a pool is: queued, pending at one worker, or settled. No I/O, no clock, no
+//! threads: what is to be done comes back as [`Effects`].
 //!
-//! - A task leaves the queue when it is assigned to a worker, and stays in that worker's pending table until its
-//!   outcome arrives. An outcome counts only if the task is pending at the worker that sends it: so each task is
-//!   settled once, whatever a worker that was given up for dead says later.
-//! - How many tasks a worker may hold follows the time that tasks of their function take (its pace): about
-//!   [`HORIZON`](call::HORIZON) of work for each of its threads, and at least one task.
-//! - Calls share the workers by the time that their tasks take: the call that has had least is served next.
-//! - When a worker dies and it is certain which tasks it was running, the death counts against them. When it is not,
-//!   all that it held are suspects: each is run alone, so that the next death is certain.
+//! - A task leaves the queue when it is assigned to a worker, and stays in that worker's pending
+//!   table until its outcome arrives. An outcome counts only if the task is pending at the worker
+//!   that sends it: so each task is settled once, whatever a worker that was given up for dead says
+//!   later.
+//! - How many tasks a worker may hold follows the time that tasks of their function take (its
+//!   pace): about [`HORIZON`](call::HORIZON) of work for each of its threads, and at least one
+//!   task.
+//! - Calls share the workers by the time that their tasks take: the call that has had least is
+//!   served next.
+//! - When a worker dies and it is certain which tasks it was running, the death counts against
+//!   them. When it is not, all that it held are suspects: each is run alone, so that the next death
+//!   is certain.
 //! - A call whose caller has no room for more outcomes is kept back until it has.
 //! - A task that runs past its timeout costs its worker, but that is no death: timeouts have a
 //!   count of their own.
@@ -32,7 +36,8 @@ pub(crate) use worker::Tasks;
 /// One incarnation of a worker.
 pub(crate) type WorkerId = u64;
 
-/// What a task is thought to take, before any of its function is known, for the sharing between calls.
+/// What a task is thought to take, before any of its function is known, for the sharing between
+/// calls.
 const UNKNOWN: f64 = 1e6;
 
 /// Tasks that a call may have under way for each thread of the workers, whatever they take: one
@@ -88,8 +93,8 @@ pub(crate) struct Effects<W, C> {
     pub(crate) recalls: Vec<(W, CallId)>,
     /// Workers to be ended at once.
     pub(crate) kills: Vec<(W, ExitReason)>,
-    /// Workers that are to end, because they have done all that they were to do; and whether that is because they
-    /// were drained, so that none takes their place.
+    /// Workers that are to end, because they have done all that they were to do; and whether that
+    /// is because they were drained, so that none takes their place.
     pub(crate) retired: Vec<(W, bool)>,
 }
 
@@ -168,8 +173,18 @@ impl<W: Clone, C: Caller> Ledger<W, C> {
     pub(crate) fn begin(&mut self, id: CallId, caller: C, entry: EntryRef, terms: Terms) {
         let served = self.queue.first().map_or(0, |(served, _)| *served);
         let (ready, suspects, strikes) = (VecDeque::new(), VecDeque::new(), HashMap::new());
-        let call =
-            Call { caller, entry, terms, ready, ready_tasks: 0, suspects, served, open: 0, strikes, recalled: false };
+        let call = Call {
+            caller,
+            entry,
+            terms,
+            ready,
+            ready_tasks: 0,
+            suspects,
+            served,
+            open: 0,
+            strikes,
+            recalled: false,
+        };
         self.calls.insert(id, call);
         self.feeding.push(id);
     }
@@ -186,12 +201,14 @@ impl<W: Clone, C: Caller> Ledger<W, C> {
         self.forget_if_done(id);
     }
 
-    /// The call's outcomes are not wanted any more. The workers that hold tasks of it are to be told.
+    /// The call's outcomes are not wanted any more. The workers that hold tasks of it are to be
+    /// told.
     pub(crate) fn cancel(&mut self, id: CallId) -> Vec<W> {
         let Some(call) = self.calls.remove(&id) else { return Vec::new() };
         self.queue.remove(&(call.served, id));
         self.feeding.retain(|feeding| *feeding != id);
-        let concerned = self.workers.values().filter(|worker| worker.pending_of(id).next().is_some());
+        let concerned =
+            self.workers.values().filter(|worker| worker.pending_of(id).next().is_some());
         concerned.map(|worker| worker.handle.clone()).collect()
     }
 
@@ -236,7 +253,8 @@ impl<W: Clone, C: Caller> Ledger<W, C> {
         let mut again = Vec::new();
         for piece in results.pieces {
             let bytes = outcomes.split_to((piece.length as usize).min(outcomes.len()));
-            let mut rest = Run::new(results.call, piece.first, piece.first + u64::from(piece.count), bytes);
+            let mut rest =
+                Run::new(results.call, piece.first, piece.first + u64::from(piece.count), bytes);
             for run in worker.take(results.call, rest.start, rest.end) {
                 done += run.len();
                 let outcome = rest.take(run.start, run.end);
@@ -295,7 +313,14 @@ impl<W: Clone, C: Caller> Ledger<W, C> {
     }
 
     /// A worker gives tasks back that it has not begun.
-    pub(crate) fn returned(&mut self, id: WorkerId, call: CallId, first: u64, count: u64, effects: &mut Effects<W, C>) {
+    pub(crate) fn returned(
+        &mut self,
+        id: WorkerId,
+        call: CallId,
+        first: u64,
+        count: u64,
+        effects: &mut Effects<W, C>,
+    ) {
         let Some(worker) = self.workers.get_mut(&id) else { return };
         let runs = worker.take(call, first, first.saturating_add(count));
         let tasks = runs.iter().map(Run::len).sum();
@@ -307,7 +332,8 @@ impl<W: Clone, C: Caller> Ledger<W, C> {
         for run in runs.into_iter().rev() {
             self.requeue(run, Requeue::Front);
         }
-        // A worker that is held up asks again when it goes on; one that has nothing left has nothing to go on with.
+        // A worker that is held up asks again when it goes on; one that has nothing left has
+        // nothing to go on with.
         self.dispatch(effects);
         if self.workers.get(&id).is_some_and(|worker| worker.held == 0) {
             self.fill(id, effects);
@@ -323,7 +349,13 @@ impl<W: Clone, C: Caller> Ledger<W, C> {
     }
 
     /// A worker has been running a task for longer than it may.
-    pub(crate) fn overdue(&mut self, id: WorkerId, call: CallId, index: u64, effects: &mut Effects<W, C>) {
+    pub(crate) fn overdue(
+        &mut self,
+        id: WorkerId,
+        call: CallId,
+        index: u64,
+        effects: &mut Effects<W, C>,
+    ) {
         let limit = self.calls.get(&call).and_then(|call| call.terms.timeout);
         let Some(worker) = self.workers.get_mut(&id) else { return };
         let runs_it = worker.pending_of(call).any(|run| run.contains(index));
@@ -394,7 +426,8 @@ impl<W: Clone, C: Caller> Ledger<W, C> {
         let mut rest = Some(run);
         let mut parts = Vec::new();
         while let Some(run) = rest.take() {
-            let here = guilty.iter().filter(|(call, index)| *call == run.call && run.contains(*index));
+            let here =
+                guilty.iter().filter(|(call, index)| *call == run.call && run.contains(*index));
             let Some((_, index)) = here.min() else {
                 parts.push((run, false));
                 break;
@@ -405,7 +438,11 @@ impl<W: Clone, C: Caller> Ledger<W, C> {
             rest = after;
         }
         for (run, guilty) in parts.into_iter().rev() {
-            if guilty { self.strike(run, cause, exit, effects) } else { self.requeue(run, Requeue::Front) }
+            if guilty {
+                self.strike(run, cause, exit, effects)
+            } else {
+                self.requeue(run, Requeue::Front)
+            }
         }
     }
 
@@ -530,8 +567,11 @@ impl<W: Clone, C: Caller> Ledger<W, C> {
 
             let pace = self.paces.get(&call.entry).copied().unwrap_or(0.0);
             let suspect = !call.suspects.is_empty();
-            let count =
-                if suspect { u64::from(worker.held == 0) } else { call.count_for(worker, pace, worker_count, room) };
+            let count = if suspect {
+                u64::from(worker.held == 0)
+            } else {
+                call.count_for(worker, pace, worker_count, room)
+            };
             if count == 0 {
                 // It will ask again when it has done something.
                 return;

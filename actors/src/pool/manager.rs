@@ -1,4 +1,5 @@
-//! The actor that keeps a pool's workers: it starts its supervisor, adds workers to it and takes them away.
+//! The actor that keeps a pool's workers: it starts its supervisor, adds workers to it and takes
+//! them away.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -6,7 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, Recipient, WrapFuture};
+use actix::{
+    Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, Recipient, WrapFuture,
+};
 use fiber_core::{ExitReason, Meta, OutputMode, Result};
 use futures_util::future::LocalBoxFuture;
 use tokio::sync::{mpsc, oneshot};
@@ -16,16 +19,20 @@ use super::shared::{Done, Request, Shared, Worker};
 use super::worker::WorkerRoot;
 use crate::node::{Command, Errand, Launch, Node, Patience, attend, launch};
 use crate::process::ProcessControl;
-use crate::supervisor::{Backoff, ChildContext, ChildSpec, Running, Shutdown, Start, Supervisor, SupervisorRef};
+use crate::supervisor::{
+    Backoff, ChildContext, ChildSpec, Running, Shutdown, Start, Supervisor, SupervisorRef,
+};
 
-/// How often a pool that scales by itself looks at its queue, and for how long it must be short before workers go.
+/// How often a pool that scales by itself looks at its queue, and for how long it must be short
+/// before workers go.
 const LOOK: Duration = Duration::from_millis(100);
 const LOOKS_BEFORE_SHRINKING: u32 = 20;
 
 /// How long after the first worker was found to be absent that is logged, if it still is by then.
 const LOG_ABSENCE: Duration = Duration::from_secs(2);
 
-/// A worker that worked for this long is replaced at once when it dies; before, there is a pause that grows.
+/// A worker that worked for this long is replaced at once when it dies; before, there is a pause
+/// that grows.
 const SETTLED: Duration = Duration::from_millis(100);
 /// The pauses between starts: the first, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(2));
@@ -80,7 +87,12 @@ impl Actor for Manager {
 }
 
 impl Manager {
-    pub(super) fn new(node: &'static Node, name: String, shared: Weak<Shared>, plan: Plan) -> Manager {
+    pub(super) fn new(
+        node: &'static Node,
+        name: String,
+        shared: Weak<Shared>,
+        plan: Plan,
+    ) -> Manager {
         let wanted = *plan.bounds.start();
         Manager {
             node,
@@ -128,7 +140,9 @@ impl Manager {
         let watched = supervisor.clone();
         self.phase = Phase::Running(supervisor);
         let ended = async move { watched.ended().await.unwrap_or(ExitReason::Shutdown) };
-        context.spawn(ended.into_actor(self).map(|reason, manager, _| manager.supervisor_ended(&reason)));
+        context.spawn(
+            ended.into_actor(self).map(|reason, manager, _| manager.supervisor_ended(&reason)),
+        );
         self.adjust(context);
     }
 
@@ -164,7 +178,10 @@ impl Manager {
 
     /// Adds workers, or lets some end.
     fn adjust(&mut self, context: &mut Context<Manager>) {
-        let (Phase::Running(supervisor), Some(shared)) = (&self.phase, self.shared.upgrade()) else { return };
+        let (Phase::Running(supervisor), Some(shared)) = (&self.phase, self.shared.upgrade())
+        else {
+            return;
+        };
         while self.children.len() < self.wanted {
             let child = format!("worker-{}", self.next);
             self.next += 1;
@@ -175,8 +192,8 @@ impl Manager {
                 shared: Arc::downgrade(&shared),
                 plan: self.plan.clone(),
             };
-            let spec =
-                ChildSpec::new(child.clone(), start).shutdown(Shutdown::After(self.node.config().shutdown_timeout));
+            let spec = ChildSpec::new(child.clone(), start)
+                .shutdown(Shutdown::After(self.node.config().shutdown_timeout));
             let supervisor = supervisor.clone();
             let kept = async move { supervisor.keep(spec).await };
             context.spawn(kept.into_actor(self).map(|kept, manager, _| manager.kept(kept)));
@@ -188,9 +205,14 @@ impl Manager {
                 self.terminate(child, context);
                 continue;
             }
-            let Some(worker) = shared.with_ledger(|ledger, effects| ledger.drain_one(effects)) else { break };
+            let Some(worker) = shared.with_ledger(|ledger, effects| ledger.drain_one(effects))
+            else {
+                break;
+            };
             self.children.remove(&worker.child);
-            shared.ready.send_modify(|readiness| readiness.ready = readiness.ready.saturating_sub(1));
+            shared
+                .ready
+                .send_modify(|readiness| readiness.ready = readiness.ready.saturating_sub(1));
         }
     }
 
@@ -218,7 +240,10 @@ impl Manager {
             return self.terminate(child, context);
         }
         self.note_wanted();
-        if self.absence.logged == Logged::Yes && self.absence.is_empty() && self.ready() >= self.wanted {
+        if self.absence.logged == Logged::Yes
+            && self.absence.is_empty()
+            && self.ready() >= self.wanted
+        {
             self.absence.logged = Logged::No;
             tracing::info!("pool `{}` has all its {} workers again", self.name, self.wanted);
         }
@@ -300,7 +325,9 @@ impl Manager {
                 format!("failed: {count} starts of workers in a row failed; the last: {last}")
             }
             Hopeless::DiedUnused(count) => {
-                format!("failed: {count} workers in a row died young, before they had a task; the last {last}")
+                format!(
+                    "failed: {count} workers in a row died young, before they had a task; the last {last}"
+                )
             }
         };
         if let Some(shared) = self.shared.upgrade() {
@@ -315,7 +342,9 @@ impl Manager {
             // Looking again and again would keep it alive.
             return context.stop();
         }
-        let (Phase::Running(_), Some(shared)) = (&self.phase, self.shared.upgrade()) else { return };
+        let (Phase::Running(_), Some(shared)) = (&self.phase, self.shared.upgrade()) else {
+            return;
+        };
         let open = shared.ledger.lock().open();
         let needed = usize::try_from(open.div_ceil(self.plan.root.threads)).unwrap_or(usize::MAX);
         let needed = needed.clamp(*self.plan.bounds.start(), *self.plan.bounds.end());
@@ -406,9 +435,13 @@ struct WorkerStart {
 }
 
 impl Start for WorkerStart {
-    fn start(&mut self, context: ChildContext) -> LocalBoxFuture<'static, Result<Running, ExitReason>> {
+    fn start(
+        &mut self,
+        context: ChildContext,
+    ) -> LocalBoxFuture<'static, Result<Running, ExitReason>> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let (node, child, shared, plan) = (self.node, self.child.clone(), self.shared.clone(), self.plan.clone());
+        let (node, child, shared, plan) =
+            (self.node, self.child.clone(), self.shared.clone(), self.plan.clone());
         Box::pin(async move {
             let launched = launch(
                 node,
@@ -418,7 +451,10 @@ impl Start for WorkerStart {
                     meta: plan.meta,
                     output: plan.output,
                     errand: Errand::new(&plan.root),
-                    patience: Some(Box::new(WorkerPatience { child: child.clone(), shared: shared.clone() })),
+                    patience: Some(Box::new(WorkerPatience {
+                        child: child.clone(),
+                        shared: shared.clone(),
+                    })),
                 },
             );
             let launched = launched.await.map_err(|exit| {
@@ -453,7 +489,8 @@ impl Start for WorkerStart {
                 }
                 let _ = exited.send(exit.reason);
             });
-            let exited = async { exit.await.unwrap_or(ExitReason::LinkLost("its attendant ended".into())) };
+            let exited =
+                async { exit.await.unwrap_or(ExitReason::LinkLost("its attendant ended".into())) };
             Ok(Running::new(ProcessControl(commands), exited).place(place))
         })
     }

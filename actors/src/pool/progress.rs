@@ -1,7 +1,8 @@
 //! Progress bars, for people: nothing is drawn where standard error is no terminal.
 //!
-//! Bars that are on the screen at the same time form a group, which is taken off the screen while something else is printed. A
-//! thread that holds the lock of standard output may advance a bar, so that lock comes before the group's, always.
+//! Bars that are on the screen at the same time form a group, which is taken off the screen while
+//! something else is printed. A thread that holds the lock of standard output may advance a bar, so
+//! that lock comes before the group's, always.
 
 use std::cell::Cell;
 use std::fmt::Write;
@@ -63,7 +64,8 @@ impl Group {
     fn add(bar: ProgressBar) -> ProgressBar {
         fiber_backends::print_within(|print| suspend_progress(print));
         let mut group = GROUP.lock();
-        let group = group.get_or_insert_with(|| Group { screen: MultiProgress::new(), bars: Vec::new() });
+        let group =
+            group.get_or_insert_with(|| Group { screen: MultiProgress::new(), bars: Vec::new() });
         let bar = group.screen.add(bar);
         group.bars.push(bar.clone());
         bar
@@ -77,11 +79,13 @@ impl Group {
     }
 }
 
-/// Runs `print` while no progress bar is on the screen, and draws the bars again below what it has printed.
+/// Runs `print` while no progress bar is on the screen, and draws the bars again below what it has
+/// printed.
 ///
-/// A line that is printed beside a bar leaves a stale bar behind. Fiber passes on what workers and processes print in this way
-/// by itself; a program does so with its own lines, and with those of its logger, while a call with `progress` runs. `print`
-/// does nothing but print: a call that advances a bar would wait for itself.
+/// A line that is printed beside a bar leaves a stale bar behind. Fiber passes on what workers and
+/// processes print in this way by itself; a program does so with its own lines, and with those of
+/// its logger, while a call with `progress` runs. `print` does nothing but print: a call that
+/// advances a bar would wait for itself.
 ///
 /// # Examples
 /// ```
@@ -124,9 +128,13 @@ mod tests {
 
     #[test]
     fn rates_have_the_digits_that_tell_something() {
-        for (per_second, expected) in
-            [(0.0, "0.00/s"), (0.254, "0.25/s"), (21.0987, "21.1/s"), (999.0, "999.0/s"), (1_234_567.8, "1,234,567/s")]
-        {
+        for (per_second, expected) in [
+            (0.0, "0.00/s"),
+            (0.254, "0.25/s"),
+            (21.0987, "21.1/s"),
+            (999.0, "999.0/s"),
+            (1_234_567.8, "1,234,567/s"),
+        ] {
             assert_eq!(rate(per_second), expected);
         }
     }

@@ -1,7 +1,8 @@
 //! Runs: tasks of one call that follow each other, with their encoded arguments.
 //!
-//! A pool tracks every task on its own, and yet costs nanoseconds a task, because what it stores, sends and takes back
-//! are runs. Any run can be split anywhere; a chunk is only the least number of tasks that is handed out at a time.
+//! A pool tracks every task on its own, and yet costs nanoseconds a task, because what it stores,
+//! sends and takes back are runs. Any run can be split anywhere; a chunk is only the least number
+//! of tasks that is handed out at a time.
 
 use bytes::{Buf, Bytes};
 
@@ -17,7 +18,8 @@ pub(crate) type CallId = u64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     pub(crate) call: CallId,
-    /// The index of the first task in `bytes`. It is below `start` when tasks at the front are done already.
+    /// The index of the first task in `bytes`. It is below `start` when tasks at the front are done
+    /// already.
     base: u64,
     pub(crate) start: u64,
     pub(crate) end: u64,
@@ -34,7 +36,8 @@ impl Run {
         self.end - self.start
     }
 
-    /// The arguments of its tasks, each after its length. (The end is not cut: it is up to the reader to stop.)
+    /// The arguments of its tasks, each after its length. (The end is not cut: it is up to the
+    /// reader to stop.)
     pub(crate) fn arguments(&self) -> Bytes {
         self.bytes.slice(offset(&self.bytes, self.start - self.base)..)
     }
@@ -44,7 +47,13 @@ impl Run {
         self.trim();
         let count = count.min(self.len());
         let bytes = self.bytes.split_to(offset(&self.bytes, count));
-        let front = Run { call: self.call, base: self.start, start: self.start, end: self.start + count, bytes };
+        let front = Run {
+            call: self.call,
+            base: self.start,
+            start: self.start,
+            end: self.start + count,
+            bytes,
+        };
         self.start += count;
         self.base = self.start;
         front
@@ -60,8 +69,8 @@ impl Run {
         self.split_front(to - from)
     }
 
-    /// The tasks of `from..to` that are in this run, as a run, and what is left before and after them. Nothing is
-    /// copied, and no length is read.
+    /// The tasks of `from..to` that are in this run, as a run, and what is left before and after
+    /// them. Nothing is copied, and no length is read.
     pub(crate) fn cut(self, from: u64, to: u64) -> (Option<Run>, Option<Run>, Option<Run>) {
         let (from, to) = (from.clamp(self.start, self.end), to.clamp(self.start, self.end));
         let part = |start, end| (start < end).then(|| Run { start, end, ..self.clone() });

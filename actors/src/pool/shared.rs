@@ -103,7 +103,12 @@ impl Message for Request {
 }
 
 impl Shared {
-    pub(super) fn new(node: &'static Node, name: String, max_message: usize, manager: Recipient<Request>) -> Shared {
+    pub(super) fn new(
+        node: &'static Node,
+        name: String,
+        max_message: usize,
+        manager: Recipient<Request>,
+    ) -> Shared {
         Shared {
             node,
             name,
@@ -158,7 +163,10 @@ impl Shared {
     /// Changes the ledger, and does what follows from it.
     pub(super) fn with_ledger<T>(
         &self,
-        change: impl FnOnce(&mut Ledger<Arc<Worker>, Arc<Exchange>>, &mut Effects<Arc<Worker>, Arc<Exchange>>) -> T,
+        change: impl FnOnce(
+            &mut Ledger<Arc<Worker>, Arc<Exchange>>,
+            &mut Effects<Arc<Worker>, Arc<Exchange>>,
+        ) -> T,
     ) -> T {
         let mut effects = Effects::default();
         let mut ledger = self.ledger.lock();
@@ -174,7 +182,8 @@ impl Shared {
     }
 
     fn perform(&self, effects: Effects<Arc<Worker>, Arc<Exchange>>) {
-        // A link or an attendant that is gone means that the worker is: its tasks are queued again when that is known.
+        // A link or an attendant that is gone means that the worker is: its tasks are queued again
+        // when that is known.
         for (worker, assignment) in effects.assignments {
             let _ = worker.link.send(ToWorker::Assignment(assignment).message());
         }
@@ -231,7 +240,8 @@ impl Shared {
     pub(super) fn join(&self, worker: Arc<Worker>, threads: u64, quota: Option<u64>) {
         let broadcasts = self.broadcasts.lock();
         for (id, value) in &*broadcasts {
-            let _ = worker.link.send(ToWorker::Broadcast { id: *id, value: value.clone() }.message());
+            let _ =
+                worker.link.send(ToWorker::Broadcast { id: *id, value: value.clone() }.message());
         }
         let child = worker.child.clone();
         let count = self.with_ledger(|ledger, effects| {
@@ -249,7 +259,8 @@ impl Shared {
         let is_young = |worker: &Worker| worker.ready_since.elapsed() < SHORT_LIFE;
         let (count, useless) = self.with_ledger(|ledger, effects| {
             let tasks = ledger.lost(worker.id, exit, effects);
-            let others_work = ledger.is_of_use() || ledger.handles().iter().any(|other| !is_young(other));
+            let others_work =
+                ledger.is_of_use() || ledger.handles().iter().any(|other| !is_young(other));
             (ledger.workers(), tasks == Tasks::None && is_young(worker) && !others_work)
         });
         self.ready.send_modify(|readiness| readiness.ready = count);
@@ -268,14 +279,17 @@ impl Shared {
                 self.with_ledger(|ledger, effects| ledger.complete(id, results, effects));
             }
             Ok(FromWorker::Note(note)) => self.with_ledger(|ledger, effects| match note {
-                WorkerNote::Returned { call, first, count } => ledger.returned(id, call, first, count, effects),
+                WorkerNote::Returned { call, first, count } => {
+                    ledger.returned(id, call, first, count, effects)
+                }
                 WorkerNote::Running { call, index } => ledger.runs(id, call, index),
                 WorkerNote::Overdue { call, index } => ledger.overdue(id, call, index, effects),
                 WorkerNote::RunsCancelled => ledger.runs_cancelled(id, effects),
             }),
             Ok(FromWorker::Large { .. }) => unreachable!("large outcomes are read as results"),
             Err(error) => {
-                let _ = worker.commands.send(Command::Kill(ExitReason::LinkLost(error.to_string())));
+                let _ =
+                    worker.commands.send(Command::Kill(ExitReason::LinkLost(error.to_string())));
             }
         }
     }

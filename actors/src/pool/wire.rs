@@ -1,7 +1,8 @@
 //! What a pool and its workers tell each other.
 //!
-//! The two frequent messages, assignments and results, are laid out by hand: integers are little-endian, arguments
-//! and results follow as they are. The rest is small and goes through serde.
+//! The two frequent messages, assignments and results, are laid out by hand: integers are
+//! little-endian, arguments and results follow as they are. The rest is small and goes through
+//! serde.
 
 use bytes::{Buf, Bytes};
 use fiber_core::entry::EntryRef;
@@ -84,7 +85,8 @@ pub(crate) enum ToWorker {
 /// A message from a worker.
 pub(crate) enum FromWorker {
     Results(Results),
-    /// The outcome of one task, which is sent from where it is; it is read as [`FromWorker::Results`].
+    /// The outcome of one task, which is sent from where it is; it is read as
+    /// [`FromWorker::Results`].
     Large {
         call: CallId,
         busy: u64,
@@ -136,7 +138,9 @@ impl ToWorker {
                 count: message.get_u32_le(),
                 arguments: message,
             })),
-            Ok(BROADCAST) if message.len() >= 8 => Ok(ToWorker::Broadcast { id: message.get_u64_le(), value: message }),
+            Ok(BROADCAST) if message.len() >= 8 => {
+                Ok(ToWorker::Broadcast { id: message.get_u64_le(), value: message })
+            }
             _ => Err(nonsense()),
         }
     }
@@ -149,7 +153,8 @@ impl FromWorker {
                 Message { head: results_head(call, busy, &pieces), body: outcomes }
             }
             FromWorker::Large { call, busy, index, prefix, outcome } => {
-                let piece = Piece { first: index, count: 1, length: (PREFIX + outcome.len()) as u32 };
+                let piece =
+                    Piece { first: index, count: 1, length: (PREFIX + outcome.len()) as u32 };
                 let mut head = results_head(call, busy, &[piece]);
                 head.extend_from_slice(&prefix);
                 Message { head, body: outcome }
@@ -164,7 +169,8 @@ impl FromWorker {
         match message.try_get_u8() {
             Ok(NOTE) => codec::decode(&message).map(FromWorker::Note),
             Ok(RESULTS) if message.len() >= 20 => {
-                let (call, busy, count) = (message.get_u64_le(), message.get_u64_le(), message.get_u32_le() as usize);
+                let (call, busy, count) =
+                    (message.get_u64_le(), message.get_u64_le(), message.get_u32_le() as usize);
                 if message.len() / 16 < count {
                     return Err(nonsense());
                 }
@@ -206,5 +212,8 @@ fn note_message<T: Serialize>(note: &T) -> Message {
 }
 
 fn nonsense() -> Error {
-    Error::Decode { what: "a message between a pool and a worker", problem: "it is not laid out as one".into() }
+    Error::Decode {
+        what: "a message between a pool and a worker",
+        problem: "it is not laid out as one".into(),
+    }
 }

@@ -1,9 +1,10 @@
 //! A worker: what runs in a pool's processes.
 //!
-//! The node's thread receives assignments into the [`Bench`]; the executors, threads of the process with the main
-//! thread first, take runs from it and call the function for each task. Outcomes gather with each executor and leave
-//! together: when as many are there as tasks are left, when they are many bytes, and when a task holds them up. The
-//! last is for the node's thread to see, which looks at what the executors do every millisecond while they are busy.
+//! The node's thread receives assignments into the [`Bench`]; the executors, threads of the process
+//! with the main thread first, take runs from it and call the function for each task. Outcomes
+//! gather with each executor and leave together: when as many are there as tasks are left, when
+//! they are many bytes, and when a task holds them up. The last is for the node's thread to see,
+//! which looks at what the executors do every millisecond while they are busy.
 
 mod executor;
 mod ticker;
@@ -82,9 +83,15 @@ impl Assigned {
     /// Takes the first `count` tasks out.
     fn split_front(&mut self, count: u64) -> Assigned {
         let mut items = Items::new(&self.arguments);
-        let length: usize =
-            (0..count).map_while(|_| items.next()).map(|(item, _)| item.len() + super::run::PREFIX).sum();
-        let front = Assigned { end: self.first + count, arguments: self.arguments.split_to(length), ..self.clone() };
+        let length: usize = (0..count)
+            .map_while(|_| items.next())
+            .map(|(item, _)| item.len() + super::run::PREFIX)
+            .sum();
+        let front = Assigned {
+            end: self.first + count,
+            arguments: self.arguments.split_to(length),
+            ..self.clone()
+        };
         self.first += count;
         self.start = self.first;
         front
@@ -117,7 +124,8 @@ impl Root for WorkerRoot {
         let main = move || {
             if let Err(problem) = initializer.map_or(Ok(()), Initializer::run) {
                 let _ = bench.link.send(Control::Failed(problem).message());
-                // The parent ends this process when it has read that; until then the message must not be lost.
+                // The parent ends this process when it has read that; until then the message must
+                // not be lost.
                 bench.wait_for_close();
                 return 1;
             }
@@ -183,7 +191,12 @@ impl Bench {
         (0..assignment.count).for_each(|_| push_item(&mut outcomes, &failure, true));
         let length = outcomes.len() as u32;
         let piece = super::wire::Piece { first: assignment.first, count: assignment.count, length };
-        self.send(Results { call: assignment.call, busy: 1, pieces: vec![piece], outcomes: outcomes.into() });
+        self.send(Results {
+            call: assignment.call,
+            busy: 1,
+            pieces: vec![piece],
+            outcomes: outcomes.into(),
+        });
     }
 
     fn cancel(&self, call: CallId, kill: bool) {

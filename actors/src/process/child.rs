@@ -7,8 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fiber_core::travel::Pins;
 use fiber_core::{
-    Conclusion, Exit, ExitReason, Failure, FailureKind, Function, Meta, Outcome, OutputMode, Portable, Result,
-    captures_nothing, codec,
+    Conclusion, Exit, ExitReason, Failure, FailureKind, Function, Meta, Outcome, OutputMode,
+    Portable, Result, captures_nothing, codec,
 };
 use futures_util::future::LocalBoxFuture;
 use parking_lot::Mutex;
@@ -20,11 +20,14 @@ use crate::node::{Command, Control, Errand, Launch, Node, attend, launch};
 use crate::supervisor::{self, ChildContext, ChildSpec, Running, Start};
 
 impl ChildSpec {
-    /// An OS process that runs one function, from its arguments again for each incarnation. The tree shows its pid.
+    /// An OS process that runs one function, from its arguments again for each incarnation. The
+    /// tree shows its pid.
     ///
-    /// To return is a normal end; an `Err`, a panic and the process's death are failures. It is asked to end by SIGTERM,
-    /// which ends a process that does not handle it at once, and killed after its [shutdown](ChildSpec::shutdown)
-    /// deadline. [`ProcessBuilder::child`](crate::ProcessBuilder::child) makes one with resources or output of its own.
+    /// To return is a normal end; an `Err`, a panic and the process's death are failures. It is
+    /// asked to end by SIGTERM, which ends a process that does not handle it at once, and killed
+    /// after its [shutdown](ChildSpec::shutdown) deadline.
+    /// [`ProcessBuilder::child`](crate::ProcessBuilder::child) makes one with resources or output
+    /// of its own.
     ///
     /// # Errors
     /// As [`ProcessBuilder::spawn`](crate::ProcessBuilder::spawn).
@@ -136,7 +139,8 @@ impl Life {
         actix::spawn(async move {
             let link = Arc::clone(&launched.connection.link);
             let receive = |message: Bytes| {
-                let outcome = if message.first() == Some(&0) { Outcome::Value } else { Outcome::Failure };
+                let outcome =
+                    if message.first() == Some(&0) { Outcome::Value } else { Outcome::Failure };
                 *shared.outcome.lock() = Some((outcome, message.slice(message.len().min(1)..)));
                 // It waits for this, so that its result is not lost with it.
                 let _ = link.send(Control::Shutdown.message());
@@ -146,7 +150,8 @@ impl Life {
             let _ = exited.send(reason(&shared, &exit, told.get()));
             ending.end(exit);
         });
-        let exited = async { exit.await.unwrap_or(ExitReason::LinkLost("its attendant ended".into())) };
+        let exited =
+            async { exit.await.unwrap_or(ExitReason::LinkLost("its attendant ended".into())) };
         Ok(Running::new(control, exited).place(place))
     }
 }
@@ -167,21 +172,29 @@ impl Drop for EndsWith {
     }
 }
 
-/// Why a process ended, as its supervisor sees it: what the function said of its end counts before the exit code.
+/// Why a process ended, as its supervisor sees it: what the function said of its end counts before
+/// the exit code.
 fn reason(shared: &Shared, exit: &Exit, told: Told) -> ExitReason {
     let by_itself = matches!(exit.reason, ExitReason::Normal | ExitReason::Code(_));
     match (&*shared.outcome.lock(), &exit.reason) {
-        (Some((Outcome::Failure, failure)), _) if by_itself => match codec::decode::<Failure>(failure) {
-            Ok(failure) if failure.kind == FailureKind::Panicked => {
-                if let Some(backtrace) = failure.backtrace() {
-                    eprintln!("`{}` panicked: {}; the backtrace:\n{backtrace}", shared.name, failure.message);
+        (Some((Outcome::Failure, failure)), _) if by_itself => {
+            match codec::decode::<Failure>(failure) {
+                Ok(failure) if failure.kind == FailureKind::Panicked => {
+                    if let Some(backtrace) = failure.backtrace() {
+                        eprintln!(
+                            "`{}` panicked: {}; the backtrace:\n{backtrace}",
+                            shared.name, failure.message
+                        );
+                    }
+                    ExitReason::Panicked(failure.message)
                 }
-                ExitReason::Panicked(failure.message)
+                Ok(Failure { kind: FailureKind::Returned, message, .. }) => {
+                    ExitReason::Failed(message)
+                }
+                Ok(failure) => ExitReason::Failed(failure.to_string()),
+                Err(_) => exit.reason.clone(),
             }
-            Ok(Failure { kind: FailureKind::Returned, message, .. }) => ExitReason::Failed(message),
-            Ok(failure) => ExitReason::Failed(failure.to_string()),
-            Err(_) => exit.reason.clone(),
-        },
+        }
         (_, ExitReason::Signal(SIGTERM)) if told == Told::ToEnd => ExitReason::Shutdown,
         _ => exit.reason.clone(),
     }
@@ -236,10 +249,15 @@ impl ProcessStart {
 }
 
 impl Start for ProcessStart {
-    fn start(&mut self, context: ChildContext) -> LocalBoxFuture<'static, Result<Running, ExitReason>> {
+    fn start(
+        &mut self,
+        context: ChildContext,
+    ) -> LocalBoxFuture<'static, Result<Running, ExitReason>> {
         let life = match self {
             ProcessStart::Once(life) => life.take(),
-            ProcessStart::AgainAndAgain(work) => Some(Life::new(context.path().into(), work.clone())),
+            ProcessStart::AgainAndAgain(work) => {
+                Some(Life::new(context.path().into(), work.clone()))
+            }
         };
         Box::pin(async move {
             let again = || ExitReason::NotStarted("what was spawned is started once".into());

@@ -3,7 +3,9 @@
 use fiber_core::entry::EntryRef;
 use fiber_core::process::flush_output;
 use fiber_core::travel::Pins;
-use fiber_core::{Failure, FailureKind, Function, Kind, Outcome, Portable, Result, codec, task_entry, travel};
+use fiber_core::{
+    Failure, FailureKind, Function, Kind, Outcome, Portable, Result, codec, task_entry, travel,
+};
 use serde::{Deserialize, Serialize};
 
 use super::OneTask;
@@ -29,7 +31,11 @@ impl Initializer {
     {
         let _ = function;
         let (arguments, pins) = travel::pinned(|| codec::encode(args));
-        Ok(Initializer { entry: task_entry::<F, A, M, K>().reference(), arguments: arguments?, _pins: pins })
+        Ok(Initializer {
+            entry: task_entry::<F, A, M, K>().reference(),
+            arguments: arguments?,
+            _pins: pins,
+        })
     }
 
     /// Calls it: a task of its own, of which only a failure is told.
@@ -40,7 +46,8 @@ impl Initializer {
         flush_output();
         match task.outcome {
             Some((Outcome::Failure, failure)) => {
-                let failure = codec::decode(&failure).unwrap_or_else(|error| Failure::new(FailureKind::Result, error));
+                let failure = codec::decode(&failure)
+                    .unwrap_or_else(|error| Failure::new(FailureKind::Result, error));
                 Err(format!("its initialiser `{}` {failure}", entry.name()))
             }
             _ => Ok(()),

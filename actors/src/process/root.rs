@@ -97,7 +97,10 @@ fn within(limit: u64, function: &str, outcome: Outcome, value: Vec<u8>) -> (Outc
     }
     let problem = Error::TooLarge { what: format!("the result of `{function}`"), size, limit };
     let failure = Failure::new(FailureKind::Result, problem);
-    (Outcome::Failure, codec::encode(&failure).expect("a failure is made of text, which serialises"))
+    (
+        Outcome::Failure,
+        codec::encode(&failure).expect("a failure is made of text, which serialises"),
+    )
 }
 
 fn exit_code(outcome: Outcome, value: &[u8]) -> i32 {
@@ -119,7 +122,12 @@ pub(crate) struct OneTask {
 
 impl OneTask {
     pub(crate) fn new(arguments: Vec<u8>) -> OneTask {
-        OneTask { arguments: Some(arguments), claimed: Vec::new(), runtime: BlockingRuntime::default(), outcome: None }
+        OneTask {
+            arguments: Some(arguments),
+            claimed: Vec::new(),
+            runtime: BlockingRuntime::default(),
+            outcome: None,
+        }
     }
 }
 

@@ -21,7 +21,8 @@ pub(super) const HEAD: usize = PortRef::HEAD + 5;
 pub(super) struct Block {
     pub(super) bytes: Bytes,
     pub(super) count: usize,
-    /// The place of its first element among all that were ever pushed to the same [`Blocks`], which give it.
+    /// The place of its first element among all that were ever pushed to the same [`Blocks`], which
+    /// give it.
     place: u64,
 }
 
@@ -53,7 +54,8 @@ impl Block {
     pub(super) fn split(&mut self, count: usize) -> Block {
         let mut end = 0;
         for _ in 0..count {
-            end += PREFIX + length(&self.bytes[end..]).expect("blocks are read before they are used");
+            end +=
+                PREFIX + length(&self.bytes[end..]).expect("blocks are read before they are used");
         }
         let first = Block { bytes: self.bytes.split_to(end), count, place: self.place };
         self.count -= count;
@@ -222,7 +224,11 @@ impl Blocks {
             self.seal();
         }
         let front = self.whole.front_mut()?;
-        let block = if front.count == 1 { self.whole.pop_front().expect("there is one") } else { front.split(1) };
+        let block = if front.count == 1 {
+            self.whole.pop_front().expect("there is one")
+        } else {
+            front.split(1)
+        };
         self.took(&block);
         Some(block)
     }
@@ -245,8 +251,11 @@ impl Blocks {
             if !taken.is_empty() && front.bytes.len() > room {
                 break;
             }
-            let block =
-                if front.count <= wanted { self.whole.pop_front().expect("there is one") } else { front.split(wanted) };
+            let block = if front.count <= wanted {
+                self.whole.pop_front().expect("there is one")
+            } else {
+                front.split(wanted)
+            };
             wanted -= block.count;
             room = room.saturating_sub(block.bytes.len());
             self.took(&block);
@@ -261,7 +270,9 @@ mod tests {
     use super::*;
 
     fn drain(blocks: &mut Blocks) -> Vec<u32> {
-        std::iter::from_fn(|| blocks.pop()).map(|element| codec::decode(&element).unwrap()).collect()
+        std::iter::from_fn(|| blocks.pop())
+            .map(|element| codec::decode(&element).unwrap())
+            .collect()
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! A queue of another process, as this process sees it: elements on their way there, and elements that were lent from
-//! there. All handles of a process share it.
+//! A queue of another process, as this process sees it: elements on their way there, and elements
+//! that were lent from there. All handles of a process share it.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -28,7 +28,8 @@ const FRAMES: usize = 2;
 const GATHERED: usize = 256 << 10;
 /// The most elements that are borrowed at a time.
 const MOST_BORROWED: usize = 1 << 14;
-/// What was borrowed should be used up within this time: longer, and others who come later wait too long.
+/// What was borrowed should be used up within this time: longer, and others who come later wait too
+/// long.
 const TURN: Duration = Duration::from_millis(2);
 
 /// This process's side of a queue elsewhere.
@@ -94,11 +95,16 @@ impl Client {
                     }
                 }
             }
-            // The last one of this process is being dropped, and what it tells the owner has to be told first.
+            // The last one of this process is being dropped, and what it tells the owner has to be
+            // told first.
             thread::yield_now();
         };
-        let client =
-            node.registry().ports().open(|own| Client { queue: queue.clone(), own, node, state: Mutex::default() });
+        let client = node.registry().ports().open(|own| Client {
+            queue: queue.clone(),
+            own,
+            node,
+            state: Mutex::default(),
+        });
         drop(place.insert(Arc::downgrade(&client)));
         let weak = Arc::downgrade(&client);
         client.queue.ask_then(client.asking(&Ask::Attach { port: client.own }), move |answer| {
@@ -316,7 +322,8 @@ impl Client {
     /// Why a promise was broken.
     pub(super) fn broken(&self) -> Error {
         let state = self.state.lock();
-        let unknown = || Error::Closed { what: self.queue.name.to_string(), how: "stopped answering" };
+        let unknown =
+            || Error::Closed { what: self.queue.name.to_string(), how: "stopped answering" };
         self.check(&state).err().unwrap_or_else(unknown)
     }
 
@@ -424,7 +431,9 @@ impl Port for Client {
             Some(GIVE) => self.sent(body, true),
             Some(LEND) => self.sent(body, false),
             Some(RECALL) => self.settle(&mut self.state.lock()),
-            Some(ENDED) => self.ended(Closing::from_byte(body.first().copied().unwrap_or_default())),
+            Some(ENDED) => {
+                self.ended(Closing::from_byte(body.first().copied().unwrap_or_default()))
+            }
             _ => tracing::error!("{} said something that is not understood", self.queue.name),
         }
     }
@@ -459,8 +468,8 @@ fn all() -> Vec<Arc<Client>> {
     CLIENTS.iter().filter_map(|client| client.upgrade()).collect()
 }
 
-/// Before this process ends: sends what was held back, and tells all owners what was used. Its node sees to it that this
-/// arrives.
+/// Before this process ends: sends what was held back, and tells all owners what was used. Its node
+/// sees to it that this arrives.
 fn settle(waiting_allowed: bool) {
     if !waiting_allowed {
         return;

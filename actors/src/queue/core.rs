@@ -38,7 +38,9 @@ impl Core {
         let store = node.registry().ports().open(|port| Store::new(port, capacity));
         let queue = Handle::here(PortRef::here(node, name, store.port)?, store.clone());
         let bounded = matches!(capacity, Capacity::Elements(_));
-        Ok(Core { shared: Arc::new(Shared { queue, bounded, side: OnceLock::from(Side::Here(store)) }) })
+        Ok(Core {
+            shared: Arc::new(Shared { queue, bounded, side: OnceLock::from(Side::Here(store)) }),
+        })
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -119,7 +121,11 @@ impl Core {
         parcel
     }
 
-    pub(super) fn call<R: DeserializeOwned + Send + 'static>(&self, doing: &str, ask: &Ask) -> Waiting<R> {
+    pub(super) fn call<R: DeserializeOwned + Send + 'static>(
+        &self,
+        doing: &str,
+        ask: &Ask,
+    ) -> Waiting<R> {
         let (core, asked) = (self.clone(), self.ask(ask));
         Waiting::new(format!("{doing} {}", self.name()), async move {
             // It lives for as long as it is waited for.

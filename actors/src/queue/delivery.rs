@@ -10,7 +10,8 @@ use super::core::Core;
 use super::wire::Ask;
 use crate::sync::Waiting;
 
-/// An element that goes to another consumer if this process dies before it is acknowledged, or if this is dropped.
+/// An element that goes to another consumer if this process dies before it is acknowledged, or if
+/// this is dropped.
 #[must_use = "dropped without `acknowledge`, the element goes back into the queue"]
 pub struct Delivery<T> {
     core: Core,

@@ -65,7 +65,10 @@ impl End {
         Travelling { core: self.core.clone(), token }.serialize(serializer)
     }
 
-    pub(crate) fn deserialize<'de, D: serde::Deserializer<'de>>(deserializer: D, role: Role) -> Result<End, D::Error> {
+    pub(crate) fn deserialize<'de, D: serde::Deserializer<'de>>(
+        deserializer: D,
+        role: Role,
+    ) -> Result<End, D::Error> {
         let Travelling { core, token } = Travelling::deserialize(deserializer)?;
         Ok(End::claim(&core, role, Some(token)))
     }

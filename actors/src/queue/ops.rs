@@ -26,7 +26,8 @@ use crate::sync::{Ticket, Waiting};
 
 /// An element on its way into a queue.
 ///
-/// It is sent at once. With a bounded queue, dropping this takes the element back if there has been no room for it yet.
+/// It is sent at once. With a bounded queue, dropping this takes the element back if there has been
+/// no room for it yet.
 #[must_use = "the outcome tells whether it worked: use `.await` or `.wait()`"]
 pub struct Put {
     core: Core,
@@ -50,24 +51,26 @@ impl Put {
     }
 
     fn new(core: &Core, element: Result<Encoded>) -> Put {
-        let state =
-            element.and_then(|element| start(core, element)).unwrap_or_else(|error| Putting::Done(Some(Err(error))));
+        let state = element
+            .and_then(|element| start(core, element))
+            .unwrap_or_else(|error| Putting::Done(Some(Err(error))));
         Put { core: core.clone(), state }
     }
 
     /// Blocks this thread until the element is on its way, or in the queue if that is bounded.
     ///
     /// # Errors
-    /// [`Error::OwnerEnded`], [`Error::Closed`], [`Error::TooLarge`], [`Error::Encode`]; [`Error::WouldDeadlock`] on
-    /// fiber's own thread.
+    /// [`Error::OwnerEnded`], [`Error::Closed`], [`Error::TooLarge`], [`Error::Encode`];
+    /// [`Error::WouldDeadlock`] on fiber's own thread.
     pub fn wait(self) -> Result<()> {
         block_on(self)
     }
 
-    /// Waits for at most `limit` from now, then takes the element back and gives up with [`Error::TimedOut`].
+    /// Waits for at most `limit` from now, then takes the element back and gives up with
+    /// [`Error::TimedOut`].
     ///
-    /// What was put into a queue that is not bounded is not taken back: then the time-out says that what was put before
-    /// is not taken.
+    /// What was put into a queue that is not bounded is not taken back: then the time-out says that
+    /// what was put before is not taken.
     pub fn timeout(self, limit: Duration) -> Waiting<()> {
         let what = format!("putting into {}", self.core.name());
         let timed_out = Error::TimedOut { what: what.clone(), limit };
@@ -159,8 +162,8 @@ impl fmt::Debug for Put {
 
 /// The next element of a queue.
 ///
-/// It takes its place among those who wait when it is first polled. Dropped, it loses nothing: an element that was on its
-/// way here goes to another.
+/// It takes its place among those who wait when it is first polled. Dropped, it loses nothing: an
+/// element that was on its way here goes to another.
 #[must_use = "nothing is taken before this is awaited or waited for"]
 pub struct Get<T> {
     core: Core,
@@ -176,8 +179,8 @@ impl<T: DeserializeOwned> Get<T> {
     /// Blocks this thread until there is an element.
     ///
     /// # Errors
-    /// [`Error::OwnerEnded`]; [`Error::Closed`], when nothing is left; [`Error::Decode`]; [`Error::WouldDeadlock`] on
-    /// fiber's own thread.
+    /// [`Error::OwnerEnded`]; [`Error::Closed`], when nothing is left; [`Error::Decode`];
+    /// [`Error::WouldDeadlock`] on fiber's own thread.
     pub fn wait(self) -> Result<T> {
         block_on(self)
     }
@@ -215,7 +218,9 @@ impl<T: DeserializeOwned> Get<T> {
         let Poll::Ready(element) = Pin::new(promise).poll(context) else { return Poll::Pending };
         self.promise = None;
         Poll::Ready(element.or_else(|_| match self.core.side()? {
-            Side::Here(store) => Err(self.core.closed(store.lock().closing().unwrap_or(Closing::Closed))),
+            Side::Here(store) => {
+                Err(self.core.closed(store.lock().closing().unwrap_or(Closing::Closed)))
+            }
             Side::There(client) => Err(client.broken()),
         }))
     }

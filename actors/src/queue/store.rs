@@ -1,12 +1,14 @@
 //! A queue where it lives: what is in it, and who gets it.
 //!
-//! Elements go to those who wait in the order in which they began to. Beyond what it waits for, a process is *lent*
-//! elements that nobody waits for, so that it need not ask for each. It says how many it has used; the rest is taken back
-//! when somebody else waits in vain, and when that process dies.
+//! Elements go to those who wait in the order in which they began to. Beyond what it waits for, a
+//! process is *lent* elements that nobody waits for, so that it need not ask for each. It says how
+//! many it has used; the rest is taken back when somebody else waits in vain, and when that process
+//! dies.
 //!
-//! Nobody is sent an element after a later one: who stops at a later one, as at a sentinel, would leave it unused, and
-//! everybody else may have stopped by then too. So a process is given something only when it waits for more than is on
-//! its way to it, and what came back goes only to who waits: who does not may have stopped.
+//! Nobody is sent an element after a later one: who stops at a later one, as at a sentinel, would
+//! leave it unused, and everybody else may have stopped by then too. So a process is given
+//! something only when it waits for more than is on its way to it, and what came back goes only to
+//! who waits: who does not may have stopped.
 
 mod claims;
 mod clients;
@@ -114,7 +116,8 @@ impl Port for Store {
                 None => asker.fail(FailureKind::Arguments, &"it is no block of elements"),
             },
             Some(WANT) if body.len() >= 16 => {
-                let (demand, extra, used) = (body.get_u32_le(), body.get_u32_le(), body.get_u64_le());
+                let (demand, extra, used) =
+                    (body.get_u32_le(), body.get_u32_le(), body.get_u64_le());
                 state.want(asker.peer, demand, extra as usize, used);
             }
             Some(ASK) => match codec::decode(&body) {
@@ -234,10 +237,12 @@ impl State {
                         self.ready.put_back(block);
                     }
                 }
-                Demand::Client { peer, extra } => match served.iter_mut().find(|(other, ..)| *other == peer) {
-                    Some((.., blocks)) => blocks.push(block),
-                    None => served.push((peer, extra, vec![block])),
-                },
+                Demand::Client { peer, extra } => {
+                    match served.iter_mut().find(|(other, ..)| *other == peer) {
+                        Some((.., blocks)) => blocks.push(block),
+                        None => served.push((peer, extra, vec![block])),
+                    }
+                }
                 Demand::Taker { asker, .. } => {
                     let element = block.clone().into_element();
                     let delivery = self.deliveries.begin(asker.peer, block);
@@ -342,7 +347,9 @@ impl State {
             }
             Ask::PutOne { ticket, element } => self.put(Some(ticket), Block::of(&element), asker),
             Ask::Unput { ticket } => {
-                let is_it = |blocked: &Blocked| blocked.ticket == Some(ticket) && blocked.asker.peer == peer;
+                let is_it = |blocked: &Blocked| {
+                    blocked.ticket == Some(ticket) && blocked.asker.peer == peer
+                };
                 let place = self.blocked.iter().position(is_it);
                 if let Some(place) = place {
                     self.blocked.remove(place);
@@ -394,7 +401,9 @@ impl State {
         match role {
             Role::Reader => self.ready.clear(),
             // What was sent is still to be received, and no more will come than waits for room now.
-            Role::Writer => std::mem::take(&mut self.blocked).into_iter().for_each(|blocked| self.admit(blocked)),
+            Role::Writer => std::mem::take(&mut self.blocked)
+                .into_iter()
+                .for_each(|blocked| self.admit(blocked)),
         }
         self.close(Closing::OtherEnd);
     }

@@ -10,8 +10,8 @@
 //!                 RECALL                                     settle: give back what is not used
 //!                 ENDED   how u8                             nothing more will come
 //! ```
-//! An epoch is the number of times that the client has settled: what was sent before the owner knew of the last one has
-//! gone back, and the client ignores it.
+//! An epoch is the number of times that the client has settled: what was sent before the owner knew
+//! of the last one has gone back, and the client ignores it.
 
 use bytes::{Buf, Bytes};
 use serde::{Deserialize, Serialize};
@@ -68,7 +68,8 @@ pub(super) enum Ask {
     Attach {
         port: PortId,
     },
-    /// Answered: so many of all that was sent were used, the rest comes back. So many are waited for.
+    /// Answered: so many of all that was sent were used, the rest comes back. So many are waited
+    /// for.
     Settle {
         used: u64,
         demand: usize,

@@ -28,13 +28,14 @@ use crate::supervisor::Down;
 
 /// The address of an actor, wherever it is: what [`actix::Addr`] is in one process.
 ///
-/// It can be an argument of a task, a field of a message, or an element of a queue, and works in whatever process it
-/// arrives: messages go from node to node, not through the parent. Messages and results need serde and nothing else.
+/// It can be an argument of a task, a field of a message, or an element of a queue, and works in
+/// whatever process it arrives: messages go from node to node, not through the parent. Messages and
+/// results need serde and nothing else.
 ///
 /// - Messages from one process to one actor arrive in the order in which they were sent.
-/// - The address of a [managed](crate::AsyncManager) actor stays valid when the actor is restarted: what is sent
-///   meanwhile waits. Calls that were under way when it died fail with the reason, or are sent again if
-///   [`resend`](RemoteAddr::resend) was chosen.
+/// - The address of a [managed](crate::AsyncManager) actor stays valid when the actor is restarted:
+///   what is sent meanwhile waits. Calls that were under way when it died fail with the reason, or
+///   are sent again if [`resend`](RemoteAddr::resend) was chosen.
 /// - An exported actor's address is valid for as long as the actor, and its process, live.
 ///
 /// # Examples
@@ -80,7 +81,8 @@ pub struct RemoteAddr<A> {
     actor: PhantomData<fn() -> A>,
 }
 
-/// A [`RemoteAddr`] that takes one kind of message, whatever the actor: what [`actix::Recipient`] is in one process.
+/// A [`RemoteAddr`] that takes one kind of message, whatever the actor: what [`actix::Recipient`]
+/// is in one process.
 pub struct RemoteRecipient<M> {
     core: Core,
     method: EntryRef,
@@ -110,13 +112,15 @@ struct Target {
 }
 
 impl<A: Actor> RemoteAddr<A> {
-    /// Makes a local actor reachable from the other processes of this program, for as long as it lives.
+    /// Makes a local actor reachable from the other processes of this program, for as long as it
+    /// lives.
     ///
-    /// It is kept alive by this, until it stops by itself. Called where the actor was started, its messages take the
-    /// shortest way.
+    /// It is kept alive by this, until it stops by itself. Called where the actor was started, its
+    /// messages take the shortest way.
     ///
     /// # Errors
-    /// If fiber can't work at all; [`Error::WouldDeadlock`] on fiber's own thread before this process has an address.
+    /// If fiber can't work at all; [`Error::WouldDeadlock`] on fiber's own thread before this
+    /// process has an address.
     pub fn export(addr: Addr<A>) -> Result<RemoteAddr<A>> {
         let node = Node::get()?;
         let home = NodeRef { id: node.id(), address: node.address_now()?.into() };
@@ -129,8 +133,10 @@ impl<A: Actor> RemoteAddr<A> {
     }
 
     fn new(node: &Node, name: &str, home: NodeRef, actor: ActorId, owned: bool) -> RemoteAddr<A> {
-        let target = Target { session: node.session(), name: name.into(), node: home, actor, owned };
-        let core = Core { target: Arc::new(target), route: Arc::default(), timeout: None, resend: false };
+        let target =
+            Target { session: node.session(), name: name.into(), node: home, actor, owned };
+        let core =
+            Core { target: Arc::new(target), route: Arc::default(), timeout: None, resend: false };
         RemoteAddr { core, actor: PhantomData }
     }
 
@@ -139,24 +145,25 @@ impl<A: Actor> RemoteAddr<A> {
         &self.core.target.name
     }
 
-    /// The same address, whose calls fail when they have not been answered within `limit`. By default they wait for as
-    /// long as the actor lives.
+    /// The same address, whose calls fail when they have not been answered within `limit`. By
+    /// default they wait for as long as the actor lives.
     #[must_use]
     pub fn timeout(mut self, limit: Duration) -> RemoteAddr<A> {
         self.core.timeout = Some(limit);
         self
     }
 
-    /// The same address, whose calls are sent again when the actor's process dies before it has answered them: they
-    /// may then be handled twice. By default they fail. It only makes a difference for managed actors, which are
-    /// restarted.
+    /// The same address, whose calls are sent again when the actor's process dies before it has
+    /// answered them: they may then be handled twice. By default they fail. It only makes a
+    /// difference for managed actors, which are restarted.
     #[must_use]
     pub fn resend(mut self) -> RemoteAddr<A> {
         self.core.resend = true;
         self
     }
 
-    /// Sends a message; the future is its answer. It is sent at once, even if the future is never awaited.
+    /// Sends a message; the future is its answer. It is sent at once, even if the future is never
+    /// awaited.
     pub fn send<M>(&self, message: M) -> Call<M::Result>
     where
         M: RemoteMessage,
@@ -176,8 +183,8 @@ impl<A: Actor> RemoteAddr<A> {
         self.core.call(method::<A, M>().reference(), &message, Some(load))
     }
 
-    /// Sends a message and forgets it, whatever becomes of it. It arrives before this process ends in order, unless that takes
-    /// longer than two seconds.
+    /// Sends a message and forgets it, whatever becomes of it. It arrives before this process ends
+    /// in order, unless that takes longer than two seconds.
     pub fn do_send<M>(&self, message: M)
     where
         M: RemoteMessage,
@@ -190,8 +197,8 @@ impl<A: Actor> RemoteAddr<A> {
     /// Sends a message without waiting for an answer.
     ///
     /// # Errors
-    /// What is known at once: that the message can't be sent, or that the actor is gone. Whether its mailbox is full is
-    /// known only where the actor is: a [`send`](RemoteAddr::send) is told.
+    /// What is known at once: that the message can't be sent, or that the actor is gone. Whether
+    /// its mailbox is full is known only where the actor is: a [`send`](RemoteAddr::send) is told.
     pub fn try_send<M>(&self, message: M) -> Result<()>
     where
         M: RemoteMessage,
@@ -208,7 +215,11 @@ impl<A: Actor> RemoteAddr<A> {
         A: Handler<M>,
         A::Context: ToEnvelope<A, M> + 'static,
     {
-        RemoteRecipient { core: self.core.clone(), method: method::<A, M>().reference(), message: PhantomData }
+        RemoteRecipient {
+            core: self.core.clone(),
+            method: method::<A, M>().reference(),
+            message: PhantomData,
+        }
     }
 
     /// Whether the actor may be there: `false` only if this process knows that it is gone for good.
@@ -222,20 +233,26 @@ impl<A: Actor> RemoteAddr<A> {
         Reply::new(async move {
             let node = core.node()?;
             let question = Question::Ended { actor: core.target.actor };
-            Ok(on_node(node, move || async move { node.mesh().ask(&core.target.node, question).await })
-                .await
-                .unwrap_or_else(|reason| reason))
+            Ok(on_node(
+                node,
+                move || async move { node.mesh().ask(&core.target.node, question).await },
+            )
+            .await
+            .unwrap_or_else(|reason| reason))
         })
     }
 
-    /// Tells `recipient` of the end of each incarnation, wherever the actor is, from when the reply is there.
+    /// Tells `recipient` of the end of each incarnation, wherever the actor is, from when the reply
+    /// is there.
     pub fn watch(&self, recipient: Recipient<Down>) -> Reply<()> {
         let core = self.core.clone();
         let (watching, watched) = oneshot::channel();
         let node = core.node();
         if let Ok(node) = &node {
             let node = *node;
-            node.spawn(move || async move { watch(node, &core.target, &recipient, watching).await });
+            node.spawn(
+                move || async move { watch(node, &core.target, &recipient, watching).await },
+            );
         }
         Reply::new(async move {
             node?;
@@ -256,18 +273,31 @@ async fn on_node<T: Send + 'static, F: Future<Output = Result<T, ExitReason>> + 
     value.await.unwrap_or_else(|_| Err(ExitReason::LinkLost("this process ends".into())))
 }
 
-async fn watch(node: &'static Node, target: &Target, recipient: &Recipient<Down>, watching: oneshot::Sender<()>) {
-    let mut incarnation =
-        match node.mesh().ask::<u64>(&target.node, Question::Incarnation { actor: target.actor }).await {
-            Ok(current) => current,
-            Err(reason) => return tell(target, recipient, reason),
-        };
+async fn watch(
+    node: &'static Node,
+    target: &Target,
+    recipient: &Recipient<Down>,
+    watching: oneshot::Sender<()>,
+) {
+    let mut incarnation = match node
+        .mesh()
+        .ask::<u64>(&target.node, Question::Incarnation { actor: target.actor })
+        .await
+    {
+        Ok(current) => current,
+        Err(reason) => return tell(target, recipient, reason),
+    };
     let _ = watching.send(());
     loop {
         let end = match target.owned {
-            true => node.mesh().ask::<End>(&target.node, Question::Fate { actor: target.actor, incarnation }).await,
+            true => {
+                node.mesh()
+                    .ask::<End>(&target.node, Question::Fate { actor: target.actor, incarnation })
+                    .await
+            }
             false => {
-                let reason = node.mesh().ask(&target.node, Question::Ended { actor: target.actor }).await;
+                let reason =
+                    node.mesh().ask(&target.node, Question::Ended { actor: target.actor }).await;
                 reason.map(|reason| End { reason, incarnation, gone: true })
             }
         };
@@ -335,7 +365,12 @@ impl Core {
         !node.mesh().channel(&target.node).is_closed()
     }
 
-    fn call<M: RemoteMessage>(&self, method: EntryRef, message: &M, load: Option<Load>) -> Call<M::Result> {
+    fn call<M: RemoteMessage>(
+        &self,
+        method: EntryRef,
+        message: &M,
+        load: Option<Load>,
+    ) -> Call<M::Result> {
         let (sender, answer) = oneshot::channel();
         let sent = self.start(method, message, Some((sender, load)));
         Call::new::<M>(&self.target.name, sent.map(|()| answer))
@@ -357,8 +392,11 @@ impl Core {
         let target = &*self.target;
         let actor = if target.owned { ActorId::HOSTED } else { target.actor };
         let encode = || Parcel::call(actor, method, message);
-        let (parcel, pins) =
-            if answer.is_some() { travel::pinned(encode) } else { (travel::once(encode), Pins::default()) };
+        let (parcel, pins) = if answer.is_some() {
+            travel::pinned(encode)
+        } else {
+            (travel::once(encode), Pins::default())
+        };
         let parcel = parcel?;
         let limit = node.config().max_message.as_u64();
         if parcel.len() as u64 > limit {
@@ -379,7 +417,9 @@ impl Core {
             node.mesh().send(self.route(node), parcel, pending);
             return Ok(());
         }
-        let Err(refused) = node.mesh().channel(&target.node).send(parcel, pending) else { return Ok(()) };
+        let Err(refused) = node.mesh().channel(&target.node).send(parcel, pending) else {
+            return Ok(());
+        };
         match refused.pending {
             Some(pending) => {
                 pending.tell(Err(Unanswered::Lost(refused.reason)));
@@ -445,7 +485,9 @@ impl<A> Serialize for RemoteAddr<A> {
 }
 
 impl<'de, A> Deserialize<'de> for RemoteAddr<A> {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<RemoteAddr<A>, D::Error> {
+    fn deserialize<D: serde::Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<RemoteAddr<A>, D::Error> {
         Ok(RemoteAddr { core: Core::deserialize(deserializer)?, actor: PhantomData })
     }
 }
@@ -457,7 +499,9 @@ impl<M> Serialize for RemoteRecipient<M> {
 }
 
 impl<'de, M> Deserialize<'de> for RemoteRecipient<M> {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<RemoteRecipient<M>, D::Error> {
+    fn deserialize<D: serde::Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<RemoteRecipient<M>, D::Error> {
         let (core, method) = Deserialize::deserialize(deserializer)?;
         Ok(RemoteRecipient { core, method, message: PhantomData })
     }

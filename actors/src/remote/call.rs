@@ -39,7 +39,13 @@ impl<R> Call<R> {
             Ok(answer) => State::Waiting(answer),
             Err(error) => State::Refused(Some(error)),
         };
-        Call { state, actor: Arc::clone(actor), message: type_name::<M>(), caller: current_actor(), value: PhantomData }
+        Call {
+            state,
+            actor: Arc::clone(actor),
+            message: type_name::<M>(),
+            caller: current_actor(),
+            value: PhantomData,
+        }
     }
 }
 
@@ -47,9 +53,10 @@ impl<R: DeserializeOwned> Call<R> {
     /// Blocks this thread until the answer is there.
     ///
     /// # Errors
-    /// [`Error::Call`] with what went wrong in the handler; [`Error::ActorStopped`] with the reason, if the actor or its
-    /// process ended before it has answered; [`Error::TimedOut`], [`Error::MailboxFull`], [`Error::TooLarge`];
-    /// [`Error::WouldDeadlock`] on fiber's own threads.
+    /// [`Error::Call`] with what went wrong in the handler; [`Error::ActorStopped`] with the
+    /// reason, if the actor or its process ended before it has answered; [`Error::TimedOut`],
+    /// [`Error::MailboxFull`], [`Error::TooLarge`]; [`Error::WouldDeadlock`] on fiber's own
+    /// threads.
     pub fn wait(self) -> Result<R> {
         block_on(self)
     }
@@ -64,12 +71,16 @@ impl<R: DeserializeOwned> Call<R> {
             Err(Unanswered::Failed(CallFailure::Stopped(reason)) | Unanswered::Lost(reason)) => {
                 stopped(&self.actor, reason)
             }
-            Err(Unanswered::Failed(CallFailure::Full { capacity })) => Error::MailboxFull { name: actor(), capacity },
+            Err(Unanswered::Failed(CallFailure::Full { capacity })) => {
+                Error::MailboxFull { name: actor(), capacity }
+            }
             Err(Unanswered::Refused(error)) => error,
             Err(Unanswered::TimedOut(limit)) => {
-                let caller = self.caller.as_ref().map(|caller| format!(" that actor `{caller}` waits for"));
+                let caller =
+                    self.caller.as_ref().map(|caller| format!(" that actor `{caller}` waits for"));
                 let caller = caller.unwrap_or_default();
-                let what = format!("the answer of actor `{}` to `{}`{caller}", self.actor, self.message);
+                let what =
+                    format!("the answer of actor `{}` to `{}`{caller}", self.actor, self.message);
                 Error::TimedOut { what, limit }
             }
         })
@@ -84,18 +95,24 @@ impl<R: DeserializeOwned> Future for Call<R> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<R>> {
         let answer = match &mut self.state {
             State::Refused(error) => {
-                return Poll::Ready(Err(error.take().expect("a future is not polled after its end")));
+                return Poll::Ready(Err(error
+                    .take()
+                    .expect("a future is not polled after its end")));
             }
             State::Waiting(answer) => ready!(Pin::new(answer).poll(context)),
         };
-        let gone = |_| Err(Unanswered::Lost(ExitReason::LinkLost("its process stopped answering".into())));
+        let gone =
+            |_| Err(Unanswered::Lost(ExitReason::LinkLost("its process stopped answering".into())));
         Poll::Ready(self.conclude(answer.unwrap_or_else(gone)))
     }
 }
 
 impl<R> fmt::Debug for Call<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Call").field("actor", &self.actor).field("message", &self.message).finish_non_exhaustive()
+        f.debug_struct("Call")
+            .field("actor", &self.actor)
+            .field("message", &self.message)
+            .finish_non_exhaustive()
     }
 }
 

@@ -12,7 +12,8 @@ use super::pending::{Calls, Pending};
 use super::registry::Registry;
 use super::wire::{CallFailure, CallId, Frame, NO_ANSWER, Parcel};
 
-/// The way to one node, and the calls that wait for its answers. It is used until it closes, and then never again.
+/// The way to one node, and the calls that wait for its answers. It is used until it closes, and
+/// then never again.
 pub(super) struct Channel {
     to: NodeId,
     state: Mutex<State>,
@@ -63,7 +64,11 @@ impl Channel {
     ///
     /// # Errors
     /// Both back, and why the channel is closed.
-    pub(super) fn send(&self, parcel: Parcel, pending: Option<Pending>) -> Result<(), Box<Refused>> {
+    pub(super) fn send(
+        &self,
+        parcel: Parcel,
+        pending: Option<Pending>,
+    ) -> Result<(), Box<Refused>> {
         let mut state = self.state.lock();
         if let Way::Closed(reason) = &state.way {
             let reason = reason.clone();
@@ -88,7 +93,8 @@ impl Channel {
                 let registry = *registry;
                 drop(state);
                 let message = parcel.into_message(call);
-                let frame = if message.body.is_empty() { message.head.into() } else { message.body };
+                let frame =
+                    if message.body.is_empty() { message.head.into() } else { message.body };
                 registry.accept(Frame::read(frame), ReplyTo::Here(Arc::clone(&self.calls)));
             }
             Way::Closed(_) => unreachable!("that was looked at"),
@@ -131,7 +137,8 @@ impl Channel {
         self.calls.settle(call, answer);
     }
 
-    /// The node is gone, or can't be reached. The calls that wait are given, in order; none if it has closed before.
+    /// The node is gone, or can't be reached. The calls that wait are given, in order; none if it
+    /// has closed before.
     pub(super) fn close(&self, reason: &ExitReason) -> Option<Vec<Pending>> {
         let mut state = self.state.lock();
         if matches!(state.way, Way::Closed(_)) {

@@ -89,7 +89,11 @@ impl Deadlines {
     }
 
     /// A waiter that is told so when `limit` has passed.
-    pub(super) fn within(&'static self, limit: Duration, sender: oneshot::Sender<Answer>) -> Waiter {
+    pub(super) fn within(
+        &'static self,
+        limit: Duration,
+        sender: oneshot::Sender<Answer>,
+    ) -> Waiter {
         let mut waiting = self.waiting.lock();
         waiting.last += 1;
         let deadline = (Instant::now() + limit, waiting.last);

@@ -170,7 +170,13 @@ mod tests {
 
     #[test]
     fn changes_arrive_as_they_were_sent() {
-        for change in [Change::Attach, Change::Detach, Change::Travel(1), Change::Arrive(u64::MAX), Change::Keep] {
+        for change in [
+            Change::Attach,
+            Change::Detach,
+            Change::Travel(1),
+            Change::Arrive(u64::MAX),
+            Change::Keep,
+        ] {
             let mut frame = Vec::new();
             change.append(&mut frame, PortId(5));
             assert_eq!(Change::read(frame.into()), Some((PortId(5), change)));

@@ -13,7 +13,8 @@ use parking_lot::Mutex;
 use super::pending::Calls;
 use super::wire::{self, CallFailure, CallId, NO_ANSWER};
 
-/// The messages for one actor, in the order in which they came. It outlives the actor's incarnations.
+/// The messages for one actor, in the order in which they came. It outlives the actor's
+/// incarnations.
 pub(crate) struct Inbox {
     state: Mutex<State>,
     capacity: usize,
@@ -45,7 +46,9 @@ impl Inbox {
             let mut state = self.state.lock();
             match &state.closed {
                 Some(reason) => CallFailure::Stopped(reason.clone()),
-                None if state.waiting.len() >= self.capacity => CallFailure::Full { capacity: self.capacity },
+                None if state.waiting.len() >= self.capacity => {
+                    CallFailure::Full { capacity: self.capacity }
+                }
                 None => {
                     state.waiting.push_back(delivery);
                     if let Some(reader) = state.reader.take() {
@@ -85,7 +88,9 @@ impl Inbox {
         let waiting = std::mem::take(&mut state.waiting);
         let reader = state.reader.take();
         drop(state);
-        waiting.into_iter().for_each(|delivery| delivery.responder.fail(&CallFailure::Stopped(reason.clone())));
+        waiting
+            .into_iter()
+            .for_each(|delivery| delivery.responder.fail(&CallFailure::Stopped(reason.clone())));
         reader.into_iter().for_each(Waker::wake);
     }
 }

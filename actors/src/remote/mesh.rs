@@ -88,7 +88,9 @@ impl Mesh {
     /// The way to a node, which is being opened if there is none.
     pub(super) fn channel(&'static self, to: &NodeRef) -> Arc<Channel> {
         if to.id == self.endpoint.id {
-            return Arc::clone(self.here.get_or_init(|| Arc::new(Channel::here(to.id, &self.registry))));
+            return Arc::clone(
+                self.here.get_or_init(|| Arc::new(Channel::here(to.id, &self.registry))),
+            );
         }
         if let Some(channel) = self.channels.get(&to.id) {
             return Arc::clone(&channel);
@@ -123,11 +125,18 @@ impl Mesh {
         meet(&to.address, &own.key, own.id, to.id, role).await.map_err(problem)
     }
 
-    /// There is a link to a node: what goes there can use it. Whoever reads the link has to tell the peer what comes.
+    /// There is a link to a node: what goes there can use it. Whoever reads the link has to tell
+    /// the peer what comes.
     pub(crate) fn join(&'static self, id: NodeId, link: &Arc<dyn Link>) -> MeshPeer {
-        let channel = Arc::clone(&self.channels.entry(id).or_insert_with(|| Arc::new(Channel::opening(id))));
+        let channel =
+            Arc::clone(&self.channels.entry(id).or_insert_with(|| Arc::new(Channel::opening(id))));
         channel.open(link);
-        MeshPeer { mesh: self, channel, link: Arc::clone(link), id: self.registry.ports().next_peer() }
+        MeshPeer {
+            mesh: self,
+            channel,
+            link: Arc::clone(link),
+            id: self.registry.ports().next_peer(),
+        }
     }
 
     /// A node of this session has connected.
@@ -142,7 +151,8 @@ impl Mesh {
         connection.incoming.set_limit(message_limit(config));
         let mut peer = self.join(id, &connection.link);
         connection.link.give_up_after(config.heartbeat_timeout);
-        let beating = give_signs_of_life(Arc::clone(&connection.link), config.heartbeat, wire::beat);
+        let beating =
+            give_signs_of_life(Arc::clone(&connection.link), config.heartbeat, wire::beat);
         tokio::task::spawn_local(beating);
         let mut pulse = Pulse::new(config);
         let reason = loop {
@@ -189,7 +199,12 @@ impl Mesh {
     }
 
     /// Sends a call to an owned actor, as soon as it is known where to.
-    pub(super) fn send(&'static self, route: &Arc<Route>, parcel: Parcel, pending: Option<Pending>) {
+    pub(super) fn send(
+        &'static self,
+        route: &Arc<Route>,
+        parcel: Parcel,
+        pending: Option<Pending>,
+    ) {
         if let Some(ask) = route.send(parcel, pending) {
             self.look_for(route, ask);
         }
@@ -211,7 +226,13 @@ impl Mesh {
     }
 
     /// The channel closed with these calls under way.
-    fn reroute(&'static self, route: &Arc<Route>, channel: &Arc<Channel>, calls: Vec<Pending>, reason: &ExitReason) {
+    fn reroute(
+        &'static self,
+        route: &Arc<Route>,
+        channel: &Arc<Channel>,
+        calls: Vec<Pending>,
+        reason: &ExitReason,
+    ) {
         let Lost { incarnation, ask, late, failed } = route.lost(channel, calls);
         if let Some(ask) = ask {
             self.look_for(route, ask);
@@ -248,7 +269,9 @@ impl Mesh {
         }
         let broken = |problem: String| ExitReason::LinkLost(problem);
         match answer.await {
-            Ok(Ok(value)) => codec::decode(&value).map_err(|error: Error| broken(error.to_string())),
+            Ok(Ok(value)) => {
+                codec::decode(&value).map_err(|error: Error| broken(error.to_string()))
+            }
             Ok(Err(Unanswered::Lost(reason))) => Err(reason),
             Ok(Err(other)) => Err(broken(format!("its owner did not answer: {other:?}"))),
             Err(_) => Err(broken("its owner did not answer".into())),
@@ -278,7 +301,8 @@ impl MeshPeer {
             Some(Frame::Failed { call, failure }) => self.channel.settle(call, Err(failure)),
             Some(Frame::Port { call, port, body }) => {
                 let link = Arc::clone(&self.link);
-                let asker = Asker::new(self.id, Responder::new(ReplyTo::Link(Arc::clone(&link)), call));
+                let asker =
+                    Asker::new(self.id, Responder::new(ReplyTo::Link(Arc::clone(&link)), call));
                 self.mesh.registry.ports().deliver(port, Letter { body, asker, link: Some(link) });
             }
             frame => self.mesh.registry.accept(frame, ReplyTo::Link(Arc::clone(&self.link))),

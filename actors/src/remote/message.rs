@@ -11,7 +11,11 @@ use serde::de::DeserializeOwned;
             result (for a `Result`, both its value and its error); neither borrows: use a `String` for a `&str`"
 )]
 pub trait RemoteMessage:
-    Message<Result: Serialize + DeserializeOwned + Send + 'static> + Serialize + DeserializeOwned + Send + 'static
+    Message<Result: Serialize + DeserializeOwned + Send + 'static>
+    + Serialize
+    + DeserializeOwned
+    + Send
+    + 'static
 {
 }
 

@@ -1,4 +1,5 @@
-//! How a message that came as bytes is handled by an actor: an entry for each pair of actor and message.
+//! How a message that came as bytes is handled by an actor: an entry for each pair of actor and
+//! message.
 
 use std::any::{Any, type_name};
 use std::marker::PhantomData;
@@ -59,7 +60,8 @@ where
 
     /// `actor` is the actor itself, beside its context, or its address.
     fn handle(actor: &mut dyn Any, context: &mut dyn Any, handling: &mut dyn Any) {
-        let handling = handling.downcast_mut::<Handling>().expect("methods are called with nothing else");
+        let handling =
+            handling.downcast_mut::<Handling>().expect("methods are called with nothing else");
         let message = match codec::decode::<M>(&handling.message) {
             Ok(message) => message,
             Err(error) => return handling.fail(FailureKind::Arguments, &error),
@@ -69,14 +71,20 @@ where
             if !handling.wanted {
                 return addr.do_send(message);
             }
-            // A new clone of an address has a place of its own in the mailbox, however full: messages keep their order.
+            // A new clone of an address has a place of its own in the mailbox, however full:
+            // messages keep their order.
             let request = addr.clone().send(message);
             handling.outcome = Outcome::Later(Box::pin(async move {
-                request.await.map_err(|_| CallFailure::Stopped(ended())).and_then(|value| encode(limit, &value))
+                request
+                    .await
+                    .map_err(|_| CallFailure::Stopped(ended()))
+                    .and_then(|value| encode(limit, &value))
             }));
             return;
         }
-        let (Some(actor), Some(context)) = (actor.downcast_mut::<A>(), context.downcast_mut::<A::Context>()) else {
+        let (Some(actor), Some(context)) =
+            (actor.downcast_mut::<A>(), context.downcast_mut::<A::Context>())
+        else {
             let problem = format!("it is no `{}`", type_name::<A>());
             return handling.fail(FailureKind::Unknown, &problem);
         };
@@ -117,7 +125,11 @@ fn encode<T: Serialize>(limit: usize, value: &T) -> Encoded {
     travel::once(|| codec::append(&mut frame, value)).map_err(failed)?;
     if frame.len() > limit {
         let what = format!("the answer of type `{}`", type_name::<T>());
-        return Err(failed(Error::TooLarge { what, size: frame.len() as u64, limit: limit as u64 }));
+        return Err(failed(Error::TooLarge {
+            what,
+            size: frame.len() as u64,
+            limit: limit as u64,
+        }));
     }
     Ok(frame)
 }

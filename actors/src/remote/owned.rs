@@ -67,7 +67,11 @@ impl Owned {
     /// The incarnation that is there, or else the next.
     pub(super) fn current(&self) -> u64 {
         let standing = self.standing.borrow();
-        if standing.up.is_some() || standing.gone.is_some() { standing.incarnation } else { standing.incarnation + 1 }
+        if standing.up.is_some() || standing.gone.is_some() {
+            standing.incarnation
+        } else {
+            standing.incarnation + 1
+        }
     }
 
     /// Waits until it stands as is wanted.

@@ -1,8 +1,9 @@
-//! What other nodes can speak to beside actors: fiber's own shared objects, such as queues and locks.
+//! What other nodes can speak to beside actors: fiber's own shared objects, such as queues and
+//! locks.
 //!
-//! A [`Port`] is a plain state machine that acts on a message at once, on the thread that brings it, and answers when it
-//! has an answer. It knows which peer a message came from, and is told when that peer is lost. What it holds is never
-//! decoded, and no user code runs in it.
+//! A [`Port`] is a plain state machine that acts on a message at once, on the thread that brings
+//! it, and answers when it has an answer. It knows which peer a message came from, and is told when
+//! that peer is lost. What it holds is never decoded, and no user code runs in it.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -179,7 +180,8 @@ impl Ports {
     }
 }
 
-/// A message to a port at the other end of a link, that wants no answer; its body is to be appended.
+/// A message to a port at the other end of a link, that wants no answer; its body is to be
+/// appended.
 pub(crate) fn push_head(port: PortId) -> Vec<u8> {
     wire::port_head(port)
 }

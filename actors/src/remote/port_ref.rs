@@ -87,8 +87,13 @@ impl PortRef {
         wire::begin_port(parcel, self.id);
     }
 
-    /// Sends what began as [`parcel`](PortRef::parcel); `then` is given the answer, on the thread that brings it.
-    pub(crate) fn ask_then(&self, parcel: Vec<u8>, then: impl FnOnce(Result<Bytes>) + Send + 'static) {
+    /// Sends what began as [`parcel`](PortRef::parcel); `then` is given the answer, on the thread
+    /// that brings it.
+    pub(crate) fn ask_then(
+        &self,
+        parcel: Vec<u8>,
+        then: impl FnOnce(Result<Bytes>) + Send + 'static,
+    ) {
         let name = Arc::clone(&self.name);
         let told = Waiter::Callback(Box::new(move |answer| then(conclude(&name, answer))));
         match self.channel() {
@@ -146,7 +151,8 @@ impl Future for Asked {
     type Output = Result<Bytes>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<Bytes>> {
-        let gone = |_| Err(Unanswered::Lost(ExitReason::LinkLost("its process stopped answering".into())));
+        let gone =
+            |_| Err(Unanswered::Lost(ExitReason::LinkLost("its process stopped answering".into())));
         let answer = ready!(Pin::new(&mut self.answer).poll(context)).unwrap_or_else(gone);
         Poll::Ready(conclude(&self.name, answer))
     }
@@ -161,7 +167,9 @@ fn conclude(name: &Arc<str>, answer: Answer) -> Result<Bytes> {
         Unanswered::Failed(CallFailure::Failed(failure)) => {
             Error::Call { actor: what(), message: "a request", failure }
         }
-        Unanswered::Failed(CallFailure::Full { capacity }) => Error::MailboxFull { name: what(), capacity },
+        Unanswered::Failed(CallFailure::Full { capacity }) => {
+            Error::MailboxFull { name: what(), capacity }
+        }
         Unanswered::TimedOut(limit) => Error::TimedOut { what: what(), limit },
         Unanswered::Refused(error) => error,
     })

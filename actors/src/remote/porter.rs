@@ -68,8 +68,15 @@ impl Dispatch {
         delivery: Delivery,
     ) -> Result<(), String> {
         let Delivery { method, message, responder } = delivery;
-        let failed = |kind, problem: &dyn std::fmt::Display| CallFailure::Failed(Failure::new(kind, problem));
-        let entry = match self.methods.get(&method).copied().map_or_else(|| method.resolve::<MethodFn>(), Ok) {
+        let failed = |kind, problem: &dyn std::fmt::Display| {
+            CallFailure::Failed(Failure::new(kind, problem))
+        };
+        let entry = match self
+            .methods
+            .get(&method)
+            .copied()
+            .map_or_else(|| method.resolve::<MethodFn>(), Ok)
+        {
             Ok(entry) => *self.methods.entry(method).or_insert(entry),
             Err(error) => {
                 responder.fail(&failed(FailureKind::Unknown, &error));
@@ -88,7 +95,9 @@ impl Dispatch {
             return Err(message);
         }
         match handling.outcome {
-            Outcome::Now(answer) if !are_attached() => self.answer_later(responder, async { answer }),
+            Outcome::Now(answer) if !are_attached() => {
+                self.answer_later(responder, async { answer })
+            }
             Outcome::Now(answer) => self.respond(responder, answer),
             Outcome::None => {}
             Outcome::Later(answer) => self.answer_later(responder, answer),
@@ -98,7 +107,11 @@ impl Dispatch {
 
     /// Answers when the answer is there, and the owners of objects whose handles came with the
     /// message know that: the caller does not hold the objects any longer than that.
-    fn answer_later(&mut self, responder: Responder, answer: impl Future<Output = Encoded> + 'static) {
+    fn answer_later(
+        &mut self,
+        responder: Responder,
+        answer: impl Future<Output = Encoded> + 'static,
+    ) {
         let mut under_way = self.under_way.lock();
         under_way.last += 1;
         let number = under_way.last;
@@ -152,7 +165,9 @@ impl Host {
     /// The actor's incarnation has ended: what it had begun, nobody answers any more.
     pub(crate) fn ended(&self, reason: &ExitReason) {
         let calls = std::mem::take(&mut self.under_way.lock().calls);
-        calls.into_values().for_each(|responder| responder.fail(&CallFailure::Stopped(reason.clone())));
+        calls
+            .into_values()
+            .for_each(|responder| responder.fail(&CallFailure::Stopped(reason.clone())));
     }
 }
 
@@ -170,7 +185,12 @@ where
 {
     type Output = ();
 
-    fn poll(self: Pin<&mut Self>, actor: &mut A, context: &mut Context<A>, task: &mut TaskContext<'_>) -> Poll<()> {
+    fn poll(
+        self: Pin<&mut Self>,
+        actor: &mut A,
+        context: &mut Context<A>,
+        task: &mut TaskContext<'_>,
+    ) -> Poll<()> {
         let this = self.get_mut();
         let mut turn = 0;
         // An actor that was told to stop leaves the rest to its next incarnation.

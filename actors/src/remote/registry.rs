@@ -1,4 +1,5 @@
-//! What others can reach on this node: its actors and ports, and what it answers of the actors that it owns.
+//! What others can reach on this node: its actors and ports, and what it answers of the actors that
+//! it owns.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -164,7 +165,8 @@ impl Registry {
                             frame.extend_from_slice(&value);
                             responder.answer(frame);
                         }
-                        Err(error) => responder.fail(&CallFailure::Failed(Failure::new(FailureKind::Result, error))),
+                        Err(error) => responder
+                            .fail(&CallFailure::Failed(Failure::new(FailureKind::Result, error))),
                     }
                 });
             }
@@ -178,9 +180,15 @@ impl Registry {
     /// Answers a question that was put to this node.
     async fn answer(&self, question: Question) -> Result<Vec<u8>> {
         match question {
-            Question::Where { actor, after } => codec::encode(&self.whereabouts(actor, after).await),
-            Question::Incarnation { actor } => codec::encode(&self.owned(actor).map_or(1, |owned| owned.current())),
-            Question::Fate { actor, incarnation } => codec::encode(&self.fate(actor, incarnation).await),
+            Question::Where { actor, after } => {
+                codec::encode(&self.whereabouts(actor, after).await)
+            }
+            Question::Incarnation { actor } => {
+                codec::encode(&self.owned(actor).map_or(1, |owned| owned.current()))
+            }
+            Question::Fate { actor, incarnation } => {
+                codec::encode(&self.fate(actor, incarnation).await)
+            }
             Question::Ended { actor } => codec::encode(&self.ended(actor).await),
             Question::Arrived => codec::encode(&()),
         }
@@ -188,8 +196,9 @@ impl Registry {
 
     async fn whereabouts(&self, actor: ActorId, after: u64) -> Place {
         let Some(owned) = self.owned(actor) else { return Place::Gone(wire::unknown()) };
-        let there =
-            |standing: &Standing| standing.gone.is_some() || (standing.incarnation > after && standing.up.is_some());
+        let there = |standing: &Standing| {
+            standing.gone.is_some() || (standing.incarnation > after && standing.up.is_some())
+        };
         let standing = owned.when(there).await;
         match (standing.gone, standing.up) {
             (None, Some(node)) => Place::At { node, incarnation: standing.incarnation },
@@ -202,12 +211,15 @@ impl Registry {
             return End { reason: wire::unknown(), incarnation, gone: true };
         };
         let told = |standing: &Standing| {
-            standing.gone.is_some() || standing.ended.as_ref().is_some_and(|(ended, _)| *ended >= incarnation)
+            standing.gone.is_some()
+                || standing.ended.as_ref().is_some_and(|(ended, _)| *ended >= incarnation)
         };
         let standing = owned.when(told).await;
         let gone = standing.gone.is_some();
         match standing.ended {
-            Some((ended, reason)) if ended >= incarnation => End { reason, incarnation: ended, gone },
+            Some((ended, reason)) if ended >= incarnation => {
+                End { reason, incarnation: ended, gone }
+            }
             _ => End { reason: standing.gone.unwrap_or_else(wire::unknown), incarnation, gone },
         }
     }

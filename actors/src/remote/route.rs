@@ -11,7 +11,8 @@ use super::deadlines::Unanswered;
 use super::pending::Pending;
 use super::wire::{ActorId, NodeRef, Parcel};
 
-/// The way to an actor by its owner's word. All calls of this process to the actor share it, which keeps their order.
+/// The way to an actor by its owner's word. All calls of this process to the actor share it, which
+/// keeps their order.
 pub(super) struct Route {
     owner: NodeRef,
     actor: ActorId,
@@ -67,7 +68,11 @@ impl Route {
 
     /// Sends a call, or keeps it until it is known where to.
     #[must_use]
-    pub(super) fn send(self: &Arc<Route>, parcel: Parcel, mut pending: Option<Pending>) -> Option<Ask> {
+    pub(super) fn send(
+        self: &Arc<Route>,
+        parcel: Parcel,
+        mut pending: Option<Pending>,
+    ) -> Option<Ask> {
         if let Some(pending) = &mut pending {
             pending.route = Some(Arc::clone(self));
         }
@@ -134,7 +139,8 @@ impl Route {
 
     /// The channel closed with these calls under way.
     pub(super) fn lost(&self, channel: &Arc<Channel>, calls: Vec<Pending>) -> Lost {
-        let (again, failed): (Vec<_>, Vec<_>) = calls.into_iter().partition(|call| call.again.is_some());
+        let (again, failed): (Vec<_>, Vec<_>) =
+            calls.into_iter().partition(|call| call.again.is_some());
         let mut state = self.state.lock();
         let (incarnation, ask) = match &*state {
             State::At { channel: used, incarnation } if Arc::ptr_eq(used, channel) => {

@@ -1,4 +1,5 @@
-//! The end of this process: what it has sent, and nobody waits for an answer to, is to arrive before.
+//! The end of this process: what it has sent, and nobody waits for an answer to, is to arrive
+//! before.
 
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};

@@ -106,7 +106,11 @@ pub(super) struct Parcel(Vec<u8>);
 
 impl Parcel {
     /// A call of `method` at `actor`, with a message of any length.
-    pub(super) fn call<M: Serialize>(actor: ActorId, method: EntryRef, message: &M) -> Result<Parcel> {
+    pub(super) fn call<M: Serialize>(
+        actor: ActorId,
+        method: EntryRef,
+        message: &M,
+    ) -> Result<Parcel> {
         let mut frame = Vec::with_capacity(96);
         frame.extend_from_slice(&[MESH, CALL]);
         for number in [NO_ANSWER, actor.0, method.offset, method.name] {
@@ -142,7 +146,11 @@ impl Parcel {
 }
 
 fn message(frame: Vec<u8>) -> Message {
-    if frame.len() < LONG { Message::new(frame) } else { Message { head: Vec::new(), body: frame.into() } }
+    if frame.len() < LONG {
+        Message::new(frame)
+    } else {
+        Message { head: Vec::new(), body: frame.into() }
+    }
 }
 
 /// The beginning of a message to a port; its body is to be appended.
@@ -223,7 +231,8 @@ pub(super) enum Frame {
 }
 
 impl Frame {
-    /// Reads a frame. `None` if it is none: its sender has the key, and so this is a bug, not an attack.
+    /// Reads a frame. `None` if it is none: its sender has the key, and so this is a bug, not an
+    /// attack.
     pub(super) fn read(mut frame: Bytes) -> Option<Frame> {
         if frame.len() < CALL_ID.end {
             return None;

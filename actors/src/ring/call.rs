@@ -16,8 +16,16 @@ pub(super) enum Operation {
     Scatter,
 }
 
-const NAMES: [&str; 8] =
-    ["barrier", "broadcast", "reduce", "all_reduce", "all_gather", "reduce_scatter", "gather", "scatter"];
+const NAMES: [&str; 8] = [
+    "barrier",
+    "broadcast",
+    "reduce",
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "gather",
+    "scatter",
+];
 /// No reduction, or no root.
 const NONE: u8 = u8::MAX;
 
@@ -36,11 +44,23 @@ pub(super) struct Call {
 
 impl Call {
     pub(super) fn barrier(number: u64) -> Call {
-        Call { operation: Operation::Barrier as u8, element: 0, reduction: NONE, root: u32::MAX, number, length: 0 }
+        Call {
+            operation: Operation::Barrier as u8,
+            element: 0,
+            reduction: NONE,
+            root: u32::MAX,
+            number,
+            length: 0,
+        }
     }
 
     pub(super) fn new<T: Element>(operation: Operation, number: u64, length: usize) -> Call {
-        Call { operation: operation as u8, element: T::KIND as u8, length: length as u64, ..Call::barrier(number) }
+        Call {
+            operation: operation as u8,
+            element: T::KIND as u8,
+            length: length as u64,
+            ..Call::barrier(number)
+        }
     }
 
     pub(super) fn reducing(self, how: Reduction) -> Call {
@@ -60,7 +80,8 @@ impl Call {
         if self.root != u32::MAX {
             words.push_str(&format!(" with root {}", self.root));
         }
-        if self.operation != Operation::Barrier as u8 && self.operation != Operation::Scatter as u8 {
+        if self.operation != Operation::Barrier as u8 && self.operation != Operation::Scatter as u8
+        {
             words.push_str(&format!(" of {} {}", self.length, element::Kind::name(self.element)));
         }
         words.push_str(&format!(", its collective number {}", self.number));
@@ -118,17 +139,29 @@ impl Header {
 
     /// The header in these bytes; `None` if it is none.
     pub(super) fn decode(from: &[u8; HEADER]) -> Option<Header> {
-        let number = |at: usize| u64::from_le_bytes(from[at..at + 8].try_into().expect("eight bytes are eight bytes"));
+        let number = |at: usize| {
+            u64::from_le_bytes(from[at..at + 8].try_into().expect("eight bytes are eight bytes"))
+        };
         let bytes = number(24);
         match (from[0], from[1]) {
             (0, tag) => {
-                let tag = [Tag::Direct, Tag::Rightwards, Tag::Leftwards].get(usize::from(tag)).copied()?;
+                let tag = [Tag::Direct, Tag::Rightwards, Tag::Leftwards]
+                    .get(usize::from(tag))
+                    .copied()?;
                 Some(Header::Parcel { tag, bytes })
             }
             (1, operation) => {
-                let root = u32::from_le_bytes(from[4..8].try_into().expect("four bytes are four bytes"));
+                let root =
+                    u32::from_le_bytes(from[4..8].try_into().expect("four bytes are four bytes"));
                 let (element, reduction) = (from[2], from[3]);
-                let call = Call { operation, element, reduction, root, number: number(8), length: number(16) };
+                let call = Call {
+                    operation,
+                    element,
+                    reduction,
+                    root,
+                    number: number(8),
+                    length: number(16),
+                };
                 Some(Header::Call { call, bytes })
             }
             (2, _) => Some(Header::Bye),

@@ -1,14 +1,17 @@
 //! What all ranks do together.
 //!
-//! Large arrays go round the ring: a reduce-scatter and an all-gather of one segment a rank, so that each rank sends
-//! and receives twice the array, whatever their number (P. Patarasuk and X. Yuan, "Bandwidth optimal all-reduce
-//! algorithms for clusters of workstations", Journal of Parallel and Distributed Computing 69, 2009). The steps are not
-//! told apart on the wire: a piece of a segment goes on as soon as it has been reduced, while the next one arrives.
+//! Large arrays go round the ring: a reduce-scatter and an all-gather of one segment a rank, so
+//! that each rank sends and receives twice the array, whatever their number (P. Patarasuk and X.
+//! Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", Journal of
+//! Parallel and Distributed Computing 69, 2009). The steps are not told apart on the wire: a piece
+//! of a segment goes on as soon as it has been reduced, while the next one arrives.
 //!
-//! Small arrays take fewer steps: each rank sends its own to all others, or, in a larger ring, along a binomial tree.
+//! Small arrays take fewer steps: each rank sends its own to all others, or, in a larger ring,
+//! along a binomial tree.
 //!
-//! The order in which values are joined follows from the size of the ring and the length of the array alone, and what
-//! one rank has computed the others copy. So results are the same on all ranks, bit for bit, and from run to run.
+//! The order in which values are joined follows from the size of the ring and the length of the
+//! array alone, and what one rank has computed the others copy. So results are the same on all
+//! ranks, bit for bit, and from run to run.
 
 use super::call::{Call, Header};
 use super::element::{self, Element, Reduction, combine, segment};
@@ -19,7 +22,8 @@ use super::wire::Trouble;
 const SMALL: usize = 16 << 10;
 /// Rings up to this size send small arrays from each rank to each.
 const ALL_TO_ALL: usize = 8;
-/// Bytes that are taken in before what follows from them is sent: they stay in the processor's cache meanwhile.
+/// Bytes that are taken in before what follows from them is sent: they stay in the processor's
+/// cache meanwhile.
 const PIECE: usize = 128 << 10;
 
 /// What becomes of what arrives.
@@ -44,7 +48,8 @@ struct Circuit {
     /// The segment that is sent first; each next one is the one before it.
     first: usize,
     steps: usize,
-    /// For the steps before this one, what arrives is joined with what is there. From then on it replaces it.
+    /// For the steps before this one, what arrives is joined with what is there. From then on it
+    /// replaces it.
     joined: usize,
     how: Reduction,
 }
@@ -55,13 +60,23 @@ impl Lines {
         // After each round a rank has heard, directly or not, of twice as many others.
         while distance < self.size {
             self.put((self.rank + distance) % self.size, Header::Call { call, bytes: 0 }, &[])?;
-            self.take_part::<u8>((self.rank + self.size - distance) % self.size, call, &mut [], Join::Replace)?;
+            self.take_part::<u8>(
+                (self.rank + self.size - distance) % self.size,
+                call,
+                &mut [],
+                Join::Replace,
+            )?;
             distance *= 2;
         }
         Ok(())
     }
 
-    pub(super) fn broadcast<T: Element>(&mut self, call: Call, root: usize, data: &mut [T]) -> Result<(), Trouble> {
+    pub(super) fn broadcast<T: Element>(
+        &mut self,
+        call: Call,
+        root: usize,
+        data: &mut [T],
+    ) -> Result<(), Trouble> {
         if size_of_val(data) <= SMALL {
             return self.broadcast_tree(call, root, data);
         }
@@ -99,13 +114,19 @@ impl Lines {
         self.relay(call, from, to, data, Join::With(how))
     }
 
-    pub(super) fn all_reduce<T: Element>(&mut self, call: Call, data: &mut [T], how: Reduction) -> Result<(), Trouble> {
+    pub(super) fn all_reduce<T: Element>(
+        &mut self,
+        call: Call,
+        data: &mut [T],
+        how: Reduction,
+    ) -> Result<(), Trouble> {
         if self.size == 1 {
             return Ok(());
         }
         if size_of_val(data) > SMALL {
             let (first, turn) = (self.rank, self.size - 1);
-            return self.circulate(Circuit { call, first, steps: 2 * turn, joined: turn, how }, data);
+            return self
+                .circulate(Circuit { call, first, steps: 2 * turn, joined: turn, how }, data);
         }
         if self.size <= ALL_TO_ALL {
             return self.reduce_all_to_all(call, data, how);
@@ -115,12 +136,17 @@ impl Lines {
     }
 
     /// Each rank has its own part of `data`, of the same length each, and gets the others'.
-    pub(super) fn all_gather<T: Element>(&mut self, call: Call, data: &mut [T]) -> Result<(), Trouble> {
+    pub(super) fn all_gather<T: Element>(
+        &mut self,
+        call: Call,
+        data: &mut [T],
+    ) -> Result<(), Trouble> {
         let (first, steps) = (self.rank, self.size - 1);
         self.circulate(Circuit { call, first, steps, joined: 0, how: Reduction::Sum }, data)
     }
 
-    /// Afterwards each rank has its own segment of what `data` is together. The other segments are of no use.
+    /// Afterwards each rank has its own segment of what `data` is together. The other segments are
+    /// of no use.
     pub(super) fn reduce_scatter<T: Element>(
         &mut self,
         call: Call,
@@ -132,7 +158,12 @@ impl Lines {
     }
 
     /// The root gets all parts, which have the same length.
-    pub(super) fn gather<T: Element>(&mut self, call: Call, root: usize, part: &[T]) -> Result<Vec<T>, Trouble> {
+    pub(super) fn gather<T: Element>(
+        &mut self,
+        call: Call,
+        root: usize,
+        part: &[T],
+    ) -> Result<Vec<T>, Trouble> {
         if self.rank != root {
             let payload = element::bytes(part);
             self.put(root, Header::Call { call, bytes: payload.len() as u64 }, payload)?;
@@ -151,7 +182,12 @@ impl Lines {
     }
 
     /// Each rank gets its segment of what the root has.
-    pub(super) fn scatter<T: Element>(&mut self, call: Call, root: usize, all: &[T]) -> Result<Vec<T>, Trouble> {
+    pub(super) fn scatter<T: Element>(
+        &mut self,
+        call: Call,
+        root: usize,
+        all: &[T],
+    ) -> Result<Vec<T>, Trouble> {
         if self.rank == root {
             for rank in (0..self.size).filter(|rank| *rank != root) {
                 let payload = element::bytes(&all[segment(all.len(), self.size, rank)]);
@@ -179,7 +215,13 @@ impl Lines {
     }
 
     /// Takes what another rank gives to a collective.
-    fn take_part<T: Element>(&mut self, from: usize, call: Call, data: &mut [T], join: Join) -> Result<(), Trouble> {
+    fn take_part<T: Element>(
+        &mut self,
+        from: usize,
+        call: Call,
+        data: &mut [T],
+        join: Join,
+    ) -> Result<(), Trouble> {
         let mut patience = Patience::default();
         while !self.is_called(from, &call, Some(size_of_val(data) as u64))? {
             self.wait(&mut patience, Wanted { from: Some(from), to: None })?;
@@ -188,7 +230,12 @@ impl Lines {
     }
 
     /// Takes a payload that has begun.
-    fn take_rest<T: Element>(&mut self, from: usize, data: &mut [T], join: Join) -> Result<(), Trouble> {
+    fn take_rest<T: Element>(
+        &mut self,
+        from: usize,
+        data: &mut [T],
+        join: Join,
+    ) -> Result<(), Trouble> {
         let (mut patience, mut done) = (Patience::default(), 0);
         loop {
             let moved = self.take_piece(from, data, done, join);
@@ -205,7 +252,13 @@ impl Lines {
     }
 
     /// Joins what has arrived with `data` from `at` on, and says how many elements that were.
-    fn take_piece<T: Element>(&mut self, from: usize, data: &mut [T], at: usize, join: Join) -> usize {
+    fn take_piece<T: Element>(
+        &mut self,
+        from: usize,
+        data: &mut [T],
+        at: usize,
+        join: Join,
+    ) -> usize {
         let Some(inlet) = self.inlet(from) else { return 0 };
         let there = inlet.payload();
         let count = (there.len().min(PIECE) / size_of::<T>()).min(data.len() - at);
@@ -217,7 +270,12 @@ impl Lines {
     }
 
     /// Each rank sends all that it has to each other one, and joins it in the order of ranks.
-    fn reduce_all_to_all<T: Element>(&mut self, call: Call, data: &mut [T], how: Reduction) -> Result<(), Trouble> {
+    fn reduce_all_to_all<T: Element>(
+        &mut self,
+        call: Call,
+        data: &mut [T],
+        how: Reduction,
+    ) -> Result<(), Trouble> {
         for distance in 1..self.size {
             self.send_part((self.rank + distance) % self.size, call, data)?;
         }
@@ -233,11 +291,17 @@ impl Lines {
         Ok(())
     }
 
-    fn broadcast_tree<T: Element>(&mut self, call: Call, root: usize, data: &mut [T]) -> Result<(), Trouble> {
+    fn broadcast_tree<T: Element>(
+        &mut self,
+        call: Call,
+        root: usize,
+        data: &mut [T],
+    ) -> Result<(), Trouble> {
         let place = self.place(root);
         let at = |place: usize| (place + root) % self.size;
         // The lowest bit of a place is what it is away from who sends to it.
-        let lowest = if place == 0 { self.size.next_power_of_two() } else { place & place.wrapping_neg() };
+        let lowest =
+            if place == 0 { self.size.next_power_of_two() } else { place & place.wrapping_neg() };
         let others: Vec<usize> = std::iter::successors(Some(lowest / 2), |bit| Some(bit / 2))
             .take_while(|bit| *bit > 0)
             .filter(|bit| place + bit < self.size)
@@ -296,7 +360,8 @@ impl Lines {
                 }
             }
             if let Some(to) = to {
-                let written = self.outlet(to)?.write(element::bytes(&data[sent..taken])) / size_of::<T>();
+                let written =
+                    self.outlet(to)?.write(element::bytes(&data[sent..taken])) / size_of::<T>();
                 sent += written;
                 moved += written;
             }
@@ -317,8 +382,8 @@ impl Lines {
         }
     }
 
-    /// Sends segments to the right while others come from the left. What is sent in one step is what came in the step
-    /// before, so a piece can go on as soon as it is there.
+    /// Sends segments to the right while others come from the left. What is sent in one step is
+    /// what came in the step before, so a piece can go on as soon as it is there.
     fn circulate<T: Element>(&mut self, circuit: Circuit, data: &mut [T]) -> Result<(), Trouble> {
         let Circuit { call, first, steps, joined, how } = circuit;
         let (size, length) = (self.size, data.len());
@@ -378,7 +443,8 @@ impl Lines {
                 patience = Patience::default();
                 continue;
             }
-            let blocked = !flushed || (sent < to_send && (sending.0 == 0 || taking >= (sending.0 - 1, sending.1 + 1)));
+            let blocked = !flushed
+                || (sent < to_send && (sending.0 == 0 || taking >= (sending.0 - 1, sending.1 + 1)));
             let from = (!begun || taken < to_take).then_some(left);
             self.wait(&mut patience, Wanted { from, to: blocked.then_some(right) })?;
         }

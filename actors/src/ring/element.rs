@@ -14,12 +14,14 @@ pub enum Reduction {
     Sum,
     /// Their product. Integers wrap around.
     Product,
-    /// The least of them. If some are not a number, it is not told which is taken, but it is the same everywhere.
+    /// The least of them. If some are not a number, it is not told which is taken, but it is the
+    /// same everywhere.
     Min,
-    /// The greatest of them. If some are not a number, it is not told which is taken, but it is the same everywhere.
+    /// The greatest of them. If some are not a number, it is not told which is taken, but it is the
+    /// same everywhere.
     Max,
-    /// Their sum, divided by the number of ranks. `i32` and `u8` are added up as `i64`; integers are rounded towards
-    /// zero.
+    /// Their sum, divided by the number of ranks. `i32` and `u8` are added up as `i64`; integers
+    /// are rounded towards zero.
     Mean,
 }
 
@@ -161,7 +163,9 @@ fn each<T: Element>(own: &mut [T], incoming: &[u8], join: impl Fn(T, T) -> T) {
         own.iter_mut().zip(incoming).for_each(|(own, other)| *own = join(*own, *other));
     } else {
         let incoming = incoming.chunks_exact(size_of::<T>());
-        own.iter_mut().zip(incoming).for_each(|(own, other)| *own = join(*own, pod_read_unaligned(other)));
+        own.iter_mut()
+            .zip(incoming)
+            .for_each(|(own, other)| *own = join(*own, pod_read_unaligned(other)));
     }
 }
 
@@ -170,7 +174,8 @@ pub(super) fn bytes<T: Element>(elements: &[T]) -> &[u8] {
     cast_slice(elements)
 }
 
-/// The elements that a rank has of `length`, which are divided as evenly as can be: the first ranks have one more.
+/// The elements that a rank has of `length`, which are divided as evenly as can be: the first ranks
+/// have one more.
 pub(super) fn segment(length: usize, size: usize, rank: usize) -> std::ops::Range<usize> {
     let (each, more) = (length / size, length % size);
     let start = rank * each + rank.min(more);

@@ -6,11 +6,11 @@ use fiber_core::{Arguments, Many, One};
 
 use super::node::RingNode;
 
-/// A function that the nodes of a ring run: it takes its [`RingNode`] and then `Args`: one value, or a tuple of two to
-/// six that it takes as separate arguments, or nothing for `()`.
+/// A function that the nodes of a ring run: it takes its [`RingNode`] and then `Args`: one value,
+/// or a tuple of two to six that it takes as separate arguments, or nothing for `()`.
 ///
-/// It is implemented for every `fn` and every closure that captures nothing, sync or async; `Marker` only tells the
-/// compiler how the arguments are taken, and is always inferred.
+/// It is implemented for every `fn` and every closure that captures nothing, sync or async;
+/// `Marker` only tells the compiler how the arguments are taken, and is always inferred.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` can't be run by the nodes of a ring with `{Args}`",
     label = "not a node function for `{Args}`",

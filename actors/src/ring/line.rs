@@ -109,7 +109,11 @@ impl Source {
 
 impl Inlet {
     pub(super) fn new(source: Source) -> Inlet {
-        Inlet { source, state: State::Header { bytes: [0; HEADER], have: 0 }, parcels: VecDeque::new() }
+        Inlet {
+            source,
+            state: State::Header { bytes: [0; HEADER], have: 0 },
+            parcels: VecDeque::new(),
+        }
     }
 
     /// Takes in what needs nobody to ask for it. Whether there was something.
@@ -118,16 +122,22 @@ impl Inlet {
         loop {
             match &mut self.state {
                 State::Call { .. } | State::Bye => return moved,
-                State::Payload { left: 0, padding } => self.state = State::Padding { left: *padding },
+                State::Payload { left: 0, padding } => {
+                    self.state = State::Padding { left: *padding }
+                }
                 State::Payload { .. } => return moved,
-                State::Padding { left: 0 } => self.state = State::Header { bytes: [0; HEADER], have: 0 },
+                State::Padding { left: 0 } => {
+                    self.state = State::Header { bytes: [0; HEADER], have: 0 }
+                }
                 State::Parcel { tag, value, bytes } if value.len() as u64 == *bytes => {
                     self.parcels.push_back((*tag, std::mem::take(value)));
                     self.state = State::Padding { left: padding(*bytes) };
                 }
                 State::Header { bytes, have: HEADER } => {
                     self.state = match Header::decode(bytes) {
-                        Some(Header::Parcel { tag, bytes }) => State::Parcel { tag, value: Vec::new(), bytes },
+                        Some(Header::Parcel { tag, bytes }) => {
+                            State::Parcel { tag, value: Vec::new(), bytes }
+                        }
                         Some(Header::Call { call, bytes }) => State::Call { call, bytes },
                         Some(Header::Bye) => State::Bye,
                         None => unreachable!("ranks send headers where headers have to be"),
@@ -144,7 +154,8 @@ impl Inlet {
                         }
                         State::Parcel { value, bytes, .. } => {
                             let missing = *bytes - value.len() as u64;
-                            let taken = there.len().min(usize::try_from(missing).unwrap_or(usize::MAX));
+                            let taken =
+                                there.len().min(usize::try_from(missing).unwrap_or(usize::MAX));
                             value.extend_from_slice(&there[..taken]);
                             taken
                         }
@@ -187,7 +198,8 @@ impl Inlet {
 
     /// Whether more comes without anybody asking for it.
     pub(super) fn is_free(&self) -> bool {
-        !matches!(self.state, State::Call { .. } | State::Payload { .. } | State::Bye) && !self.source.is_closed()
+        !matches!(self.state, State::Call { .. } | State::Payload { .. } | State::Bye)
+            && !self.source.is_closed()
     }
 
     pub(super) fn parcel(&mut self, tag: Tag) -> Option<Vec<u8>> {
@@ -214,7 +226,11 @@ impl Outlet {
 
     /// Sends as much of the payload as there is room for, and says how much.
     pub(super) fn write(&mut self, payload: &[u8]) -> usize {
-        if payload.len() as u64 == self.left && payload.len() <= SMALL && !self.front.is_empty() && self.gone == 0 {
+        if payload.len() as u64 == self.left
+            && payload.len() <= SMALL
+            && !self.front.is_empty()
+            && self.gone == 0
+        {
             self.front.extend_from_slice(payload);
             self.fill_up();
             return payload.len();

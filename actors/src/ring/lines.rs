@@ -1,8 +1,8 @@
 //! The streams between this rank and others, as the function's thread uses them.
 //!
-//! What goes from one rank to another takes one stream, opened by the sender when it first sends. Whoever waits, to
-//! send or to receive, meanwhile takes in values that others send, so that ranks which all send first don't block each
-//! other.
+//! What goes from one rank to another takes one stream, opened by the sender when it first sends.
+//! Whoever waits, to send or to receive, meanwhile takes in values that others send, so that ranks
+//! which all send first don't block each other.
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
@@ -123,7 +123,8 @@ impl Lines {
                 Some(address) => open_stream(address, key, &greeting, CIRCLE)
                     .map(|writer| Sink::Shared(writer, false))
                     .map_err(|error| error.to_string()),
-                None => LinkWriter::open(self.node, self.rank, member, Arc::clone(&self.here.bell)).map(Sink::Link),
+                None => LinkWriter::open(self.node, self.rank, member, Arc::clone(&self.here.bell))
+                    .map(Sink::Link),
             };
             let sink = sink.map_err(|problem| Trouble::Lost { other: to, problem })?;
             self.outlets[to] = Some(Outlet::new(sink));
@@ -149,13 +150,23 @@ impl Lines {
         }
     }
 
-    /// The part of a rank in a collective: `true` when its payload can be taken, `false` when it has not come.
-    pub(super) fn is_called(&mut self, from: usize, call: &Call, bytes: Option<u64>) -> Result<bool, Trouble> {
+    /// The part of a rank in a collective: `true` when its payload can be taken, `false` when it
+    /// has not come.
+    pub(super) fn is_called(
+        &mut self,
+        from: usize,
+        call: &Call,
+        bytes: Option<u64>,
+    ) -> Result<bool, Trouble> {
         let Some(inlet) = self.inlet(from) else { return Ok(false) };
         match &inlet.state {
             State::Call { call: theirs, bytes: announced } => {
                 if theirs != call || bytes.is_some_and(|bytes| bytes != *announced) {
-                    return Err(Trouble::Mismatch { other: from, mine: call.describe(), theirs: theirs.describe() });
+                    return Err(Trouble::Mismatch {
+                        other: from,
+                        mine: call.describe(),
+                        theirs: theirs.describe(),
+                    });
                 }
                 inlet.state = State::Payload { left: *announced, padding: padding(*announced) };
                 Ok(true)
@@ -219,11 +230,17 @@ impl Lines {
                         let (mine, theirs) = ("recv".to_string(), call.describe());
                         return Err(Trouble::Mismatch { other: from, mine, theirs });
                     }
-                    State::Bye => return Err(Trouble::Finished { other: from, mine: "recv".into() }),
+                    State::Bye => {
+                        return Err(Trouble::Finished { other: from, mine: "recv".into() });
+                    }
                     _ => {}
                 }
             }
-            let wanted = if from == self.rank { Wanted::default() } else { Wanted { from: Some(from), to: None } };
+            let wanted = if from == self.rank {
+                Wanted::default()
+            } else {
+                Wanted { from: Some(from), to: None }
+            };
             self.wait(&mut patience, wanted)?;
         }
     }
@@ -231,15 +248,16 @@ impl Lines {
     /// Tells the others that this rank's function has ended.
     pub(super) fn bye(&mut self) {
         for outlet in self.outlets.iter_mut().flatten() {
-            // In the midst of something else nothing can be said; then the owner is told what happened.
+            // In the midst of something else nothing can be said; then the owner is told what
+            // happened.
             if outlet.left == 0 && outlet.front.is_empty() {
                 outlet.begin(Header::Bye);
             }
         }
     }
 
-    /// Waits until what is wanted may be possible, and meanwhile takes in values. To be called again and again, with the
-    /// same patience as long as nothing moves.
+    /// Waits until what is wanted may be possible, and meanwhile takes in values. To be called
+    /// again and again, with the same patience as long as nothing moves.
     pub(super) fn wait(&mut self, patience: &mut Patience, wanted: Wanted) -> Result<(), Trouble> {
         patience.looked += 1;
         if patience.looked < self.looks {
@@ -278,10 +296,14 @@ impl Lines {
         }
         let inlets = self.inlets.iter().enumerate();
         let inlets: Vec<usize> = inlets
-            .filter(|(rank, inlet)| inlet.as_ref().is_some_and(|inlet| inlet.is_free() || wanted.from == Some(*rank)))
+            .filter(|(rank, inlet)| {
+                inlet.as_ref().is_some_and(|inlet| inlet.is_free() || wanted.from == Some(*rank))
+            })
             .map(|(rank, _)| rank)
             .collect();
-        let asleep = inlets.iter().all(|rank| self.inlets[*rank].as_ref().is_some_and(|inlet| inlet.source.sleeps()))
+        let asleep = inlets
+            .iter()
+            .all(|rank| self.inlets[*rank].as_ref().is_some_and(|inlet| inlet.source.sleeps()))
             && wanted.to.is_none_or(|to| self.outlets[to].as_ref().is_some_and(Outlet::sleeps));
         if asleep {
             self.sleep(&inlets, wanted.to, left);
@@ -297,10 +319,13 @@ impl Lines {
                 files.push(PollFd::from_borrowed_fd(reader.as_fd(), PollFlags::IN));
             }
         }
-        if let Some(Outlet { sink: Sink::Shared(writer, _), .. }) = outlet.and_then(|to| self.outlets[to].as_ref()) {
+        if let Some(Outlet { sink: Sink::Shared(writer, _), .. }) =
+            outlet.and_then(|to| self.outlets[to].as_ref())
+        {
             files.push(PollFd::from_borrowed_fd(writer.as_fd(), PollFlags::IN));
         }
-        let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
+        let limit =
+            Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
         // If it is interrupted, whoever waits looks again and comes back.
         let _ = poll(&mut files, Some(&limit));
         let rung: Vec<bool> = files.iter().map(|file| !file.revents().is_empty()).collect();
@@ -310,14 +335,16 @@ impl Lines {
             self.here.bell.heard();
         }
         for rank in inlets {
-            if let Some(Inlet { source: Source::Shared(reader, closed), .. }) = &mut self.inlets[*rank]
+            if let Some(Inlet { source: Source::Shared(reader, closed), .. }) =
+                &mut self.inlets[*rank]
                 && rung.next() == Some(true)
                 && reader.woken().is_err()
             {
                 *closed = true;
             }
         }
-        if let Some(Outlet { sink: Sink::Shared(writer, closed), .. }) = outlet.and_then(|to| self.outlets[to].as_mut())
+        if let Some(Outlet { sink: Sink::Shared(writer, closed), .. }) =
+            outlet.and_then(|to| self.outlets[to].as_mut())
             && rung.next() == Some(true)
             && writer.woken().is_err()
         {

@@ -1,7 +1,7 @@
 //! Streams of bytes over links, between ranks that share no memory.
 //!
-//! The sender's node opens a connection for what goes one way; the receiver gives credit the other way, so that no more
-//! than `WINDOW` bytes are under way.
+//! The sender's node opens a connection for what goes one way; the receiver gives credit the other
+//! way, so that no more than `WINDOW` bytes are under way.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -46,7 +46,8 @@ impl Bell {
     }
 }
 
-/// What both halves of this process know of a stream: the thread of the function, and the node's, which reads.
+/// What both halves of this process know of a stream: the thread of the function, and the node's,
+/// which reads.
 #[derive(Debug, Default)]
 struct Shared {
     queue: Mutex<VecDeque<Bytes>>,
@@ -64,8 +65,14 @@ pub(super) struct LinkWriter {
 
 impl LinkWriter {
     /// Opens a stream to another rank, and waits for it.
-    pub(super) fn open(node: &'static Node, rank: usize, to: &Member, bell: Arc<Bell>) -> Result<LinkWriter, String> {
-        // Not tokio's: an async function is on this thread's stack by then, and its runtime allows no waiting.
+    pub(super) fn open(
+        node: &'static Node,
+        rank: usize,
+        to: &Member,
+        bell: Arc<Bell>,
+    ) -> Result<LinkWriter, String> {
+        // Not tokio's: an async function is on this thread's stack by then, and its runtime allows
+        // no waiting.
         let (done, opened) = std::sync::mpsc::channel();
         let to = to.node.clone();
         node.spawn(move || async move {
@@ -105,7 +112,9 @@ impl LinkWriter {
         if length > 0 {
             self.sent += length as u64;
             // That it is closed is seen by who reads it.
-            let _ = self.link.send(Message { head: Vec::new(), body: Bytes::copy_from_slice(&bytes[..length]) });
+            let _ = self
+                .link
+                .send(Message { head: Vec::new(), body: Bytes::copy_from_slice(&bytes[..length]) });
         }
         length
     }
@@ -126,16 +135,28 @@ pub(super) struct LinkReader {
 
 impl LinkReader {
     /// Takes in what a rank sends, until it is gone. The stream is given to `arrived`.
-    pub(super) async fn attend(peer: Peer, bell: Arc<Bell>, arrived: impl FnOnce(usize, LinkReader)) {
+    pub(super) async fn attend(
+        peer: Peer,
+        bell: Arc<Bell>,
+        arrived: impl FnOnce(usize, LinkReader),
+    ) {
         let Peer { mut connection, info } = peer;
         connection.incoming.set_limit(PIECE);
         let rank = match connection.next().await {
             Some(Ok(mut message)) if message.len() == 8 => message.get_u64_le() as usize,
-            _ => return tracing::warn!("turned node {} away: it did not say which rank it is", info.node),
+            _ => {
+                return tracing::warn!(
+                    "turned node {} away: it did not say which rank it is",
+                    info.node
+                );
+            }
         };
         let shared = Arc::new(Shared::default());
         let link = Arc::clone(&connection.link);
-        arrived(rank, LinkReader { link, shared: Arc::clone(&shared), current: Bytes::new(), owed: 0 });
+        arrived(
+            rank,
+            LinkReader { link, shared: Arc::clone(&shared), current: Bytes::new(), owed: 0 },
+        );
         bell.ring();
         read(connection, &shared, &bell).await;
         shared.closed.store(true, Ordering::Release);

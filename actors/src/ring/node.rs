@@ -19,10 +19,11 @@ use super::wire::{Doing, News, Trouble};
 
 /// A node of a [`Ring`](crate::Ring): what its function talks to the other ranks with.
 ///
-/// All ranks call the same collectives in the same order, with slices of the same length. If they don't, if one does
-/// not come within the [deadline](crate::RingBuilder::deadline), or if one dies, the call does not return: the ring ends
-/// all nodes, and starts them again or gives an error that names ranks and operation to whoever runs it. The errors that
-/// the methods return are of the values: what can't be serialised, ranks that there are not.
+/// All ranks call the same collectives in the same order, with slices of the same length. If they
+/// don't, if one does not come within the [deadline](crate::RingBuilder::deadline), or if one dies,
+/// the call does not return: the ring ends all nodes, and starts them again or gives an error that
+/// names ranks and operation to whoever runs it. The errors that the methods return are of the
+/// values: what can't be serialised, ranks that there are not.
 ///
 /// Calls block this thread. In an async function that is fine: nothing else runs in it.
 pub struct RingNode {
@@ -107,8 +108,8 @@ impl RingNode {
         self.lines.deadline = deadline;
     }
 
-    /// Sends a value to a rank, which may be this one. It returns when the value is on its way; a large one waits for its
-    /// receiver to make room.
+    /// Sends a value to a rank, which may be this one. It returns when the value is on its way; a
+    /// large one waits for its receiver to make room.
     ///
     /// # Errors
     /// [`Error::Invalid`] if there is no such rank; [`Error::Encode`], [`Error::TooLarge`].
@@ -116,10 +117,12 @@ impl RingNode {
         self.send_tagged(rank, Tag::Direct, value)
     }
 
-    /// Receives the next value that a rank has sent to this one, in the order in which it sent them.
+    /// Receives the next value that a rank has sent to this one, in the order in which it sent
+    /// them.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if there is no such rank; [`Error::Decode`] if the value is not of this type.
+    /// [`Error::Invalid`] if there is no such rank; [`Error::Decode`] if the value is not of this
+    /// type.
     pub fn recv<T: DeserializeOwned>(&mut self, rank: usize) -> Result<T> {
         self.recv_tagged(rank, Tag::Direct)
     }
@@ -177,19 +180,27 @@ impl RingNode {
         Ok(())
     }
 
-    /// Joins the data of all ranks, element by element, into that of `root`. The others' data stays as it is.
+    /// Joins the data of all ranks, element by element, into that of `root`. The others' data stays
+    /// as it is.
     ///
     /// # Errors
     /// [`Error::Invalid`] if there is no such rank.
-    pub fn reduce<T: Element>(&mut self, root: usize, data: &mut [T], how: Reduction) -> Result<()> {
+    pub fn reduce<T: Element>(
+        &mut self,
+        root: usize,
+        data: &mut [T],
+        how: Reduction,
+    ) -> Result<()> {
         self.check(root)?;
-        let call = Call::new::<T>(Operation::Reduce, self.next_call(), data.len()).reducing(how).from(root);
+        let call = Call::new::<T>(Operation::Reduce, self.next_call(), data.len())
+            .reducing(how)
+            .from(root);
         self.reduced(Reducing::To(root), call, data, how);
         Ok(())
     }
 
-    /// Joins the data of all ranks, element by element, and gives the result to all: the same everywhere, bit for bit,
-    /// and from run to run with rings of the same size.
+    /// Joins the data of all ranks, element by element, and gives the result to all: the same
+    /// everywhere, bit for bit, and from run to run with rings of the same size.
     ///
     /// # Examples
     /// ```
@@ -228,19 +239,21 @@ impl RingNode {
         Ok(all)
     }
 
-    /// Joins the data of all ranks, element by element, and gives each rank its own [segment](RingNode::segment) of the
-    /// result.
+    /// Joins the data of all ranks, element by element, and gives each rank its own
+    /// [segment](RingNode::segment) of the result.
     ///
     /// # Errors
     /// None at present.
     pub fn reduce_scatter<T: Element>(&mut self, data: &[T], how: Reduction) -> Result<Vec<T>> {
-        let call = Call::new::<T>(Operation::ReduceScatter, self.next_call(), data.len()).reducing(how);
+        let call =
+            Call::new::<T>(Operation::ReduceScatter, self.next_call(), data.len()).reducing(how);
         let mut all = data.to_vec();
         self.reduced(Reducing::Scattered, call, &mut all, how);
         Ok(all[self.segment(data.len())].to_vec())
     }
 
-    /// Gives `root` the data of all ranks, one after the other; the others get nothing. All have the same length.
+    /// Gives `root` the data of all ranks, one after the other; the others get nothing. All have
+    /// the same length.
     ///
     /// # Errors
     /// [`Error::Invalid`] if there is no such rank.
@@ -250,8 +263,8 @@ impl RingNode {
         Ok(self.together(call, |lines| lines.gather(call, root, data)))
     }
 
-    /// Gives each rank its [segment](RingNode::segment) of what `root` has in `data`. What the others have there does not
-    /// matter.
+    /// Gives each rank its [segment](RingNode::segment) of what `root` has in `data`. What the
+    /// others have there does not matter.
     ///
     /// # Errors
     /// [`Error::Invalid`] if there is no such rank.
@@ -261,15 +274,16 @@ impl RingNode {
         Ok(self.together(call, |lines| lines.scatter(call, root, data)))
     }
 
-    /// The part of `length` elements that is this rank's: they are divided evenly, and the first ranks have one more
-    /// where that does not go.
+    /// The part of `length` elements that is this rank's: they are divided evenly, and the first
+    /// ranks have one more where that does not go.
     pub fn segment(&self, length: usize) -> std::ops::Range<usize> {
         segment(length, self.size(), self.rank())
     }
 
-    /// Takes a checkpoint: if a node dies, all are started again, and each [gets back](RingNode::restored) its state in
-    /// the last checkpoint that all ranks had taken. The first call of one rank belongs to the first of each other, and
-    /// so on. It returns at once; the owner of the ring keeps the state.
+    /// Takes a checkpoint: if a node dies, all are started again, and each [gets
+    /// back](RingNode::restored) its state in the last checkpoint that all ranks had taken. The
+    /// first call of one rank belongs to the first of each other, and so on. It returns at once;
+    /// the owner of the ring keeps the state.
     ///
     /// # Errors
     /// [`Error::Encode`], [`Error::TooLarge`].
@@ -281,8 +295,8 @@ impl RingNode {
         Ok(())
     }
 
-    /// The state in the checkpoint that this node goes on from; `None` in the first round, and as long as not all ranks
-    /// had taken one.
+    /// The state in the checkpoint that this node goes on from; `None` in the first round, and as
+    /// long as not all ranks had taken one.
     ///
     /// # Errors
     /// [`Error::Decode`] if the state is not of this type.
@@ -295,8 +309,8 @@ impl RingNode {
         rendezvous(&self.lines.members()[0])
     }
 
-    /// The environment by which frameworks such as torch.distributed find each other: `MASTER_ADDR`, `MASTER_PORT`,
-    /// `RANK` and `WORLD_SIZE`.
+    /// The environment by which frameworks such as torch.distributed find each other:
+    /// `MASTER_ADDR`, `MASTER_PORT`, `RANK` and `WORLD_SIZE`.
     pub fn environment(&self) -> [(&'static str, String); 4] {
         let Rendezvous { host, port } = self.rendezvous();
         [
@@ -314,7 +328,12 @@ impl RingNode {
         command
     }
 
-    fn send_tagged<T: Serialize + ?Sized>(&mut self, rank: usize, tag: Tag, value: &T) -> Result<()> {
+    fn send_tagged<T: Serialize + ?Sized>(
+        &mut self,
+        rank: usize,
+        tag: Tag,
+        value: &T,
+    ) -> Result<()> {
         self.check(rank)?;
         let value = self.encode("a value", value)?;
         self.lines.does(Doing::Together(format!("send to rank {rank}")));
@@ -334,8 +353,11 @@ impl RingNode {
         if rank < self.size() {
             return Ok(());
         }
-        let problem =
-            format!("there is no rank {rank} in ring `{}`: its ranks are 0 to {}", self.name, self.size() - 1);
+        let problem = format!(
+            "there is no rank {rank} in ring `{}`: its ranks are 0 to {}",
+            self.name,
+            self.size() - 1
+        );
         Err(Error::Invalid { what: "rank", problem })
     }
 
@@ -354,7 +376,11 @@ impl RingNode {
         self.calls
     }
 
-    fn together<T>(&mut self, call: Call, collective: impl FnOnce(&mut Lines) -> Result<T, Trouble>) -> T {
+    fn together<T>(
+        &mut self,
+        call: Call,
+        collective: impl FnOnce(&mut Lines) -> Result<T, Trouble>,
+    ) -> T {
         self.lines.does(Doing::Together(call.describe()));
         let done = collective(&mut self.lines);
         self.settle(done)

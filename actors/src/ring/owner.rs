@@ -1,7 +1,7 @@
 //! The owner's part: who has joined, which checkpoints there are, and how the run ends.
 //!
-//! A round is one life of all ranks: the supervisor starts all of them anew when one dies. Whether it may is decided
-//! here: only if the function takes checkpoints, and so can go on from somewhere.
+//! A round is one life of all ranks: the supervisor starts all of them anew when one dies. Whether
+//! it may is decided here: only if the function takes checkpoints, and so can go on from somewhere.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,8 @@ use super::wire::{Doing, Member, News, Order, Trouble};
 use crate::node::{Command, Control as Say, Errand, Launch, Node, attend, launch};
 use crate::supervisor::{ChildContext, Control, Running, Start, SupervisorRef};
 
-/// How long what a rank complains of may take to show itself as something clearer: a death, or a failure.
+/// How long what a rank complains of may take to show itself as something clearer: a death, or a
+/// failure.
 const CLEARER: Duration = Duration::from_secs(2);
 /// How long ranks may take to say what they are doing.
 const ANSWERS: Duration = Duration::from_secs(1);
@@ -77,7 +78,11 @@ impl State {
 
     /// The last checkpoint that all ranks have taken.
     fn common(&self) -> Option<u64> {
-        self.checkpoints.iter().map(|taken| taken.last_key_value().map(|(number, _)| *number)).min().flatten()
+        self.checkpoints
+            .iter()
+            .map(|taken| taken.last_key_value().map(|(number, _)| *number))
+            .min()
+            .flatten()
     }
 }
 
@@ -130,7 +135,8 @@ impl Owner {
         let ring = self.name.clone();
         match (reason, state.last.take()) {
             (ExitReason::IntensityReached { restarts, period, .. }, Some((rank, exit))) => {
-                let verdict = format!("gave up, as more than {restarts} restarts in {period:?} were needed");
+                let verdict =
+                    format!("gave up, as more than {restarts} restarts in {period:?} were needed");
                 Err(Error::RankDied { ring, verdict, rank, exit: exit.into() })
             }
             (reason, _) => Err(Error::Ring { ring, problem: reason.to_string() }),
@@ -186,7 +192,8 @@ impl Owner {
         match news {
             Some(News::Joined(member)) => {
                 state.seats[rank].member = Some(member);
-                let members: Option<Vec<Member>> = state.seats.iter().map(|seat| seat.member.clone()).collect();
+                let members: Option<Vec<Member>> =
+                    state.seats.iter().map(|seat| seat.member.clone()).collect();
                 if let Some(members) = members {
                     for link in state.seats.iter().filter_map(|seat| seat.link.as_ref()) {
                         // One that is gone is about to be started again, with all others.
@@ -198,12 +205,16 @@ impl Owner {
                 // It has to outlive the message, which may share its memory with many others.
                 state.checkpoints[rank].insert(number, Bytes::copy_from_slice(&kept));
                 if let Some(common) = state.common() {
-                    state.checkpoints.iter_mut().for_each(|taken| taken.retain(|number, _| *number >= common));
+                    state
+                        .checkpoints
+                        .iter_mut()
+                        .for_each(|taken| taken.retain(|number, _| *number >= common));
                 }
             }
             Some(News::Value(value)) => {
                 state.seats[rank].value = Some(value);
-                let values: Option<Vec<Bytes>> = state.seats.iter().map(|seat| seat.value.clone()).collect();
+                let values: Option<Vec<Bytes>> =
+                    state.seats.iter().map(|seat| seat.value.clone()).collect();
                 if let Some(values) = values {
                     drop(state);
                     self.end(Ok(values));
@@ -211,7 +222,8 @@ impl Owner {
             }
             Some(News::Failure(failure)) => {
                 drop(state);
-                let failure = codec::decode(&failure).unwrap_or_else(|error| Failure::new(FailureKind::Result, error));
+                let failure = codec::decode(&failure)
+                    .unwrap_or_else(|error| Failure::new(FailureKind::Result, error));
                 self.end(Err(Error::Task { function: self.function, index: rank as u64, failure }));
             }
             Some(News::Trouble(trouble)) => {
@@ -253,9 +265,13 @@ impl Owner {
                 );
                 return self.end(Err(Error::Ring { ring: self.name.clone(), problem }));
             }
-            Trouble::Lost { other, problem } => format!("rank {rank} can't reach rank {other}: {problem}"),
+            Trouble::Lost { other, problem } => {
+                format!("rank {rank} can't reach rank {other}: {problem}")
+            }
             Trouble::Finished { other, mine } => {
-                format!("rank {rank} waits for rank {other} in {mine}, and the function of rank {other} has ended")
+                format!(
+                    "rank {rank} waits for rank {other} in {mine}, and the function of rank {other} has ended"
+                )
             }
         };
         // A rank whose function failed, or that died, is about to say so.
@@ -264,7 +280,12 @@ impl Owner {
     }
 
     /// Does something after a while, if the round is still the same then.
-    fn later(self: &Arc<Self>, time: Duration, round: u64, what: impl FnOnce(&Arc<Owner>) + Send + 'static) {
+    fn later(
+        self: &Arc<Self>,
+        time: Duration,
+        round: u64,
+        what: impl FnOnce(&Arc<Owner>) + Send + 'static,
+    ) {
         let owner = Arc::clone(self);
         self.node.spawn(move || async move {
             tokio::time::sleep(time).await;
@@ -293,8 +314,10 @@ impl Owner {
             _ => "what rank 0 waits for".replace('0', &first.to_string()),
         };
         drop(state);
-        let groups: Vec<String> =
-            groups.into_iter().map(|(doing, ranks)| format!("{} {doing}", listed(&ranks))).collect();
+        let groups: Vec<String> = groups
+            .into_iter()
+            .map(|(doing, ranks)| format!("{} {doing}", listed(&ranks)))
+            .collect();
         let problem = format!(
             "{own}, did not happen within {seconds} s: {}. All ranks have to take part in it (the ring's `deadline` sets \
              how long they may take)",
@@ -303,7 +326,8 @@ impl Owner {
         self.end(Err(Error::Ring { ring: self.name.clone(), problem }));
     }
 
-    /// A rank's process has ended by itself. Whether it may be started again, and all others with it.
+    /// A rank's process has ended by itself. Whether it may be started again, and all others with
+    /// it.
     fn died(self: &Arc<Self>, rank: usize, round: u64, exit: Exit) -> bool {
         let mut state = self.state.lock();
         if state.round != round || state.outcome.is_some() {
@@ -311,11 +335,13 @@ impl Owner {
         }
         self.pids.send_modify(|pids| pids[rank] = None);
         let error = match &exit.reason {
-            ExitReason::NotStarted(problem) => {
-                Error::Start { name: format!("{}/rank-{rank}", self.name), problem: problem.clone() }
-            }
+            ExitReason::NotStarted(problem) => Error::Start {
+                name: format!("{}/rank-{rank}", self.name),
+                problem: problem.clone(),
+            },
             _ if state.checkpoints.iter().all(BTreeMap::is_empty) => {
-                let verdict = "ended, having no checkpoint to go on from (see `RingNode::checkpoint`)".into();
+                let verdict =
+                    "ended, having no checkpoint to go on from (see `RingNode::checkpoint`)".into();
                 Error::RankDied { ring: self.name.clone(), verdict, rank, exit: exit.into() }
             }
             _ => {
@@ -346,7 +372,10 @@ pub(super) struct RankStart {
 }
 
 impl Start for RankStart {
-    fn start(&mut self, context: ChildContext) -> LocalBoxFuture<'static, Result<Running, ExitReason>> {
+    fn start(
+        &mut self,
+        context: ChildContext,
+    ) -> LocalBoxFuture<'static, Result<Running, ExitReason>> {
         let (owner, rank) = (Arc::clone(&self.owner), self.rank);
         let round = owner.starts(rank);
         let (commands, inbox) = mpsc::unbounded_channel();
@@ -356,7 +385,9 @@ impl Start for RankStart {
         let exited = async move {
             let (done, exit) = tokio::sync::oneshot::channel();
             // Dropped with its supervisor, the process ends all the same: its commands end then.
-            actix::spawn(async move { drop(done.send(live(owner, rank, round, context, inbox, release).await)) });
+            actix::spawn(async move {
+                drop(done.send(live(owner, rank, round, context, inbox, release).await))
+            });
             exit.await.unwrap_or(ExitReason::LinkLost("its attendant ended".into()))
         };
         // All ranks start at the same time: none is waited for.
@@ -377,7 +408,10 @@ async fn live(
     let root = RingRoot { rank: rank as u64, ..owner.root.clone() };
     let name = format!("{}/rank-{rank}", owner.name);
     let (meta, output, restarts) = (owner.meta, owner.output, context.restarts());
-    let launch = launch(node, Launch { name, restarts, meta, output, errand: Errand::new(&root), patience: None });
+    let launch = launch(
+        node,
+        Launch { name, restarts, meta, output, errand: Errand::new(&root), patience: None },
+    );
     let launched = {
         tokio::pin!(launch);
         loop {
@@ -398,7 +432,10 @@ async fn live(
             context.set_place(format!("pid {pid}"));
             owner.arrives(rank, round, pid, &launched.connection.link);
             let hearing = Arc::clone(&owner);
-            attend(node, launched, inbox, move |message| hearing.hears(rank, round, News::read(message))).await
+            attend(node, launched, inbox, move |message| {
+                hearing.hears(rank, round, News::read(message))
+            })
+            .await
         }
         Err(exit) => exit,
     };

@@ -33,7 +33,8 @@ const EXIT_FAILED: i32 = 1;
 
 static HERE: OnceLock<Arc<Here>> = OnceLock::new();
 
-/// What a rank is to run. Its arguments and its state in the last checkpoint come by themselves: they may be large.
+/// What a rank is to run. Its arguments and its state in the last checkpoint come by themselves:
+/// they may be large.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct RingRoot {
     pub(super) entry: EntryRef,
@@ -65,7 +66,8 @@ impl Root for RingRoot {
                 Inbound::Shutdown => Told::Shutdown,
                 Inbound::Message(message) => match Order::read(message) {
                     Some(Order::Report) => {
-                        let doing = HERE.get().map(|here| here.doing.lock().clone()).unwrap_or_default();
+                        let doing =
+                            HERE.get().map(|here| here.doing.lock().clone()).unwrap_or_default();
                         let _ = reporting.send(News::Doing(doing).message());
                         return;
                     }
@@ -101,18 +103,28 @@ struct Job {
 }
 
 impl Job {
-    fn prepare(node: &'static Node, link: &Arc<dyn Link>, mut root: RingRoot) -> Result<Job, String> {
+    fn prepare(
+        node: &'static Node,
+        link: &Arc<dyn Link>,
+        mut root: RingRoot,
+    ) -> Result<Job, String> {
         let text = |error: Error| error.to_string();
         let entry = root.entry.resolve::<MethodFn>().map_err(text)?;
         root.initializer.take().map_or(Ok(()), Initializer::run)?;
         let address = node.address_now().map_err(text)?.to_string();
         let bell = Bell::new().map_err(|error| format!("it can't be woken: {error}"))?;
-        let here = Arc::new(Here { bell: Arc::new(bell), arrivals: Mutex::default(), doing: Mutex::default() });
+        let here = Arc::new(Here {
+            bell: Arc::new(bell),
+            arrivals: Mutex::default(),
+            doing: Mutex::default(),
+        });
         let _ = HERE.set(Arc::clone(&here));
         node.admit(Role::Ring, welcome);
         // Who is not on this host can share no memory with it.
         let streams = match link_kind(&address) {
-            Some(LinkKind::Unix) => Some(receive_streams(node, &here).map_err(|error| error.to_string())?),
+            Some(LinkKind::Unix) => {
+                Some(receive_streams(node, &here).map_err(|error| error.to_string())?)
+            }
             _ => None,
         };
         let reserved = (root.rank == 0).then(Reserved::new).transpose().map_err(text)?;
@@ -137,10 +149,12 @@ impl Job {
             }
         };
         let rank = self.root.rank as usize;
-        let lines = Lines::new(self.node, rank, members, Arc::clone(&self.here), self.root.deadline);
+        let lines =
+            Lines::new(self.node, rank, members, Arc::clone(&self.here), self.root.deadline);
         let limit = self.node.config().max_message.as_u64();
         let name = self.root.ring.clone();
-        let node = RingNode::new(lines, Arc::clone(link), name, limit, restored, Arc::clone(&self.here));
+        let node =
+            RingNode::new(lines, Arc::clone(link), name, limit, restored, Arc::clone(&self.here));
         let mut task = Task { node: Some(node), arguments, limit, outcome: None };
         self.entry.call()(&mut task, &mut (), &mut ());
         // Its owner may kill this process as soon as it has the outcome.
@@ -151,7 +165,8 @@ impl Job {
         let (news, code) = match task.outcome.expect("an entry gives an outcome") {
             Ok(value) => (News::Value(value.into()), 0),
             Err(failure) => {
-                let failure = codec::encode(&failure).expect("a failure is made of text, which serialises");
+                let failure =
+                    codec::encode(&failure).expect("a failure is made of text, which serialises");
                 (News::Failure(failure.into()), EXIT_FAILED)
             }
         };
@@ -224,11 +239,15 @@ where
             let output = fiber_core::instance::<F>().call(node, arguments);
             let output = K::settle(output, &BlockingRuntime::default())
                 .map_err(|message| Failure::new(FailureKind::Returned, message))?;
-            let value = travel::once(|| codec::encode(&output)).map_err(failed(FailureKind::Result))?;
+            let value =
+                travel::once(|| codec::encode(&output)).map_err(failed(FailureKind::Result))?;
             let size = value.len() as u64;
             if size > limit {
                 let what = format!("the result of `{}`", type_name::<F>());
-                return Err(Failure::new(FailureKind::Result, Error::TooLarge { what, size, limit }));
+                return Err(Failure::new(
+                    FailureKind::Result,
+                    Error::TooLarge { what, size, limit },
+                ));
             }
             Ok(value)
         });

@@ -20,8 +20,9 @@ use crate::runtime::runtime;
 impl ChildSpec {
     /// An actix actor. Each incarnation is made by `factory`, on the thread on which it will run.
     ///
-    /// That thread is never the supervisor's. All supervised actors share one, `fiber-actors`, unless told
-    /// [otherwise](ChildSpec::on). The child counts as started when its `started` has returned.
+    /// That thread is never the supervisor's. All supervised actors share one, `fiber-actors`,
+    /// unless told [otherwise](ChildSpec::on). The child counts as started when its `started` has
+    /// returned.
     pub fn actor<A>(name: impl Into<String>, factory: impl Fn() -> A + Send + 'static) -> ChildSpec
     where
         A: Actor<Context = Context<A>>,
@@ -72,17 +73,25 @@ impl<A: Actor> Lifecycle<A> for () {
 
 impl<A: Actor<Context = Context<A>>, F: Fn() -> A + Send + 'static> ActorStart<A, F> {
     fn new(factory: F, lifecycle: Arc<dyn Lifecycle<A>>) -> ActorStart<A, F> {
-        ActorStart { factory: Arc::new(Mutex::new(factory)), lifecycle, slot: Arc::new(Slot::new()) }
+        ActorStart {
+            factory: Arc::new(Mutex::new(factory)),
+            lifecycle,
+            slot: Arc::new(Slot::new()),
+        }
     }
 }
 
 impl<A: Actor<Context = Context<A>>, F: Fn() -> A + Send + 'static> Start for ActorStart<A, F> {
-    fn start(&mut self, child: ChildContext) -> LocalBoxFuture<'static, Result<Running, ExitReason>> {
+    fn start(
+        &mut self,
+        child: ChildContext,
+    ) -> LocalBoxFuture<'static, Result<Running, ExitReason>> {
         self.slot.open();
         let (orders, inbox) = mpsc::unbounded_channel();
         let (started, ready) = oneshot::channel();
         let (exit, exited) = exit_channel();
-        let (slot, factory, lifecycle) = (self.slot.clone(), self.factory.clone(), self.lifecycle.clone());
+        let (slot, factory, lifecycle) =
+            (self.slot.clone(), self.factory.clone(), self.lifecycle.clone());
         let name: Arc<str> = child.path().into();
         let home = child.arbiter().cloned().map_or_else(shared_arbiter, Ok);
         Box::pin(async move {
@@ -159,17 +168,21 @@ impl Control for ActorControl {
     }
 }
 
-/// The arbiter of all supervised actors of this thread's system, but for those that ask for another.
+/// The arbiter of all supervised actors of this thread's system, but for those that ask for
+/// another.
 fn shared_arbiter() -> Result<ArbiterHandle, ExitReason> {
     static ARBITERS: LazyLock<Mutex<HashMap<usize, ArbiterHandle>>> = LazyLock::new(Mutex::default);
-    let problem = |problem: String| ExitReason::NotStarted(format!("there is no thread for it: {problem}"));
-    let system = System::try_current().ok_or_else(|| problem("its supervisor's thread has no actix system".into()))?;
+    let problem =
+        |problem: String| ExitReason::NotStarted(format!("there is no thread for it: {problem}"));
+    let system = System::try_current()
+        .ok_or_else(|| problem("its supervisor's thread has no actix system".into()))?;
     let mut arbiters = ARBITERS.lock();
     arbiters.retain(|_, arbiter| arbiter.alive());
     if let Some(arbiter) = arbiters.get(&system.id()) {
         return Ok(arbiter.clone());
     }
-    let arbiter = Arbiter::try_with_tokio_rt(named_runtime).map_err(|error| problem(shortage::explain(&error)))?;
+    let arbiter = Arbiter::try_with_tokio_rt(named_runtime)
+        .map_err(|error| problem(shortage::explain(&error)))?;
     arbiters.insert(system.id(), arbiter.handle());
     Ok(arbiter.handle())
 }

@@ -5,9 +5,10 @@ use std::time::Duration;
 /// The pauses before a child's restarts.
 ///
 /// The first restart comes at once. Each further one waits [`first`](Backoff::new), times
-/// [`factor`](Backoff::factor) for each restart after that, and never longer than `max`. A random part is taken off
-/// each pause ([`jitter`](Backoff::jitter)), so that children that failed together don't come back together. A child
-/// that ran for [`reset_after`](Backoff::reset_after) starts again with no pause.
+/// [`factor`](Backoff::factor) for each restart after that, and never longer than `max`. A random
+/// part is taken off each pause ([`jitter`](Backoff::jitter)), so that children that failed
+/// together don't come back together. A child that ran for [`reset_after`](Backoff::reset_after)
+/// starts again with no pause.
 ///
 /// The default is 100 ms, doubled up to 10 s, half of it random, reset after 10 s.
 ///
@@ -35,7 +36,13 @@ impl Backoff {
     /// Pauses from `first` up to `max`, each twice as long as the one before.
     #[must_use]
     pub fn new(first: Duration, max: Duration) -> Backoff {
-        Backoff { first: first.min(max), factor: 2.0, max, jitter: 0.5, reset_after: Duration::from_secs(10) }
+        Backoff {
+            first: first.min(max),
+            factor: 2.0,
+            max,
+            jitter: 0.5,
+            reset_after: Duration::from_secs(10),
+        }
     }
 
     /// No pauses at all: each restart comes at once.
@@ -69,7 +76,8 @@ impl Backoff {
         self.reset_after
     }
 
-    /// The pause before the next restart, when there were `before` in a row already; `random` is from 0 to 1.
+    /// The pause before the next restart, when there were `before` in a row already; `random` is
+    /// from 0 to 1.
     pub(super) fn pause(&self, before: u32, random: f64) -> Duration {
         let Some(power) = before.checked_sub(1) else { return Duration::ZERO };
         let full = self.first.as_secs_f64() * self.factor.powi(power.min(1_000).cast_signed());

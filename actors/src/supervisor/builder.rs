@@ -37,10 +37,11 @@ impl Supervisor {
 }
 
 impl ChildSpec {
-    /// Another supervisor; the name counts, not the builder's. It is waited for without limit when it has to end, as
-    /// it limits the time of its own children.
+    /// Another supervisor; the name counts, not the builder's. It is waited for without limit when
+    /// it has to end, as it limits the time of its own children.
     ///
-    /// When it is restarted, it starts with the builder's children: those that were added later are lost.
+    /// When it is restarted, it starts with the builder's children: those that were added later are
+    /// lost.
     pub fn supervisor(name: impl Into<String>, builder: Builder) -> ChildSpec {
         let name = name.into();
         let spec = ChildSpec::new(name, SupervisorStart::new(builder.options, builder.specs));
@@ -49,13 +50,15 @@ impl ChildSpec {
 }
 
 impl Builder {
-    /// Which children are restarted when one fails: [only that one](Strategy::OneForOne), by default.
+    /// Which children are restarted when one fails: [only that one](Strategy::OneForOne), by
+    /// default.
     pub fn strategy(mut self, strategy: Strategy) -> Builder {
         self.options.strategy = strategy;
         self
     }
 
-    /// How many restarts in which time are allowed: 3 in 5 seconds by default. One more ends the supervisor.
+    /// How many restarts in which time are allowed: 3 in 5 seconds by default. One more ends the
+    /// supervisor.
     ///
     /// A failure counts once, however many children are restarted for it.
     pub fn intensity(mut self, restarts: u32, period: Duration) -> Builder {
@@ -75,8 +78,8 @@ impl Builder {
         self
     }
 
-    /// Starts the supervisor on fiber's own thread, and waits until all children have started. Actors among them run on
-    /// another thread: see [`ChildSpec::actor`].
+    /// Starts the supervisor on fiber's own thread, and waits until all children have started.
+    /// Actors among them run on another thread: see [`ChildSpec::actor`].
     ///
     /// If the reply is dropped before it is there, the supervisor ends.
     ///
@@ -142,8 +145,8 @@ impl Builder {
     /// If this future is dropped before it is done, the supervisor ends.
     ///
     /// # Errors
-    /// [`Error::Start`] if a child could not be started (those before it have been ended by then), or if the arbiter
-    /// has ended; [`Error::Invalid`] if names are wrong.
+    /// [`Error::Start`] if a child could not be started (those before it have been ended by then),
+    /// or if the arbiter has ended; [`Error::Invalid`] if names are wrong.
     pub async fn start_on(self, arbiter: &ArbiterHandle) -> Result<SupervisorRef> {
         check_name(&self.name)?;
         check_names(&self.specs)?;
@@ -205,7 +208,8 @@ impl Root {
         let Some((entry, _)) = &self.stays else { return };
         let node = entry.node();
         node.update(|facts| facts.incarnation = 1);
-        let child = ChildContext { identity: self.identity.clone(), incarnation: 1, node, arbiter: None };
+        let child =
+            ChildContext { identity: self.identity.clone(), incarnation: 1, node, arbiter: None };
         match self.start.start(child).await {
             Ok(mut running) => {
                 node.update(|facts| facts.enter(State::Running));

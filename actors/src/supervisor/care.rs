@@ -57,7 +57,9 @@ impl Supervisor {
             match started {
                 Ok(running) => {
                     tell(News::Started { place: running.place, control: running.control });
-                    tell(News::Ended(guarded(running.exited).await.unwrap_or_else(|reason| reason)));
+                    tell(News::Ended(
+                        guarded(running.exited).await.unwrap_or_else(|reason| reason),
+                    ));
                 }
                 Err(reason) => tell(News::Ended(reason)),
             }
@@ -65,7 +67,8 @@ impl Supervisor {
         child.state = Phase::Starting { task, life: Life::new(child.spec.identity.clone()), turn };
     }
 
-    /// Tells a child to end; [`ended`](Self::ended) follows. With `kill`, or if its specification says so, at once.
+    /// Tells a child to end; [`ended`](Self::ended) follows. With `kill`, or if its specification
+    /// says so, at once.
     pub(super) fn end(
         &mut self,
         key: Key,
@@ -75,7 +78,8 @@ impl Supervisor {
     ) {
         let Some(child) = self.children.get_mut(&key) else { return };
         let timer = |time| Timer::start(&self.events, Whose::Child(key), time);
-        let kill = kill.or_else(|| (child.spec.shutdown == Shutdown::Kill).then_some(ExitReason::Shutdown));
+        let kill = kill
+            .or_else(|| (child.spec.shutdown == Shutdown::Kill).then_some(ExitReason::Shutdown));
         let limit = match (&kill, child.spec.shutdown) {
             (Some(_), _) => Some(timer(GRACE)),
             (None, Shutdown::After(limit)) => Some(timer(limit)),
@@ -119,7 +123,9 @@ impl Supervisor {
         let Some(child) = self.children.get_mut(&key) else { return };
         let (life, got, cause, waiters) = match std::mem::replace(&mut child.state, Phase::Due) {
             Phase::Starting { life, turn, .. } => (life, Got::NotStarted(turn), cause, Vec::new()),
-            Phase::Running { life, since, .. } => (life, Got::Ran(since.elapsed()), None, Vec::new()),
+            Phase::Running { life, since, .. } => {
+                (life, Got::Ran(since.elapsed()), None, Vec::new())
+            }
             Phase::Ending(Ending { life, since, cause, waiters, .. }) => {
                 (life, Got::Ran(since.elapsed()), Some(cause), waiters)
             }
@@ -164,7 +170,9 @@ impl Supervisor {
             }
             (origin, _) => child.origin = origin,
         }
-        if let (Doing::Launching(_), Got::NotStarted(Turn::InTurn), true) = (&self.doing, got, first) {
+        if let (Doing::Launching(_), Got::NotStarted(Turn::InTurn), true) =
+            (&self.doing, got, first)
+        {
             let problem = format!("its child `{}` {reason}", child.spec.name());
             child.state = Phase::Ended;
             return self.conclude(ExitReason::NotStarted(problem), Pace::InTurn);
@@ -213,7 +221,8 @@ impl Supervisor {
             Strategy::OneForOne if pause.is_zero() => return self.begin(key, Turn::Alone),
             Strategy::OneForOne => {
                 if let Some(child) = self.children.get_mut(&key) {
-                    child.state = Phase::Waiting(Timer::start(&self.events, Whose::Child(key), pause));
+                    child.state =
+                        Phase::Waiting(Timer::start(&self.events, Whose::Child(key), pause));
                 }
                 return;
             }
@@ -224,21 +233,32 @@ impl Supervisor {
             match child.state {
                 Phase::Due => {}
                 Phase::Waiting(_) | Phase::Ended => child.state = Phase::Due,
-                Phase::Starting { .. } | Phase::Running { .. } | Phase::Ending(_) => child.plan = Plan::EndAndStart,
+                Phase::Starting { .. } | Phase::Running { .. } | Phase::Ending(_) => {
+                    child.plan = Plan::EndAndStart
+                }
             }
         }
-        self.turns =
-            if pause.is_zero() { Turns::Busy } else { Turns::Paused(Timer::start(&self.events, Whose::Pause, pause)) };
+        self.turns = if pause.is_zero() {
+            Turns::Busy
+        } else {
+            Turns::Paused(Timer::start(&self.events, Whose::Pause, pause))
+        };
     }
 
     pub(super) fn news(&mut self, key: Key, incarnation: u64, news: News) {
-        let Some(child) = self.children.get_mut(&key).filter(|child| child.incarnation == incarnation) else { return };
+        let Some(child) =
+            self.children.get_mut(&key).filter(|child| child.incarnation == incarnation)
+        else {
+            return;
+        };
         let (place, control) = match news {
             News::Ended(reason) => return self.ended(key, reason, None),
             News::Started { place, control } => (place, control),
         };
         child.state = match std::mem::replace(&mut child.state, Phase::Due) {
-            Phase::Starting { task, life, .. } => Phase::Running { control, task, life, since: Instant::now() },
+            Phase::Starting { task, life, .. } => {
+                Phase::Running { control, task, life, since: Instant::now() }
+            }
             other => {
                 child.state = other;
                 return;
@@ -269,7 +289,9 @@ impl Supervisor {
         let Some(child) = self.children.get_mut(&key) else { return };
         match &mut child.state {
             Phase::Waiting(pause) if pause.id == timer => self.begin(key, Turn::Alone),
-            Phase::Ending(ending) if ending.timer.as_ref().is_some_and(|running| running.id == timer) => {
+            Phase::Ending(ending)
+                if ending.timer.as_ref().is_some_and(|running| running.id == timer) =>
+            {
                 let path = child.spec.identity.path();
                 match &ending.stage {
                     Stage::Asked => {

@@ -29,21 +29,23 @@ impl<A: Actor> ChildRef<A> {
         self.identity.path()
     }
 
-    /// The address of the current incarnation; `None` while it is being restarted, and when it has ended.
+    /// The address of the current incarnation; `None` while it is being restarted, and when it has
+    /// ended.
     pub fn addr(&self) -> Option<Addr<A>> {
         self.slot.now().map(|live| live.addr)
     }
 
-    /// Sends a message and waits for the answer. While the actor is being restarted, the message waits
-    /// with the reply.
+    /// Sends a message and waits for the answer. While the actor is being restarted, the message
+    /// waits with the reply.
     ///
-    /// A handler that answers by a [`ResponseFuture`](actix::ResponseFuture) hands it to the thread, not to the actor:
-    /// such an answer is waited for even if the actor ends before.
+    /// A handler that answers by a [`ResponseFuture`](actix::ResponseFuture) hands it to the
+    /// thread, not to the actor: such an answer is waited for even if the actor ends before.
     ///
     /// # Errors
-    /// [`Error::ActorStopped`](fiber_core::Error::ActorStopped) if the actor ends before it has answered, with the
-    /// reason, or if it will not be started again. [`Error::System`](fiber_core::Error::System) if the actor lives, but
-    /// dropped the future that was to give the answer.
+    /// [`Error::ActorStopped`](fiber_core::Error::ActorStopped) if the actor ends before it has
+    /// answered, with the reason, or if it will not be started again.
+    /// [`Error::System`](fiber_core::Error::System) if the actor lives, but dropped the future that
+    /// was to give the answer.
     pub fn send<M>(&self, message: M) -> Reply<M::Result>
     where
         M: Message + Send + 'static,
@@ -55,8 +57,8 @@ impl<A: Actor> ChildRef<A> {
         Reply::begun(async move { this.slot.send(this.path(), message).await })
     }
 
-    /// Tells `recipient` of the end of each incarnation from now on, exactly once each. If the actor will not be started
-    /// again, it is told so at once.
+    /// Tells `recipient` of the end of each incarnation from now on, exactly once each. If the
+    /// actor will not be started again, it is told so at once.
     pub fn watch(&self, recipient: Recipient<Down>) {
         self.identity.watch(recipient);
     }

@@ -93,8 +93,8 @@ fn obey<A: Actor<Context = Context<A>>>(
     None
 }
 
-/// Drops an actor. Its context would run more of its code (`stopping`, even handlers) if it were not told that all is
-/// over: not what is wanted after a panic or a kill.
+/// Drops an actor. Its context would run more of its code (`stopping`, even handlers) if it were
+/// not told that all is over: not what is wanted after a panic or a kill.
 fn drop_quietly<A: Actor<Context = Context<A>>>(future: Option<ContextFut<A, Context<A>>>) {
     let dropped = caught(move || {
         if let Some(mut future) = future {
@@ -103,7 +103,10 @@ fn drop_quietly<A: Actor<Context = Context<A>>>(future: Option<ContextFut<A, Con
         }
     });
     if let Err(reason) = dropped {
-        tracing::error!("an actor of type `{}` {reason} while it was dropped", std::any::type_name::<A>());
+        tracing::error!(
+            "an actor of type `{}` {reason} while it was dropped",
+            std::any::type_name::<A>()
+        );
     }
 }
 

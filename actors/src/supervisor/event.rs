@@ -39,7 +39,11 @@ pub(super) struct Timer {
 }
 
 impl Timer {
-    pub(super) fn start(events: &mpsc::UnboundedSender<Event>, whose: Whose, time: Duration) -> Timer {
+    pub(super) fn start(
+        events: &mpsc::UnboundedSender<Event>,
+        whose: Whose,
+        time: Duration,
+    ) -> Timer {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         let events = events.clone();

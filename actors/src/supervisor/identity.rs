@@ -1,4 +1,5 @@
-//! What stays the same from one incarnation of a child to the next: its name and those who watch it.
+//! What stays the same from one incarnation of a child to the next: its name and those who watch
+//! it.
 
 use std::sync::OnceLock;
 

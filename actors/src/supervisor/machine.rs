@@ -125,7 +125,8 @@ impl Supervisor {
     pub(super) fn remove(&mut self, key: Key, reason: &ExitReason) {
         let Some(child) = self.children.remove(&key) else { return };
         self.names.remove(child.spec.name());
-        // The builder's children belong to the supervisor's own supervisor, which may start it again with them.
+        // The builder's children belong to the supervisor's own supervisor, which may start it
+        // again with them.
         if child.is_added() || !self.is_ending() {
             self.directory.strike(child.spec.name());
             child.spec.forget(reason);
@@ -144,7 +145,8 @@ impl Supervisor {
 
 impl Drop for Supervisor {
     fn drop(&mut self) {
-        // After an orderly end there are none left. Else they end as they are dropped, the last one first.
+        // After an orderly end there are none left. Else they end as they are dropped, the last one
+        // first.
         let reason = self.outcome.get().cloned().unwrap_or(ExitReason::Shutdown);
         while let Some((_, child)) = self.children.pop_last() {
             let added = child.is_added();

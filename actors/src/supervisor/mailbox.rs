@@ -85,8 +85,8 @@ impl Supervisor {
         context
     }
 
-    /// Reacts to all that has happened already. A command must come after that: else a child that has started would
-    /// be taken for one that still starts. `true` if the supervisor has ended.
+    /// Reacts to all that has happened already. A command must come after that: else a child that
+    /// has started would be taken for one that still starts. `true` if the supervisor has ended.
     fn catch_up(&mut self) -> bool {
         loop {
             let next = self.inbox.borrow_mut().try_recv();
@@ -131,7 +131,11 @@ impl Supervisor {
                 let reason = ExitReason::Shutdown;
                 return Some(Error::ActorStopped { name: self.identity.path().into(), reason });
             }
-            let problem = format!("supervisor `{}` has a child `{}` already", self.identity.path(), spec.name());
+            let problem = format!(
+                "supervisor `{}` has a child `{}` already",
+                self.identity.path(),
+                spec.name()
+            );
             self.names.contains_key(spec.name()).then_some(Error::Invalid { what: "add", problem })
         })
     }

@@ -40,7 +40,10 @@ impl SupervisorStart {
 }
 
 impl Start for SupervisorStart {
-    fn start(&mut self, child: ChildContext) -> LocalBoxFuture<'static, Result<Running, ExitReason>> {
+    fn start(
+        &mut self,
+        child: ChildContext,
+    ) -> LocalBoxFuture<'static, Result<Running, ExitReason>> {
         if let Err(problem) = check_names(&self.specs) {
             return Box::pin(async move { Err(ExitReason::NotStarted(problem.to_string())) });
         }
@@ -51,7 +54,14 @@ impl Start for SupervisorStart {
         let outcome = Rc::new(OnceCell::new());
         let specs = self.specs.iter().map(ChildSpec::share);
         let SupervisorHandle { slot, directory } = self.handle.clone();
-        let supervisor = Supervisor::new(&child, self.options.clone(), specs, directory, launched, outcome.clone());
+        let supervisor = Supervisor::new(
+            &child,
+            self.options.clone(),
+            specs,
+            directory,
+            launched,
+            outcome.clone(),
+        );
         let context = supervisor.context();
         let addr = context.address();
         let name = child.path().into();

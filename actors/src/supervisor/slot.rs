@@ -28,7 +28,12 @@ pub(super) struct Live<A: Actor> {
 
 impl<A: Actor> Clone for Live<A> {
     fn clone(&self) -> Live<A> {
-        Live { id: self.id, addr: self.addr.clone(), home: self.home.clone(), exit: self.exit.clone() }
+        Live {
+            id: self.id,
+            addr: self.addr.clone(),
+            home: self.home.clone(),
+            exit: self.exit.clone(),
+        }
     }
 }
 
@@ -119,7 +124,10 @@ impl<A: Actor> Slot<A> {
         A: Handler<M>,
         A::Context: ToEnvelope<A, M>,
     {
-        let live = self.live().await.map_err(|reason| Error::ActorStopped { name: name.into(), reason })?;
+        let live = self
+            .live()
+            .await
+            .map_err(|reason| Error::ActorStopped { name: name.into(), reason })?;
         match live.addr.send(message).await {
             Ok(answer) => Ok(answer),
             Err(MailboxError::Closed | MailboxError::Timeout) => Err(live.no_answer(name).await),
@@ -132,8 +140,9 @@ impl<A: Actor> Live<A> {
         self.exit.clone()
     }
 
-    /// Why a call got no answer. It is known before the reason of the end is, which takes the rest of the poll in
-    /// which the actor dies: whatever runs on its thread after that finds the reason, or an actor that lives.
+    /// Why a call got no answer. It is known before the reason of the end is, which takes the rest
+    /// of the poll in which the actor dies: whatever runs on its thread after that finds the
+    /// reason, or an actor that lives.
     async fn no_answer(&self, name: &str) -> Error {
         let (passed, after) = oneshot::channel();
         let asked = self.home.spawn_fn(move || {
@@ -152,7 +161,8 @@ impl<A: Actor> Live<A> {
     }
 }
 
-/// The keeper of one incarnation's place in its slot: takes it out, and tells the reason, exactly once.
+/// The keeper of one incarnation's place in its slot: takes it out, and tells the reason, exactly
+/// once.
 pub(super) struct Tenancy<A: Actor> {
     slot: Arc<Slot<A>>,
     live: Live<A>,
@@ -176,7 +186,8 @@ impl<A: Actor> Tenancy<A> {
 
     /// The actor has started: calls can come. Not if its supervisor has gone in the meantime.
     pub(super) fn enter(&self) {
-        self.slot.replace(Status::Up(self.live.clone()), |status| !matches!(status, Status::Gone(_)));
+        self.slot
+            .replace(Status::Up(self.live.clone()), |status| !matches!(status, Status::Gone(_)));
     }
 
     pub(super) fn end(mut self, reason: ExitReason) {
@@ -187,7 +198,10 @@ impl<A: Actor> Tenancy<A> {
 impl<A: Actor> Drop for Tenancy<A> {
     fn drop(&mut self) {
         // An incarnation that was given up may end after the next one has begun.
-        self.slot.replace(Status::Down, |status| matches!(status, Status::Up(live) if live.id == self.live.id));
+        self.slot.replace(
+            Status::Down,
+            |status| matches!(status, Status::Up(live) if live.id == self.live.id),
+        );
         self.exit.send_replace(Some(self.reason.clone()));
     }
 }

@@ -14,7 +14,8 @@ use super::start::Start;
 
 /// When a child that ended by itself is started again.
 ///
-/// A child that is ended together with a failed sibling is started again with it, unless it is temporary.
+/// A child that is ended together with a failed sibling is started again with it, unless it is
+/// temporary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Restart {
     /// Always.
@@ -44,8 +45,9 @@ impl Default for Shutdown {
     }
 }
 
-/// Which failures of a child count towards the supervisor's [intensity](super::Builder::intensity) and lengthen the
-/// [pause](super::Backoff) before its next restart. After one that does not, the child is restarted at once.
+/// Which failures of a child count towards the supervisor's [intensity](super::Builder::intensity)
+/// and lengthen the [pause](super::Backoff) before its next restart. After one that does not, the
+/// child is restarted at once.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub enum Counts {
@@ -54,8 +56,8 @@ pub enum Counts {
     Always,
     /// Only those of the start itself: a child that was started may fail as often as it likes.
     BeforeReady,
-    /// Those that this says: it is given why the child ended, and for how long it ran (`None` if it could not be
-    /// started).
+    /// Those that this says: it is given why the child ended, and for how long it ran (`None` if it
+    /// could not be started).
     When(fn(&ExitReason, Option<Duration>) -> bool),
 }
 
@@ -176,7 +178,9 @@ pub(super) fn check_names(specs: &[ChildSpec]) -> Result<()> {
 /// What is wrong with the name.
 pub(super) fn check_name(name: &str) -> Result<()> {
     if name.is_empty() || name.contains('/') {
-        let problem = format!("`{name}` can't be the name of a child: use at least one character, and no `/`");
+        let problem = format!(
+            "`{name}` can't be the name of a child: use at least one character, and no `/`"
+        );
         return Err(Error::Invalid { what: "child", problem });
     }
     Ok(())

@@ -13,27 +13,31 @@ use super::tree::{Kind, Node};
 
 /// Starts a child, again for each of its incarnations.
 ///
-/// It runs on the supervisor's own thread, so it must not block. Its futures may panic: that counts as a failure of
-/// the child.
+/// It runs on the supervisor's own thread, so it must not block. Its futures may panic: that counts
+/// as a failure of the child.
 pub trait Start: Send + 'static {
     /// Starts one incarnation. The child counts as started when the future is done.
     ///
-    /// A child that has to end while it is still being started is ended by dropping this future: whatever it has
-    /// brought to life by then must end with it.
-    fn start(&mut self, child: ChildContext) -> LocalBoxFuture<'static, Result<Running, ExitReason>>;
+    /// A child that has to end while it is still being started is ended by dropping this future:
+    /// whatever it has brought to life by then must end with it.
+    fn start(
+        &mut self,
+        child: ChildContext,
+    ) -> LocalBoxFuture<'static, Result<Running, ExitReason>>;
 
     /// What the tree calls such a child.
     fn kind(&self) -> Kind {
         Kind::Process
     }
 
-    /// What [`SupervisorRef::handle`](super::SupervisorRef::handle) gives to users of this child, the same for all its
-    /// incarnations.
+    /// What [`SupervisorRef::handle`](super::SupervisorRef::handle) gives to users of this child,
+    /// the same for all its incarnations.
     fn handle(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         None
     }
 
-    /// The child will not be started again by this supervisor; `reason` is why its last incarnation ended.
+    /// The child will not be started again by this supervisor; `reason` is why its last incarnation
+    /// ended.
     fn forgotten(&mut self, reason: &ExitReason) {
         let _ = reason;
     }
@@ -51,7 +55,10 @@ pub struct Running {
 
 impl Running {
     /// A started child that shows no place.
-    pub fn new(control: impl Control + 'static, exited: impl Future<Output = ExitReason> + 'static) -> Running {
+    pub fn new(
+        control: impl Control + 'static,
+        exited: impl Future<Output = ExitReason> + 'static,
+    ) -> Running {
         Running { place: None, control: Box::new(control), exited: Box::pin(exited) }
     }
 
@@ -69,12 +76,14 @@ impl fmt::Debug for Running {
     }
 }
 
-/// Ends one incarnation of a child. Both calls return at once; the end itself is told by [`Running::exited`].
+/// Ends one incarnation of a child. Both calls return at once; the end itself is told by
+/// [`Running::exited`].
 pub trait Control {
     /// Asks it to end in its own time.
     fn shutdown(&mut self);
 
-    /// Ends it now. [`Running::exited`] should then say `reason`, unless something else ended it before.
+    /// Ends it now. [`Running::exited`] should then say `reason`, unless something else ended it
+    /// before.
     fn kill(&mut self, reason: ExitReason);
 }
 
@@ -113,7 +122,8 @@ impl ChildContext {
         self.arbiter.as_ref()
     }
 
-    /// Changes where the tree says that it runs. Ignored if this incarnation is not the current one.
+    /// Changes where the tree says that it runs. Ignored if this incarnation is not the current
+    /// one.
     pub fn set_place(&self, place: impl Into<String>) {
         let place = place.into();
         self.node.update(|facts| {
@@ -126,6 +136,9 @@ impl ChildContext {
 
 impl fmt::Debug for ChildContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ChildContext").field("path", &self.path()).field("incarnation", &self.incarnation).finish()
+        f.debug_struct("ChildContext")
+            .field("path", &self.path())
+            .field("incarnation", &self.incarnation)
+            .finish()
     }
 }

@@ -19,7 +19,8 @@ use crate::reply::Reply;
 
 /// A running supervisor, or the current incarnation of one that is itself supervised.
 ///
-/// Its replies can be awaited on any thread, in any runtime, and waited for without one. Dropping it ends nothing.
+/// Its replies can be awaited on any thread, in any runtime, and waited for without one. Dropping
+/// it ends nothing.
 #[derive(Clone)]
 pub struct SupervisorRef {
     identity: Arc<Identity>,
@@ -43,11 +44,13 @@ impl SupervisorRef {
         self.identity.path()
     }
 
-    /// Adds a child and waits until it has started. Children that are added at the same time start at the same time.
+    /// Adds a child and waits until it has started. Children that are added at the same time start
+    /// at the same time.
     ///
     /// # Errors
-    /// [`Error::Start`] if it could not be started: it is forgotten then. [`Error::Invalid`] if its name is taken or
-    /// wrong. [`Error::ActorStopped`] if the supervisor ends, or if the child was ended before it had started.
+    /// [`Error::Start`] if it could not be started: it is forgotten then. [`Error::Invalid`] if its
+    /// name is taken or wrong. [`Error::ActorStopped`] if the supervisor ends, or if the child was
+    /// ended before it had started.
     pub fn add(&self, spec: ChildSpec) -> Reply<()> {
         let this = self.clone();
         Reply::begun(async move {
@@ -68,7 +71,8 @@ impl SupervisorRef {
         Reply::begun(async move {
             let (answer, taken_in) = oneshot::channel();
             this.command(Command::Keep(spec, answer)).await?;
-            let stopped = || Error::ActorStopped { name: this.path().into(), reason: ExitReason::Shutdown };
+            let stopped =
+                || Error::ActorStopped { name: this.path().into(), reason: ExitReason::Shutdown };
             taken_in.await.unwrap_or_else(|_| Err(stopped()))
         })
     }
@@ -76,25 +80,28 @@ impl SupervisorRef {
     /// Ends a child as its specification says, waits until it has ended, and forgets it.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if there is no such child, [`Error::ActorStopped`] if the supervisor has ended.
+    /// [`Error::Invalid`] if there is no such child, [`Error::ActorStopped`] if the supervisor has
+    /// ended.
     pub fn terminate(&self, name: &str) -> Reply<()> {
         self.end(name, End::Terminate)
     }
 
-    /// Kills the current incarnation of a child and waits until it has ended. The child is then treated as if it had
-    /// failed for this reason by itself: it is restarted if its specification says so. Does nothing to a child that
-    /// is not alive at this moment.
+    /// Kills the current incarnation of a child and waits until it has ended. The child is then
+    /// treated as if it had failed for this reason by itself: it is restarted if its specification
+    /// says so. Does nothing to a child that is not alive at this moment.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if there is no such child, [`Error::ActorStopped`] if the supervisor has ended.
+    /// [`Error::Invalid`] if there is no such child, [`Error::ActorStopped`] if the supervisor has
+    /// ended.
     pub fn kill(&self, name: &str, reason: ExitReason) -> Reply<()> {
         self.end(name, End::Kill(reason))
     }
 
-    /// Ends all children in reverse order, then the supervisor itself, and waits until all that has been done.
+    /// Ends all children in reverse order, then the supervisor itself, and waits until all that has
+    /// been done.
     ///
-    /// A supervisor that is itself supervised is then restarted if its specification says so: to end it for good,
-    /// [terminate](SupervisorRef::terminate) it.
+    /// A supervisor that is itself supervised is then restarted if its specification says so: to
+    /// end it for good, [terminate](SupervisorRef::terminate) it.
     ///
     /// # Errors
     /// None at present: a supervisor that has ended already is what was asked for.
@@ -138,7 +145,11 @@ impl SupervisorRef {
     pub fn supervisor(&self, name: &str) -> Result<SupervisorRef> {
         let listed = self.listed(name)?;
         let handle = typed::<SupervisorHandle>(name, &listed)?;
-        Ok(SupervisorRef { identity: listed.identity, handle: (*handle).clone(), place: Place::Below })
+        Ok(SupervisorRef {
+            identity: listed.identity,
+            handle: (*handle).clone(),
+            place: Place::Below,
+        })
     }
 
     /// What the child of this name, or path, [offers](super::Start::handle).
@@ -149,8 +160,8 @@ impl SupervisorRef {
         typed(name, &self.listed(name)?)
     }
 
-    /// Tells `recipient` of the end of each incarnation of this supervisor from now on, exactly once each. If it has
-    /// ended for good, it is told so at once.
+    /// Tells `recipient` of the end of each incarnation of this supervisor from now on, exactly
+    /// once each. If it has ended for good, it is told so at once.
     pub fn watch(&self, recipient: Recipient<Down>) {
         self.identity.watch(recipient);
     }

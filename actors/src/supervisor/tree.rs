@@ -133,9 +133,11 @@ impl Drop for Entry {
 
 /// All supervisors of this process and their children, as they are now.
 pub fn tree() -> Tree {
-    let mut all: Vec<(u64, Facts)> = NODES.iter().map(|node| (*node.key(), node.value().clone())).collect();
+    let mut all: Vec<(u64, Facts)> =
+        NODES.iter().map(|node| (*node.key(), node.value().clone())).collect();
     all.sort_by_key(|(id, _)| *id);
-    // A parent's id is smaller than its children's, so from the back each branch is whole when it joins its parent.
+    // A parent's id is smaller than its children's, so from the back each branch is whole when it
+    // joins its parent.
     let mut branches: Vec<(u64, Option<u64>, Branch)> =
         all.into_iter().map(|(id, facts)| (id, facts.parent, Branch::new(facts))).collect();
     let mut roots = Vec::new();

@@ -27,9 +27,15 @@ impl Supervisor {
                 }
                 (Doing::Ending { .. }, _) => self.end_last(),
                 (Doing::Launching(_) | Doing::Working, Turns::Idle) => Step::Wait,
-                (Doing::Launching(_) | Doing::Working, Turns::Paused(_)) => self.end_next_of_group(),
+                (Doing::Launching(_) | Doing::Working, Turns::Paused(_)) => {
+                    self.end_next_of_group()
+                }
                 (Doing::Launching(_) | Doing::Working, Turns::Busy) => {
-                    if self.children.values().any(|child| child.is_alive() && child.plan == Plan::EndAndStart) {
+                    if self
+                        .children
+                        .values()
+                        .any(|child| child.is_alive() && child.plan == Plan::EndAndStart)
+                    {
                         self.end_next_of_group()
                     } else {
                         self.start_next()
@@ -48,17 +54,25 @@ impl Supervisor {
             // It ends already; it can only be hurried.
             Doing::Ending { .. } if pace == Pace::InTurn => return,
             Doing::Ending { .. } => {}
-            Doing::Launching(_) | Doing::Working => self.doing = Doing::Ending { reason: reason.clone() },
+            Doing::Launching(_) | Doing::Working => {
+                self.doing = Doing::Ending { reason: reason.clone() }
+            }
         }
         self.turns = Turns::Idle;
-        let idle: Vec<Key> = self.children.iter().filter(|(_, child)| !child.is_alive()).map(|(key, _)| *key).collect();
+        let idle: Vec<Key> = self
+            .children
+            .iter()
+            .filter(|(_, child)| !child.is_alive())
+            .map(|(key, _)| *key)
+            .collect();
         for key in idle {
             self.remove(key, &reason);
         }
         // Added children of a one-for-one supervisor don't depend on each other: they end together.
         let together = self.options.strategy == Strategy::OneForOne;
         let now = |child: &Child| pace == Pace::AtOnce || (together && child.is_added());
-        let keys: Vec<Key> = self.children.iter().filter(|(_, child)| now(child)).map(|(key, _)| *key).collect();
+        let keys: Vec<Key> =
+            self.children.iter().filter(|(_, child)| now(child)).map(|(key, _)| *key).collect();
         for key in keys.into_iter().rev() {
             let kill = (pace == Pace::AtOnce).then(|| reason.clone());
             self.end(key, Cause::Group, kill, None);
@@ -77,7 +91,11 @@ impl Supervisor {
     }
 
     fn end_next_of_group(&mut self) -> Step {
-        let next = self.children.iter().rev().find(|(_, child)| child.is_alive() && child.plan == Plan::EndAndStart);
+        let next = self
+            .children
+            .iter()
+            .rev()
+            .find(|(_, child)| child.is_alive() && child.plan == Plan::EndAndStart);
         let Some((&key, child)) = next else { return Step::Wait };
         match &child.state {
             // It ends for the group as well now; this is said once.

@@ -7,7 +7,8 @@ use super::shared::{Handle, Machine, TakeBack, Ticket};
 use super::waiting::Waiting;
 use crate::remote::{Asker, PeerId};
 
-/// A place where a number of parties wait until all of them are there; then it is free for the next round.
+/// A place where a number of parties wait until all of them are there; then it is free for the next
+/// round.
 ///
 /// A party that dies or gives up while it waits has not been there.
 ///
@@ -54,7 +55,8 @@ impl Machine for Meeting {
                 }
             }
             Ask::Leave { ticket } => {
-                self.waiting.retain(|(other, waiting)| (waiting.peer, *other) != (asker.peer, ticket));
+                self.waiting
+                    .retain(|(other, waiting)| (waiting.peer, *other) != (asker.peer, ticket));
             }
             Ask::Waiting => asker.answer(&self.waiting.len()),
         }

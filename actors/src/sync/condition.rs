@@ -52,7 +52,8 @@ struct Conditional {
 #[derive(Serialize, Deserialize)]
 enum Ask {
     Lock(permits::Ask),
-    /// Gives the lock back and sleeps; answered as a request for the lock, which it is when it is woken.
+    /// Gives the lock back and sleeps; answered as a request for the lock, which it is when it is
+    /// woken.
     Sleep {
         ticket: Ticket,
     },
@@ -92,7 +93,9 @@ impl Machine for Conditional {
             }
             Ask::Wake { ticket } => {
                 let key = (asker.peer, ticket);
-                if let Some(place) = self.asleep.iter().position(|(ticket, asker)| (asker.peer, *ticket) == key) {
+                if let Some(place) =
+                    self.asleep.iter().position(|(ticket, asker)| (asker.peer, *ticket) == key)
+                {
                     self.wake(place);
                 }
             }
@@ -124,7 +127,8 @@ impl Condition {
     /// Waits for the lock.
     pub fn lock(&self) -> Waiting<ConditionGuard> {
         let ticket = Ticket::new();
-        let asked = self.handle.ask(&Ask::Lock(permits::Ask::Acquire { ticket, share: Share::All }));
+        let asked =
+            self.handle.ask(&Ask::Lock(permits::Ask::Acquire { ticket, share: Share::All }));
         let lock = TakeBack::new(&self.handle, Ask::Lock(permits::Ask::Release { ticket }));
         Waiting::new(format!("taking the lock of {}", self.handle.name()), async move {
             Ok(ConditionGuard { abandoned: abandoned(&asked.await?)?, ticket, lock })
@@ -164,18 +168,21 @@ impl ConditionGuard {
         self.abandoned
     }
 
-    /// Gives the lock back, sleeps until it is woken, and takes the lock again. What was waited for may have changed
-    /// again by then: look, and sleep again.
+    /// Gives the lock back, sleeps until it is woken, and takes the lock again. What was waited for
+    /// may have changed again by then: look, and sleep again.
     ///
-    /// If this is dropped or runs into its [`timeout`](Waiting::timeout), the lock is not held any more.
+    /// If this is dropped or runs into its [`timeout`](Waiting::timeout), the lock is not held any
+    /// more.
     pub fn sleep(self) -> Waiting<ConditionGuard> {
         let what = format!("a notification of {}", self.lock.handle.name());
         let asked = self.lock.handle.ask(&Ask::Sleep { ticket: self.ticket });
-        Waiting::new(what, async move { Ok(ConditionGuard { abandoned: abandoned(&asked.await?)?, ..self }) })
+        Waiting::new(what, async move {
+            Ok(ConditionGuard { abandoned: abandoned(&asked.await?)?, ..self })
+        })
     }
 
-    /// As [`sleep`](ConditionGuard::sleep), for at most `limit`; then it takes the lock again all the same. `true` if it
-    /// was woken before.
+    /// As [`sleep`](ConditionGuard::sleep), for at most `limit`; then it takes the lock again all
+    /// the same. `true` if it was woken before.
     pub fn sleep_for(self, limit: Duration) -> Waiting<(ConditionGuard, bool)> {
         let what = format!("a notification of {}", self.lock.handle.name());
         let mut asked = self.lock.handle.ask(&Ask::Sleep { ticket: self.ticket });

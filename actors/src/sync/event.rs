@@ -48,7 +48,9 @@ impl Machine for Flag {
         match ask {
             Ask::Set => {
                 self.set = true;
-                std::mem::take(&mut self.waiting).into_iter().for_each(|(_, waiting)| waiting.answer(&()));
+                std::mem::take(&mut self.waiting)
+                    .into_iter()
+                    .for_each(|(_, waiting)| waiting.answer(&()));
                 asker.answer(&());
             }
             Ask::Clear => {
@@ -59,7 +61,8 @@ impl Machine for Flag {
             Ask::Wait { .. } if self.set => asker.answer(&()),
             Ask::Wait { ticket } => self.waiting.push((ticket, asker)),
             Ask::StopWaiting { ticket } => {
-                self.waiting.retain(|(other, waiting)| (waiting.peer, *other) != (asker.peer, ticket));
+                self.waiting
+                    .retain(|(other, waiting)| (waiting.peer, *other) != (asker.peer, ticket));
             }
         }
     }
@@ -79,7 +82,8 @@ impl Event {
         Ok(Event { handle: Handle::new("event", Flag::default())? })
     }
 
-    /// Sets it: all who wait go on, and who waits from now on does not have to, until it is cleared.
+    /// Sets it: all who wait go on, and who waits from now on does not have to, until it is
+    /// cleared.
     pub fn set(&self) -> Waiting<()> {
         self.handle.call("setting", &Ask::Set)
     }

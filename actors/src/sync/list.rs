@@ -123,7 +123,10 @@ impl Machine for Sequence {
 }
 
 fn no_place(what: &'static str, place: usize, length: usize) -> Error {
-    Error::Invalid { what, problem: format!("there is no place {place}: the list has {length} items") }
+    Error::Invalid {
+        what,
+        problem: format!("there is no place {place}: the list has {length} items"),
+    }
 }
 
 impl<T: Serialize + DeserializeOwned + Send + 'static> List<T> {
@@ -165,7 +168,8 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> List<T> {
     /// # Errors
     /// [`Error::Invalid`], if there is no such place.
     pub fn set(&self, place: usize, item: &T) -> Waiting<()> {
-        let asked = encoded(item).map(|item| self.handle.call::<Result<(), usize>>("", &Ask::Set(place, item)));
+        let asked = encoded(item)
+            .map(|item| self.handle.call::<Result<(), usize>>("", &Ask::Set(place, item)));
         Waiting::new(format!("setting in {}", self.handle.name()), async move {
             asked?.await?.map_err(|length| no_place("List::set", place, length))
         })
@@ -205,18 +209,25 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> List<T> {
         })
     }
 
-    /// Changes the item at a place as a whole: nobody sees or changes it in between. Gives the new item.
+    /// Changes the item at a place as a whole: nobody sees or changes it in between. Gives the new
+    /// item.
     ///
-    /// `change` runs in this process, on a copy. If another process was faster it runs again, on what is there then.
+    /// `change` runs in this process, on a copy. If another process was faster it runs again, on
+    /// what is there then.
     ///
     /// # Errors
     /// [`Error::Invalid`], if there is no such place.
-    pub fn update(&self, place: usize, mut change: impl FnMut(&mut T) + Send + 'static) -> Waiting<T> {
+    pub fn update(
+        &self,
+        place: usize,
+        mut change: impl FnMut(&mut T) + Send + 'static,
+    ) -> Waiting<T> {
         let (handle, looked) = (self.handle.clone(), self.handle.ask(&Ask::Look(place)));
         Waiting::new(format!("updating {}", self.handle.name()), async move {
             let mut seen: Seen = codec::decode(&looked.await?)?;
             loop {
-                let (version, item) = seen.map_err(|length| no_place("List::update", place, length))?;
+                let (version, item) =
+                    seen.map_err(|length| no_place("List::update", place, length))?;
                 let mut value = codec::decode(&item)?;
                 change(&mut value);
                 let asked = handle.ask(&Ask::Change { place, version, item: encoded(&value)? });
@@ -230,7 +241,10 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> List<T> {
 
     fn done(&self, doing: &str, ask: Result<Ask>) -> Waiting<()> {
         let asked = ask.map(|ask| self.handle.ask(&ask));
-        Waiting::new(format!("{doing} {}", self.handle.name()), async move { asked?.await.map(drop) })
+        Waiting::new(
+            format!("{doing} {}", self.handle.name()),
+            async move { asked?.await.map(drop) },
+        )
     }
 
     fn item(&self, doing: &str, ask: &Ask) -> Waiting<Option<T>> {

@@ -7,7 +7,8 @@ use super::permits::{Guard, Permits, Share, acquire, permits, try_acquire};
 use super::shared::Handle;
 use super::waiting::Waiting;
 
-/// A lock that one holder in all processes of the program has at a time, in the order in which they asked.
+/// A lock that one holder in all processes of the program has at a time, in the order in which they
+/// asked.
 ///
 /// # Examples
 /// ```

@@ -12,7 +12,8 @@ use super::shared::{Handle, Machine, generic_handle};
 use super::waiting::Waiting;
 use crate::remote::Asker;
 
-/// A map that all processes of the program can read and change. Its keys keep the order in which they were first put in.
+/// A map that all processes of the program can read and change. Its keys keep the order in which
+/// they were first put in.
 ///
 /// Keys are the same if they are encoded alike.
 ///
@@ -124,7 +125,9 @@ impl Machine for Table {
                 asker.answer(&());
             }
             Ask::Entries => asker.answer(&self.in_order()),
-            Ask::Keys => asker.answer(&self.in_order().into_iter().map(|(key, _)| key).collect::<Vec<_>>()),
+            Ask::Keys => {
+                asker.answer(&self.in_order().into_iter().map(|(key, _)| key).collect::<Vec<_>>())
+            }
             Ask::Look(key) => asker.answer(&self.look(&key)),
             Ask::Change { key, version, value } => {
                 let current = self.entries.get(&key).map_or(0, |entry| entry.version);
@@ -221,15 +224,24 @@ where
     pub fn entries(&self) -> Waiting<Vec<(K, V)>> {
         let asked = self.handle.call::<Vec<(ByteBuf, ByteBuf)>>("getting from", &Ask::Entries);
         Waiting::new(format!("getting from {}", self.handle.name()), async move {
-            asked.await?.iter().map(|(key, value)| Ok((codec::decode(key)?, codec::decode(value)?))).collect()
+            asked
+                .await?
+                .iter()
+                .map(|(key, value)| Ok((codec::decode(key)?, codec::decode(value)?)))
+                .collect()
         })
     }
 
-    /// Changes the value of a key, or puts it in or takes it out, as a whole: nobody sees or changes it in between.
-    /// Gives the new value.
+    /// Changes the value of a key, or puts it in or takes it out, as a whole: nobody sees or
+    /// changes it in between. Gives the new value.
     ///
-    /// `change` runs in this process, on a copy. If another process was faster it runs again, on what is there then.
-    pub fn update(&self, key: &K, mut change: impl FnMut(&mut Option<V>) + Send + 'static) -> Waiting<Option<V>> {
+    /// `change` runs in this process, on a copy. If another process was faster it runs again, on
+    /// what is there then.
+    pub fn update(
+        &self,
+        key: &K,
+        mut change: impl FnMut(&mut Option<V>) + Send + 'static,
+    ) -> Waiting<Option<V>> {
         let handle = self.handle.clone();
         let looked = encoded(key).map(|key| (handle.ask(&Ask::Look(key.clone())), key));
         Waiting::new(format!("updating {}", self.handle.name()), async move {
@@ -239,7 +251,11 @@ where
                 let (version, current) = seen;
                 let mut value = current.map(|value| codec::decode(&value)).transpose()?;
                 change(&mut value);
-                let ask = Ask::Change { key: key.clone(), version, value: value.as_ref().map(encoded).transpose()? };
+                let ask = Ask::Change {
+                    key: key.clone(),
+                    version,
+                    value: value.as_ref().map(encoded).transpose()?,
+                };
                 match codec::decode(&handle.ask(&ask).await?)? {
                     None => return Ok(value),
                     Some(other) => seen = other,

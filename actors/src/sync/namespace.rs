@@ -49,14 +49,19 @@ impl Namespace {
     pub fn set<T: Serialize + ?Sized>(&self, name: &str, value: &T) -> Waiting<()> {
         let ask = encoded(name).and_then(|name| Ok(Ask::Insert(name, encoded(value)?)));
         let asked = ask.map(|ask| self.handle.ask(&ask));
-        Waiting::new(format!("setting in {}", self.handle.name()), async move { asked?.await.map(drop) })
+        Waiting::new(
+            format!("setting in {}", self.handle.name()),
+            async move { asked?.await.map(drop) },
+        )
     }
 
     /// Removes a name, and says whether it was there.
     pub fn remove(&self, name: &str) -> Waiting<bool> {
-        let removed =
-            encoded(name).map(|name| self.handle.call::<Option<serde_bytes::ByteBuf>>("", &Ask::Remove(name)));
-        Waiting::new(format!("removing from {}", self.handle.name()), async move { Ok(removed?.await?.is_some()) })
+        let removed = encoded(name)
+            .map(|name| self.handle.call::<Option<serde_bytes::ByteBuf>>("", &Ask::Remove(name)));
+        Waiting::new(format!("removing from {}", self.handle.name()), async move {
+            Ok(removed?.await?.is_some())
+        })
     }
 
     /// All names.

@@ -1,4 +1,5 @@
-//! Permits that are handed out in the order in which they were asked for: what locks and semaphores are made of.
+//! Permits that are handed out in the order in which they were asked for: what locks and semaphores
+//! are made of.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -60,7 +61,13 @@ struct Request {
 
 impl Permits {
     pub(super) fn new(total: u32) -> Permits {
-        Permits { total, free: total, held: HashMap::new(), waiting: VecDeque::new(), abandoned: false }
+        Permits {
+            total,
+            free: total,
+            held: HashMap::new(),
+            waiting: VecDeque::new(),
+            abandoned: false,
+        }
     }
 
     fn count(&self, share: Share) -> u32 {
@@ -80,7 +87,8 @@ impl Permits {
         self.grant();
     }
 
-    /// Gives back what was granted for this ticket, or takes its request back. Whether there was either.
+    /// Gives back what was granted for this ticket, or takes its request back. Whether there was
+    /// either.
     pub(super) fn release(&mut self, key: Key) -> bool {
         if let Some(share) = self.held.remove(&key) {
             self.free += self.count(share);
@@ -172,7 +180,11 @@ pub(super) fn acquire(handle: &Handle<Permits>, doing: &str, share: Share) -> Wa
 }
 
 /// Asks for permits that are there at once.
-pub(super) fn try_acquire(handle: &Handle<Permits>, doing: &str, share: Share) -> Waiting<Option<Guard>> {
+pub(super) fn try_acquire(
+    handle: &Handle<Permits>,
+    doing: &str,
+    share: Share,
+) -> Waiting<Option<Guard>> {
     let ticket = Ticket::new();
     let asked = handle.ask(&Ask::TryAcquire { ticket, share });
     let permits = TakeBack::new(handle, Ask::Release { ticket });
@@ -187,7 +199,8 @@ pub(super) fn try_acquire(handle: &Handle<Permits>, doing: &str, share: Share) -
     })
 }
 
-/// A lock or permits that this process holds. Dropped, they are given back; when the process dies, too.
+/// A lock or permits that this process holds. Dropped, they are given back; when the process dies,
+/// too.
 #[must_use = "what it holds is given back when it is dropped"]
 pub struct Guard {
     permits: Option<TakeBack<Permits>>,
@@ -195,8 +208,8 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Whether a process died while it held the same thing, and nobody has been told before: what it protects may be
-    /// half done.
+    /// Whether a process died while it held the same thing, and nobody has been told before: what
+    /// it protects may be half done.
     ///
     /// The death of a reader counts for nothing. Readers are told, and so is the next writer.
     #[must_use]

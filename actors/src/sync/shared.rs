@@ -1,4 +1,5 @@
-//! What all shared objects have in common: a state machine where it was made, and handles that travel.
+//! What all shared objects have in common: a state machine where it was made, and handles that
+//! travel.
 
 use std::any::Any;
 use std::fmt;
@@ -28,7 +29,8 @@ pub(super) trait Machine: Send + 'static {
     fn lost(&mut self, _: PeerId) {}
 }
 
-/// A request that waits, or what was given for it: its peer's number for it tells it from the peer's others.
+/// A request that waits, or what was given for it: its peer's number for it tells it from the
+/// peer's others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Ticket(u64);
 
@@ -92,7 +94,8 @@ impl<M: Machine> Handle<M> {
     pub(super) fn new(kind: &str, machine: M) -> Result<Handle<M>> {
         let name = made_at(kind, Location::caller());
         let node = Node::get()?;
-        let owner = node.registry().ports().open(|port| Owner { machine: Mutex::new(machine), port });
+        let owner =
+            node.registry().ports().open(|port| Owner { machine: Mutex::new(machine), port });
         let port = PortRef::here(node, &name, owner.port)?;
         Ok(Handle { object: remote::Handle::here(port, owner), machine: PhantomData })
     }
@@ -110,7 +113,11 @@ impl<M: Machine> Handle<M> {
     }
 
     /// Asks the object; errors say that what is described by `doing` did not happen in time.
-    pub(super) fn call<R: DeserializeOwned + Send + 'static>(&self, doing: &str, ask: &M::Ask) -> Waiting<R> {
+    pub(super) fn call<R: DeserializeOwned + Send + 'static>(
+        &self,
+        doing: &str,
+        ask: &M::Ask,
+    ) -> Waiting<R> {
         let (handle, asked) = (self.clone(), self.ask(ask));
         Waiting::new(format!("{doing} {}", self.name()), async move {
             // The object lives for as long as it is waited for.
@@ -173,7 +180,8 @@ impl<M: Machine> Drop for TakeBack<M> {
     }
 }
 
-/// Implements what a handle of a generic type has to be, for a type with the fields `handle` and `marker`.
+/// Implements what a handle of a generic type has to be, for a type with the fields `handle` and
+/// `marker`.
 macro_rules! generic_handle {
     ($name:ident<$($generic:ident),+>) => {
         impl<$($generic),+> Clone for $name<$($generic),+> {

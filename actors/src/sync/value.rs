@@ -92,7 +92,10 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Value<T> {
     /// Puts another in its place.
     pub fn set(&self, value: &T) -> Waiting<()> {
         let replaced = self.replace(value);
-        Waiting::new(format!("setting {}", self.handle.name()), async move { replaced.await.map(drop) })
+        Waiting::new(
+            format!("setting {}", self.handle.name()),
+            async move { replaced.await.map(drop) },
+        )
     }
 
     /// Puts another in its place, and gives what was there before.
@@ -106,7 +109,8 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Value<T> {
 
     /// Changes it as a whole: nobody sees or changes it in between. Gives the new value.
     ///
-    /// `change` runs in this process, on a copy. If another process was faster it runs again, on what is there then.
+    /// `change` runs in this process, on a copy. If another process was faster it runs again, on
+    /// what is there then.
     pub fn update(&self, mut change: impl FnMut(&mut T) + Send + 'static) -> Waiting<T> {
         let (handle, looked) = (self.handle.clone(), self.handle.ask(&Ask::Look));
         Waiting::new(format!("updating {}", self.handle.name()), async move {
@@ -114,7 +118,8 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Value<T> {
             loop {
                 let mut value: T = codec::decode(&current)?;
                 change(&mut value);
-                let asked = handle.ask(&Ask::Change { version, value: codec::encode(&value)?.into() });
+                let asked =
+                    handle.ask(&Ask::Change { version, value: codec::encode(&value)?.into() });
                 match codec::decode(&asked.await?)? {
                     None => return Ok(value),
                     Some(other) => (version, current) = other,

@@ -23,7 +23,10 @@ pub struct Waiting<T> {
 
 impl<T> Waiting<T> {
     /// `what` is what errors say did not happen in time.
-    pub(crate) fn new(what: String, future: impl Future<Output = Result<T>> + Send + 'static) -> Waiting<T> {
+    pub(crate) fn new(
+        what: String,
+        future: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Waiting<T> {
         Waiting { what, future: Box::pin(future) }
     }
 

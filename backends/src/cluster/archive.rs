@@ -15,12 +15,15 @@ pub fn pack(path: &Path, archive: impl Write) -> io::Result<()> {
     builder.follow_symlinks(false);
     // The name is changed on the way.
     let name = Path::new("copy");
-    let explain = |error: io::Error| io::Error::new(error.kind(), format!("`{}`: {error}", path.display()));
+    let explain =
+        |error: io::Error| io::Error::new(error.kind(), format!("`{}`: {error}", path.display()));
     if fs::metadata(path).map_err(explain)?.is_dir() {
         builder.append_dir_all(name, path).map_err(explain)?;
     } else {
         // A link that is named itself is meant to be what it leads to.
-        builder.append_path_with_name(fs::canonicalize(path).map_err(explain)?, name).map_err(explain)?;
+        builder
+            .append_path_with_name(fs::canonicalize(path).map_err(explain)?, name)
+            .map_err(explain)?;
     }
     builder.into_inner()?.flush()
 }
@@ -49,7 +52,9 @@ pub fn rename(mut archive: impl Read, renamed: impl Write, name: &Path) -> io::R
         let target = entry.link_name()?.map(|target| target.into_owned());
         match (entry.header().entry_type(), target) {
             // It names another entry of this archive.
-            (EntryType::Link, Some(target)) => builder.append_link(&mut header, path, below(&target, name))?,
+            (EntryType::Link, Some(target)) => {
+                builder.append_link(&mut header, path, below(&target, name))?
+            }
             (EntryType::Symlink, Some(target)) => builder.append_link(&mut header, path, target)?,
             _ => builder.append_data(&mut header, path, &mut entry)?,
         }

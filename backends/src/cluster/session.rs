@@ -17,12 +17,16 @@ pub trait Cluster: Debug {
     /// What it calls that in which one process runs: `container`, `pod`.
     fn unit(&self) -> &'static str;
 
-    /// Starts a session's head, once its image is where it can be run from. If this is dropped before it is done,
-    /// [`Cluster::discard`] removes what came of it.
+    /// Starts a session's head, once its image is where it can be run from. If this is dropped
+    /// before it is done, [`Cluster::discard`] removes what came of it.
     ///
     /// # Errors
     /// [`Error::Start`](fiber_core::Error::Start), with what the user can do.
-    fn start<'a>(&'a self, run: &'a Run, progress: &'a dyn Progress) -> LocalBoxFuture<'a, Result<()>>;
+    fn start<'a>(
+        &'a self,
+        run: &'a Run,
+        progress: &'a dyn Progress,
+    ) -> LocalBoxFuture<'a, Result<()>>;
 
     /// Removes what there is of the sessions of this id.
     ///
@@ -36,7 +40,8 @@ pub trait Cluster: Debug {
     /// [`Error::System`](fiber_core::Error::System).
     fn processes(&self) -> LocalBoxFuture<'_, Result<Vec<Process>>>;
 
-    /// What a process prints, from its beginning on or the last `tail` lines; with `follow` until its end.
+    /// What a process prints, from its beginning on or the last `tail` lines; with `follow` until
+    /// its end.
     ///
     /// # Errors
     /// [`Error::System`](fiber_core::Error::System).
@@ -53,8 +58,8 @@ pub trait Cluster: Debug {
     /// [`Error::System`](fiber_core::Error::System), also if it was removed.
     fn ended<'a>(&'a self, name: &'a str) -> LocalBoxFuture<'a, Result<Ended>>;
 
-    /// Asks a process to end, and kills it if it has not within `grace` seconds. It is done when it has ended. One that
-    /// is gone is fine.
+    /// Asks a process to end, and kills it if it has not within `grace` seconds. It is done when it
+    /// has ended. One that is gone is fine.
     ///
     /// # Errors
     /// [`Error::System`](fiber_core::Error::System).
@@ -66,15 +71,15 @@ pub trait Cluster: Debug {
     /// [`Error::System`](fiber_core::Error::System).
     fn remove<'a>(&'a self, name: &'a str) -> LocalBoxFuture<'a, Result<()>>;
 
-    /// Removes what is left of sessions whose head has ended, the heads that [`Cluster::start`] started among it, and says
-    /// what that was.
+    /// Removes what is left of sessions whose head has ended, the heads that [`Cluster::start`]
+    /// started among it, and says what that was.
     ///
     /// # Errors
     /// [`Error::System`](fiber_core::Error::System).
     fn sweep(&self) -> LocalBoxFuture<'_, Result<Vec<String>>>;
 
-    /// Opens a volume for reading and writing from here. What has it mounted meanwhile belongs to the session of this id:
-    /// [`Cluster::discard`] has to be called in the end, whatever happens.
+    /// Opens a volume for reading and writing from here. What has it mounted meanwhile belongs to
+    /// the session of this id: [`Cluster::discard`] has to be called in the end, whatever happens.
     ///
     /// # Errors
     /// [`Error::System`](fiber_core::Error::System), also if there is none of this name.
@@ -95,7 +100,8 @@ pub struct Run {
     pub name: String,
     /// Where the program comes from.
     pub source: Source,
-    /// The program and its arguments as they are called in the image. Without any, the image says it.
+    /// The program and its arguments as they are called in the image. Without any, the image says
+    /// it.
     pub command: Vec<String>,
     /// The resources that the head is to have.
     pub meta: Meta,
@@ -109,7 +115,9 @@ impl Run {
     /// What its head is to its program: the program's name.
     pub(crate) fn role(&self) -> String {
         let program = match &self.source {
-            Source::Executable(path) => path.file_name().map(|name| name.to_string_lossy().into_owned()),
+            Source::Executable(path) => {
+                path.file_name().map(|name| name.to_string_lossy().into_owned())
+            }
             Source::Image(name) => self.command.first().or(Some(name)).cloned(),
             Source::Dockerfile(_) => self.command.first().cloned(),
         };
@@ -121,7 +129,8 @@ impl Run {
 /// Where a program comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// An executable of this host, which is put into an image of its own; `command` has its arguments only.
+    /// An executable of this host, which is put into an image of its own; `command` has its
+    /// arguments only.
     Executable(PathBuf),
     /// An image of this name.
     Image(String),

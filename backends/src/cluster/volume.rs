@@ -96,8 +96,9 @@ pub trait Volume: Debug {
     ) -> LocalBoxFuture<'a, Result<()>>;
 }
 
-/// What a program does in a container that has a volume mounted, where the engine can't read or write it by itself: `hold` stays
-/// until it is ended, `kind PATH` prints what is there, `read PATH` prints an archive, `write DIRECTORY` unpacks one.
+/// What a program does in a container that has a volume mounted, where the engine can't read or
+/// write it by itself: `hold` stays until it is ended, `kind PATH` prints what is there, `read
+/// PATH` prints an archive, `write DIRECTORY` unpacks one.
 ///
 /// # Errors
 /// What can't be done, in words.
@@ -111,7 +112,12 @@ pub fn serve(words: &[&str]) -> Result<(), String> {
             let kind = match fs::metadata(path) {
                 Ok(found) if found.is_dir() => "directory",
                 Ok(_) => "file",
-                Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                    ) =>
+                {
                     "nothing"
                 }
                 Err(error) => return Err(explain(error)),
@@ -120,7 +126,9 @@ pub fn serve(words: &[&str]) -> Result<(), String> {
             Ok(())
         }
         ["read", path] => archive::pack(Path::new(path), io::stdout().lock()).map_err(explain),
-        ["write", directory] => archive::unpack(io::stdin().lock(), Path::new(directory)).map_err(explain),
+        ["write", directory] => {
+            archive::unpack(io::stdin().lock(), Path::new(directory)).map_err(explain)
+        }
         other => Err(format!("{other:?} is nothing that can be asked of a volume")),
     }
 }
@@ -143,10 +151,23 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_a_volume_is_said() {
-        for text in ["", ":/data", "/data", "./data", "a b", "nfs:data", "nfs:", "nfs:/", "nfs:/a/../b", "nfs:/a:often"]
-        {
+        for text in [
+            "",
+            ":/data",
+            "/data",
+            "./data",
+            "a b",
+            "nfs:data",
+            "nfs:",
+            "nfs:/",
+            "nfs:/a/../b",
+            "nfs:/a:often",
+        ] {
             let error = mount(text).unwrap_err().to_string();
-            assert!(error.contains(&format!("`{text}`")) && error.contains("CLAIM:/PATH"), "{error}");
+            assert!(
+                error.contains(&format!("`{text}`")) && error.contains("CLAIM:/PATH"),
+                "{error}"
+            );
         }
         assert!(mount("nfs:/a:ro:x").unwrap_err().to_string().contains("too many parts"));
     }

@@ -1,8 +1,9 @@
 //! A program with all that it needs to run, as the file system of an image.
 //!
-//! What this program needs is what the loader has put into this very process: no search for libraries can be more to the
-//! point. What another one needs its own loader says. Each library keeps its path, and gets a link under the name by
-//! which it is asked for, in a directory that the loader is told of.
+//! What this program needs is what the loader has put into this very process: no search for
+//! libraries can be more to the point. What another one needs its own loader says. Each library
+//! keeps its path, and gets a link under the name by which it is asked for, in a directory that the
+//! loader is told of.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -51,12 +52,19 @@ impl Bundle {
     /// # Errors
     /// What of it can't be read, and what to do.
     pub(super) fn of_this_program() -> Result<Bundle, String> {
-        let own = fs::read_link(EXECUTABLE).map_err(|error| format!("{EXECUTABLE} can't be read: {error}"))?;
-        let name = own.file_name().unwrap_or_default().to_string_lossy().trim_end_matches(" (deleted)").to_string();
+        let own = fs::read_link(EXECUTABLE)
+            .map_err(|error| format!("{EXECUTABLE} can't be read: {error}"))?;
+        let name = own
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .trim_end_matches(" (deleted)")
+            .to_string();
         let executable = PathBuf::from(EXECUTABLE);
         let Needs { loader, machine } =
             needs(&executable).map_err(|error| format!("{EXECUTABLE} can't be read: {error}"))?;
-        let maps = fs::read_to_string("/proc/self/maps").map_err(|error| format!("/proc/self/maps: {error}"))?;
+        let maps = fs::read_to_string("/proc/self/maps")
+            .map_err(|error| format!("/proc/self/maps: {error}"))?;
         let mut libraries = Vec::new();
         for path in code_in(&maps).into_iter().filter(|path| *path != own) {
             if path.to_string_lossy().ends_with(" (deleted)") {
@@ -65,7 +73,8 @@ impl Bundle {
                     path.display()
                 ));
             }
-            let name = name_of(&path).map_err(|error| format!("its library {}: {error}", path.display()))?;
+            let name = name_of(&path)
+                .map_err(|error| format!("its library {}: {error}", path.display()))?;
             libraries.push(Library { path, name });
         }
         let build = BuildId::current().map_err(|error| error.to_string())?.clone();
@@ -80,7 +89,9 @@ impl Bundle {
         let shown = program.display();
         let unreadable = |error: io::Error| format!("`{shown}` can't be read: {error}");
         let mut head = [0; 4];
-        let read = File::open(program).and_then(|mut file| io::Read::read(&mut file, &mut head)).map_err(unreadable)?;
+        let read = File::open(program)
+            .and_then(|mut file| io::Read::read(&mut file, &mut head))
+            .map_err(unreadable)?;
         if head[..read.min(2)] == *b"#!" {
             return Err(format!(
                 "`{shown}` is a script, and fiber makes images of compiled programs: name an image that has its interpreter"
@@ -98,10 +109,25 @@ impl Bundle {
         Ok(Bundle::new(name, build, program.to_path_buf(), needs, libraries))
     }
 
-    fn new(name: String, build: BuildId, executable: PathBuf, needs: Needs, libraries: Vec<Library>) -> Bundle {
-        let paths = libraries.iter().map(|library| library.path.as_path()).chain([executable.as_path()]);
+    fn new(
+        name: String,
+        build: BuildId,
+        executable: PathBuf,
+        needs: Needs,
+        libraries: Vec<Library>,
+    ) -> Bundle {
+        let paths =
+            libraries.iter().map(|library| library.path.as_path()).chain([executable.as_path()]);
         let bytes = paths.map(|path| fs::metadata(path).map_or(0, |data| data.len())).sum();
-        Bundle { name, build, bytes, machine: needs.machine, executable, loader: needs.loader, libraries }
+        Bundle {
+            name,
+            build,
+            bytes,
+            machine: needs.machine,
+            executable,
+            loader: needs.loader,
+            libraries,
+        }
     }
 
     /// The program's path in the image.
@@ -111,7 +137,11 @@ impl Bundle {
 
     /// What the loader has to know.
     pub(super) fn environment(&self) -> Vec<String> {
-        if self.libraries.is_empty() { Vec::new() } else { vec![format!("LD_LIBRARY_PATH={LIBRARIES}")] }
+        if self.libraries.is_empty() {
+            Vec::new()
+        } else {
+            vec![format!("LD_LIBRARY_PATH={LIBRARIES}")]
+        }
     }
 
     /// The file system, made while it is read.
@@ -122,7 +152,8 @@ impl Bundle {
         tokio::task::spawn_blocking(move || {
             let mut sink = Sink { chunks, buffer: Vec::with_capacity(CHUNK) };
             let program = (executable.as_path(), Path::new(&program));
-            let written = write(&mut sink, program, loader.as_deref(), &libraries).and_then(|()| sink.flush());
+            let written = write(&mut sink, program, loader.as_deref(), &libraries)
+                .and_then(|()| sink.flush());
             if let Err(error) = written {
                 // Nobody listens if the engine gave up.
                 let _ = sink.chunks.blocking_send(Err(error));
@@ -151,14 +182,19 @@ fn write(
             file(&mut tar, &library.path, &library.path)?;
         }
         let mut link = header(tar::EntryType::Symlink, 0o777, 0);
-        tar.append_link(&mut link, relative(&Path::new(LIBRARIES).join(&library.name)), &library.path)?;
+        tar.append_link(
+            &mut link,
+            relative(&Path::new(LIBRARIES).join(&library.name)),
+            &library.path,
+        )?;
     }
     tar.finish()
 }
 
 fn file(tar: &mut tar::Builder<&mut Sink>, source: &Path, target: &Path) -> io::Result<()> {
-    let file = File::open(source)
-        .map_err(|error| io::Error::new(error.kind(), format!("{} can't be read: {error}", source.display())))?;
+    let file = File::open(source).map_err(|error| {
+        io::Error::new(error.kind(), format!("{} can't be read: {error}", source.display()))
+    })?;
     let mut header = header(tar::EntryType::Regular, 0o755, file.metadata()?.len());
     tar.append_data(&mut header, relative(target), file)
 }
@@ -250,7 +286,8 @@ fn libraries(program: &Path, loader: &Path, machine: Option<&str>) -> Result<Vec
     Ok(listed(&said))
 }
 
-/// Lines of the form `name => path (address)`. What has no path of its own is the kernel's, or the loader itself.
+/// Lines of the form `name => path (address)`. What has no path of its own is the kernel's, or the
+/// loader itself.
 fn listed(said: &str) -> Vec<Library> {
     let library = |line: &str| {
         let (name, found) = line.trim().split_once(" => ")?;
@@ -309,7 +346,8 @@ impl Write for Sink {
         if full.is_empty() {
             return Ok(());
         }
-        let gone = |_| io::Error::new(io::ErrorKind::BrokenPipe, "the Docker engine stopped reading");
+        let gone =
+            |_| io::Error::new(io::ErrorKind::BrokenPipe, "the Docker engine stopped reading");
         self.chunks.blocking_send(Ok(full.into())).map_err(gone)
     }
 }
@@ -330,9 +368,18 @@ mod tests {
     fn another_program_is_bundled_with_what_its_loader_finds() {
         let own = std::env::current_exe().unwrap();
         let (other, this) = (Bundle::of(&own).unwrap(), Bundle::of_this_program().unwrap());
-        assert_eq!((other.build, &other.loader, other.machine), (this.build, &this.loader, this.machine));
-        let names = |bundle: &[Library]| bundle.iter().map(|library| library.name.clone()).collect::<Vec<_>>();
-        assert!(names(&other.libraries).contains(&"libc.so.6".to_string()), "{:?}", other.libraries);
+        assert_eq!(
+            (other.build, &other.loader, other.machine),
+            (this.build, &this.loader, this.machine)
+        );
+        let names = |bundle: &[Library]| {
+            bundle.iter().map(|library| library.name.clone()).collect::<Vec<_>>()
+        };
+        assert!(
+            names(&other.libraries).contains(&"libc.so.6".to_string()),
+            "{:?}",
+            other.libraries
+        );
     }
 
     #[test]
@@ -381,6 +428,9 @@ mod tests {
                     7f01-7f02 rw-p 00000000 00:00 0 \n\
                     7f02-7f03 r--p 00000000 08:01 3   /data\n\
                     7ffd-7ffe r-xp 00000000 00:00 0   [vdso]\n";
-        assert_eq!(code_in(maps), [PathBuf::from("/bin/program"), PathBuf::from("/lib/with space.so")]);
+        assert_eq!(
+            code_in(maps),
+            [PathBuf::from("/bin/program"), PathBuf::from("/lib/with space.so")]
+        );
     }
 }

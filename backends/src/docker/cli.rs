@@ -1,5 +1,5 @@
-//! The command `docker`, for what it knows better than the engine: the rules of a build context, the builders that there
-//! are, and the user's credentials for registries.
+//! The command `docker`, for what it knows better than the engine: the rules of a build context,
+//! the builders that there are, and the user's credentials for registries.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -18,11 +18,20 @@ const TAIL: usize = 15;
 ///
 /// # Errors
 /// What the build said last.
-pub(super) async fn build(engine: &Engine, file: &Path, tag: &str, progress: &dyn Progress) -> Result<(), String> {
+pub(super) async fn build(
+    engine: &Engine,
+    file: &Path,
+    tag: &str,
+    progress: &dyn Progress,
+) -> Result<(), String> {
     if !file.is_file() {
-        return Err(format!("there is no file `{}`: name the Dockerfile, or an image", file.display()));
+        return Err(format!(
+            "there is no file `{}`: name the Dockerfile, or an image",
+            file.display()
+        ));
     }
-    let context = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let context =
+        file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut command = docker(engine);
     command.args(["build", "--tag", tag, "--file"]).arg(file).arg(context);
     run(command, &format!("building the image of {}", file.display()), progress)
@@ -34,7 +43,11 @@ pub(super) async fn build(engine: &Engine, file: &Path, tag: &str, progress: &dy
 ///
 /// # Errors
 /// What the registry said, and what to do.
-pub(super) async fn push(engine: &Engine, name: &str, progress: &dyn Progress) -> Result<(), String> {
+pub(super) async fn push(
+    engine: &Engine,
+    name: &str,
+    progress: &dyn Progress,
+) -> Result<(), String> {
     let mut command = docker(engine);
     command.args(["push", name]);
     run(command, &format!("pushing the image {name}"), progress).await.map_err(|problem| {
@@ -48,7 +61,11 @@ pub(super) async fn push(engine: &Engine, name: &str, progress: &dyn Progress) -
 
 fn docker(engine: &Engine) -> Command {
     let mut command = Command::new("docker");
-    command.env("DOCKER_HOST", &engine.host).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .env("DOCKER_HOST", &engine.host)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     // A group of its own: Ctrl-C is for this process to act on.
     command.kill_on_drop(true).process_group(0);
     command
@@ -61,8 +78,10 @@ async fn run(mut command: Command, what: &str, progress: &dyn Progress) -> Resul
     })?;
     let mut tail = VecDeque::new();
     let (sender, mut lines) = tokio::sync::mpsc::channel(16);
-    let readers =
-        [child.stdout.take().map(|out| spawn(out, sender.clone())), child.stderr.take().map(|err| spawn(err, sender))];
+    let readers = [
+        child.stdout.take().map(|out| spawn(out, sender.clone())),
+        child.stderr.take().map(|err| spawn(err, sender)),
+    ];
     while let Some(line) = lines.recv().await {
         step.detail(&line);
         tail.push_back(line);

@@ -4,7 +4,8 @@ use bollard::container::LogOutput;
 use bollard::errors::Error as EngineError;
 use bollard::models::ContainerState;
 use bollard::query_parameters::{
-    CreateContainerOptions, ListContainersOptions, LogsOptions, StopContainerOptions, WaitContainerOptions,
+    CreateContainerOptions, ListContainersOptions, LogsOptions, StopContainerOptions,
+    WaitContainerOptions,
 };
 use fiber_core::{Config, Error, Result};
 use futures_util::StreamExt;
@@ -47,7 +48,8 @@ impl DockerCluster {
             let own = OwnContainer::find(&engine).await?;
             Ok::<_, String>((engine, own))
         };
-        let (engine, own) = connect.await.map_err(|problem| Error::system("Docker can't be used", problem))?;
+        let (engine, own) =
+            connect.await.map_err(|problem| Error::system("Docker can't be used", problem))?;
         Ok(DockerCluster { config: config.clone(), engine, own })
     }
 
@@ -72,15 +74,26 @@ impl DockerCluster {
         if let Err(error) = started {
             let problem = self.engine.explain(&error);
             if let Err(error) = owner::remove(&self.engine, &created.id).await {
-                tracing::warn!("the container {} stays behind: {}", run.name, self.engine.explain(&error));
+                tracing::warn!(
+                    "the container {} stays behind: {}",
+                    run.name,
+                    self.engine.explain(&error)
+                );
             }
-            return Err(format!("the Docker engine could not start it: {problem}{}", remedy(&problem)));
+            return Err(format!(
+                "the Docker engine could not start it: {problem}{}",
+                remedy(&problem)
+            ));
         }
         Ok(())
     }
 
     /// The image, with what takes the place of its entry point and command.
-    pub(super) async fn image(&self, run: &Run, progress: &dyn Progress) -> Result<(Image, Command), String> {
+    pub(super) async fn image(
+        &self,
+        run: &Run,
+        progress: &dyn Progress,
+    ) -> Result<(Image, Command), String> {
         let given = |id: Option<String>, name: &str| Image {
             name: name.to_string(),
             id: id.unwrap_or_else(|| name.to_string()),
@@ -117,7 +130,8 @@ impl DockerCluster {
         }
     }
 
-    /// Pushes an image that was made here to the registry that is configured, if any is, and says what it is called then.
+    /// Pushes an image that was made here to the registry that is configured, if any is, and says
+    /// what it is called then.
     async fn publish(&self, name: &str, progress: &dyn Progress) -> Result<String, String> {
         let Some(registry) = &self.config.registry else { return Ok(name.to_string()) };
         image::publish(&self.engine, name, registry, progress).await
@@ -133,7 +147,11 @@ impl Cluster for DockerCluster {
         "container"
     }
 
-    fn start<'a>(&'a self, run: &'a Run, progress: &'a dyn Progress) -> LocalBoxFuture<'a, Result<()>> {
+    fn start<'a>(
+        &'a self,
+        run: &'a Run,
+        progress: &'a dyn Progress,
+    ) -> LocalBoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let failed = |problem| Error::Start { name: run.name.clone(), problem };
             self.launch(run, progress).await.map_err(failed)
@@ -148,7 +166,12 @@ impl Cluster for DockerCluster {
                 ..Default::default()
             };
             let failed = || format!("what there is of session {session} can't be removed");
-            let listed = self.engine.api.list_containers(Some(options)).await.map_err(self.failed(failed()))?;
+            let listed = self
+                .engine
+                .api
+                .list_containers(Some(options))
+                .await
+                .map_err(self.failed(failed()))?;
             for id in listed.into_iter().filter_map(|container| container.id) {
                 owner::remove(&self.engine, &id).await.map_err(self.failed(failed()))?;
             }
@@ -179,9 +202,13 @@ impl Cluster for DockerCluster {
         let stream = self.engine.api.logs(name, Some(options)).filter_map(move |part| {
             let part = match part {
                 Ok(LogOutput::StdErr { message }) => Some(Ok(Output::Error(message))),
-                Ok(LogOutput::StdOut { message } | LogOutput::Console { message }) => Some(Ok(Output::Out(message))),
+                Ok(LogOutput::StdOut { message } | LogOutput::Console { message }) => {
+                    Some(Ok(Output::Out(message)))
+                }
                 Ok(LogOutput::StdIn { .. }) => None,
-                Err(error) => Some(Err(self.failed(format!("what {name} prints can't be read"))(error))),
+                Err(error) => {
+                    Some(Err(self.failed(format!("what {name} prints can't be read"))(error)))
+                }
             };
             std::future::ready(part)
         });
@@ -202,20 +229,28 @@ impl Cluster for DockerCluster {
             match (self.engine.api.inspect_container(name, None).await, code) {
                 // Somebody has cleaned up already.
                 (Err(error), Some(code)) if is_missing(&error) => {
-                    Ok(sessions::ended(&ContainerState { exit_code: Some(code), ..Default::default() }))
+                    Ok(sessions::ended(&ContainerState {
+                        exit_code: Some(code),
+                        ..Default::default()
+                    }))
                 }
-                (details, _) => Ok(sessions::ended(&details.map_err(failed)?.state.unwrap_or_default())),
+                (details, _) => {
+                    Ok(sessions::ended(&details.map_err(failed)?.state.unwrap_or_default()))
+                }
             }
         })
     }
 
     fn stop<'a>(&'a self, name: &'a str, grace: u32) -> LocalBoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            let options = StopContainerOptions { t: i32::try_from(grace).ok(), ..Default::default() };
+            let options =
+                StopContainerOptions { t: i32::try_from(grace).ok(), ..Default::default() };
             match self.engine.api.stop_container(name, Some(options)).await {
                 Err(error) if is_missing(&error) => Ok(()),
                 // It has ended already; or it is paused, and only its removal can end it.
-                Err(EngineError::DockerResponseServerError { status_code: 304 | 409, .. }) => Ok(()),
+                Err(EngineError::DockerResponseServerError { status_code: 304 | 409, .. }) => {
+                    Ok(())
+                }
                 result => result.map_err(self.failed(format!("{name} can't be ended"))),
             }
         })
@@ -231,7 +266,8 @@ impl Cluster for DockerCluster {
     fn sweep(&self) -> LocalBoxFuture<'_, Result<Vec<String>>> {
         Box::pin(async move {
             let failed = || "what dead sessions left can't be removed".to_string();
-            let mut removed = sessions::remove_ended_heads(&self.engine).await.map_err(self.failed(failed()))?;
+            let mut removed =
+                sessions::remove_ended_heads(&self.engine).await.map_err(self.failed(failed()))?;
             let swept = owner::sweep(&self.engine, self.own.as_ref()).await;
             removed.extend(swept.map_err(|problem| Error::system(failed(), problem))?);
             Ok(removed)
@@ -245,8 +281,10 @@ impl Cluster for DockerCluster {
         _: &'a dyn Progress,
     ) -> LocalBoxFuture<'a, Result<Box<dyn Volume + 'a>>> {
         Box::pin(async move {
-            let opened = volume::Helper::start(&self.engine, self.own.as_ref(), claim, session).await;
-            let helper = opened.map_err(|problem| Error::system(format!("volume `{claim}`"), problem))?;
+            let opened =
+                volume::Helper::start(&self.engine, self.own.as_ref(), claim, session).await;
+            let helper =
+                opened.map_err(|problem| Error::system(format!("volume `{claim}`"), problem))?;
             Ok(Box::new(helper) as Box<dyn Volume + 'a>)
         })
     }

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use bollard::container::{AttachContainerResults, LogOutput};
 use bollard::models::ContainerCreateBody;
-use bollard::query_parameters::{AttachContainerOptions, CreateContainerOptions, KillContainerOptions};
+use bollard::query_parameters::{
+    AttachContainerOptions, CreateContainerOptions, KillContainerOptions,
+};
 use fiber_core::{Exit, ExitReason};
 use futures_util::StreamExt;
 use tokio::io::AsyncWriteExt;
@@ -24,9 +26,11 @@ use crate::oom::OomKills;
 use crate::output::{Log, Pump, Stream, Tail, Target, finish};
 use crate::{Job, JobSpec, JobState};
 
-/// How long to read what a container printed after its end, and how long to wait for what the engine tells late.
+/// How long to read what a container printed after its end, and how long to wait for what the
+/// engine tells late.
 const DRAIN: Duration = Duration::from_secs(2);
-/// What a shell's, and the init process's, exit code is for a program that a signal killed, beside the signal.
+/// What a shell's, and the init process's, exit code is for a program that a signal killed, beside
+/// the signal.
 const BY_SIGNAL: i64 = 128;
 
 /// A container to be.
@@ -135,7 +139,8 @@ impl Attendant {
         finish(printing, DRAIN).await;
         let killed = end.code == Some(BY_SIGNAL + 9);
         if killed && limited && may_order && !end.out_of_memory {
-            // The engine may hear of the end before it hears of the reason; the removal comes after both.
+            // The engine may hear of the end before it hears of the reason; the removal comes after
+            // both.
             let told = async {
                 loop {
                     match events.next().await {
@@ -145,9 +150,11 @@ impl Attendant {
                     }
                 }
             };
-            // It may never hear of it, if it is busy. What kernel it runs on is known if it is reached by a socket.
+            // It may never hear of it, if it is busy. What kernel it runs on is known if it is
+            // reached by a socket.
             let is_here = self.engine.socket().is_some();
-            end.out_of_memory = timeout(DRAIN, told).await.unwrap_or(false) || is_here && oom_kills.have_risen();
+            end.out_of_memory =
+                timeout(DRAIN, told).await.unwrap_or(false) || is_here && oom_kills.have_risen();
         }
         Exit::new(self.reason(&end), self.tail.lines())
     }
@@ -167,8 +174,13 @@ impl Attendant {
         spec: &JobSpec,
         log: Option<Log>,
     ) -> Result<JoinHandle<()>, bollard::errors::Error> {
-        let options =
-            AttachContainerOptions { stream: true, stdin: true, stdout: true, stderr: true, ..Default::default() };
+        let options = AttachContainerOptions {
+            stream: true,
+            stdin: true,
+            stdout: true,
+            stderr: true,
+            ..Default::default()
+        };
         let AttachContainerResults { mut output, mut input } =
             self.engine.api.attach_container(id, Some(options)).await?;
         let file = log.map(|log| Arc::new(log.file));
@@ -182,7 +194,9 @@ impl Attendant {
             while let Some(Ok(part)) = output.next().await {
                 match part {
                     LogOutput::StdErr { message } => errors.take(&message).await,
-                    LogOutput::StdOut { message } | LogOutput::Console { message } => out.take(&message).await,
+                    LogOutput::StdOut { message } | LogOutput::Console { message } => {
+                        out.take(&message).await
+                    }
                     LogOutput::StdIn { .. } => {}
                 }
             }
@@ -209,7 +223,11 @@ impl Attendant {
                 let options = KillContainerOptions { signal: "SIGTERM".into() };
                 match self.engine.api.kill_container(id, Some(options)).await {
                     // It has ended by itself.
-                    Err(error) if is_missing(&error) || matches!(refusal(&error), Some((409, _))) => Ok(()),
+                    Err(error)
+                        if is_missing(&error) || matches!(refusal(&error), Some((409, _))) =>
+                    {
+                        Ok(())
+                    }
                     result => result,
                 }
             }
@@ -223,13 +241,19 @@ impl Attendant {
             Some(code @ (126 | 127)) => self.no_program().unwrap_or(ExitReason::Code(code as i32)),
             Some(code @ 129..=192) => ExitReason::Signal((code - BY_SIGNAL) as i32),
             Some(code) => ExitReason::Code(code as i32),
-            None => ExitReason::LinkLost("its container was removed, or the Docker engine stopped".into()),
+            None => ExitReason::LinkLost(
+                "its container was removed, or the Docker engine stopped".into(),
+            ),
         }
     }
 
     /// What the container's init process says when it can't start the program.
     fn no_program(&self) -> Option<ExitReason> {
-        let said = self.tail.lines().into_iter().find(|line| line.contains("] exec ") && line.contains(" failed: "))?;
+        let said = self
+            .tail
+            .lines()
+            .into_iter()
+            .find(|line| line.contains("] exec ") && line.contains(" failed: "))?;
         let (_, problem) = said.rsplit_once(" failed: ")?;
         Some(ExitReason::NotStarted(format!(
             "the image `{}` has no program that runs at `{}` ({problem}): set `program` to its path in the image, or \

@@ -24,7 +24,8 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    /// The engine that `DOCKER_HOST` names, or the one of this host, in the version of its language that both speak.
+    /// The engine that `DOCKER_HOST` names, or the one of this host, in the version of its language
+    /// that both speak.
     ///
     /// # Errors
     /// Why there is none, and what to do.
@@ -37,7 +38,9 @@ impl Engine {
             Ok((api, info))
         };
         let (api, info) = connect.await.map_err(|error: Error| explain(&host, &error))?;
-        let natural = |number: Option<i64>| number.and_then(|number| u64::try_from(number).ok()).filter(|n| *n > 0);
+        let natural = |number: Option<i64>| {
+            number.and_then(|number| u64::try_from(number).ok()).filter(|n| *n > 0)
+        };
         let (memory, cores) = (natural(info.mem_total), natural(info.ncpu));
         Ok(Engine { api, host, memory, cores, architecture: info.architecture })
     }
@@ -84,7 +87,9 @@ fn explain(host: &str, error: &Error) -> String {
                  there is an engine, or leave FIBER_BACKEND out to use processes of this host"
             ),
             Error::UnsupportedURISchemeError { .. } => {
-                format!("DOCKER_HOST is `{host}`: it must begin with unix:// or tcp:// (TLS and ssh are not supported)")
+                format!(
+                    "DOCKER_HOST is `{host}`: it must begin with unix:// or tcp:// (TLS and ssh are not supported)"
+                )
             }
             Error::RequestTimeoutError => format!("the Docker engine at {host} does not answer"),
             _ => format!("the Docker engine at {host} can't be talked to: {}", chain(error)),

@@ -73,7 +73,8 @@ impl Events {
         }
     }
 
-    /// After events may have been missed: tells of containers that are there no more, or have ended.
+    /// After events may have been missed: tells of containers that are there no more, or have
+    /// ended.
     async fn catch_up(&self) -> Result<(), Error> {
         let watched: Vec<String> = self.watched.lock().keys().cloned().collect();
         let options = ListContainersOptions {
@@ -87,8 +88,12 @@ impl Events {
                 self.tell(&container, Event::Removed);
                 continue;
             }
-            let Ok(found) = self.engine.api.inspect_container(&container, None).await else { continue };
-            let Some(state) = found.state.filter(|state| state.finished_at.is_some() && state.running == Some(false))
+            let Ok(found) = self.engine.api.inspect_container(&container, None).await else {
+                continue;
+            };
+            let Some(state) = found
+                .state
+                .filter(|state| state.finished_at.is_some() && state.running == Some(false))
             else {
                 continue;
             };
@@ -126,7 +131,8 @@ async fn follow(events: Weak<Events>) {
     loop {
         let Some(here) = events.upgrade() else { return };
         let options = EventsOptions {
-            // What the engine still knows of earlier ones: so none is missed, however late it hears of this.
+            // What the engine still knows of earlier ones: so none is missed, however late it hears
+            // of this.
             since: Some("1".into()),
             until: None,
             filters: Some(HashMap::from([

@@ -1,5 +1,5 @@
-//! The image that containers are made from: the one that is configured, that of this process's own container, or one
-//! that is made of this program.
+//! The image that containers are made from: the one that is configured, that of this process's own
+//! container, or one that is made of this program.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -65,10 +65,20 @@ pub(super) async fn find(
     }
 }
 
-async fn given(engine: &Engine, config: &Config, name: &str, progress: &dyn Progress) -> Result<Image, String> {
+async fn given(
+    engine: &Engine,
+    config: &Config,
+    name: &str,
+    progress: &dyn Progress,
+) -> Result<Image, String> {
     let details = fetched(engine, config, name, progress).await?;
     let settings = details.config.unwrap_or_default();
-    let entry = settings.entrypoint.unwrap_or_default().into_iter().chain(settings.cmd.unwrap_or_default()).next();
+    let entry = settings
+        .entrypoint
+        .unwrap_or_default()
+        .into_iter()
+        .chain(settings.cmd.unwrap_or_default())
+        .next();
     let program = config.program.clone().or(entry).ok_or_else(|| {
         format!(
             "the image `{name}` does not say what to run: give it an ENTRYPOINT, or set `program` to the program's path"
@@ -104,7 +114,8 @@ pub(super) async fn fetched(
 async fn pull(engine: &Engine, name: &str, progress: &dyn Progress) -> Result<(), String> {
     let fetching = progress.begin(&format!("fetching the image {name}"));
     // Without a tag the engine would fetch all that there are.
-    let tagged = name.rsplit('/').next().is_some_and(|last| last.contains(':') || last.contains('@'));
+    let tagged =
+        name.rsplit('/').next().is_some_and(|last| last.contains(':') || last.contains('@'));
     let options = CreateImageOptions {
         from_image: Some(name.to_string()),
         tag: (!tagged).then(|| "latest".to_string()),
@@ -125,9 +136,16 @@ async fn pull(engine: &Engine, name: &str, progress: &dyn Progress) -> Result<()
 }
 
 fn same_as_own(config: &Config, own: &OwnContainer) -> Result<Image, String> {
-    let missing = |what: &str| format!("this process's own container has no {what} that is known: set `image`");
+    let missing = |what: &str| {
+        format!("this process's own container has no {what} that is known: set `image`")
+    };
     let id = own.details.image.clone().ok_or_else(|| missing("image"))?;
-    let name = own.details.config.as_ref().and_then(|config| config.image.clone()).unwrap_or_else(|| id.clone());
+    let name = own
+        .details
+        .config
+        .as_ref()
+        .and_then(|config| config.image.clone())
+        .unwrap_or_else(|| id.clone());
     let program = match &config.program {
         Some(program) => program.clone(),
         None => {
@@ -135,20 +153,33 @@ fn same_as_own(config: &Config, own: &OwnContainer) -> Result<Image, String> {
             path.to_str().ok_or_else(|| missing("program"))?.to_string()
         }
     };
-    let library_path = std::env::var("LD_LIBRARY_PATH").map(|path| format!("LD_LIBRARY_PATH={path}"));
-    Ok(Image { name, id, program, user: Some(this_user()), environment: library_path.into_iter().collect() })
+    let library_path =
+        std::env::var("LD_LIBRARY_PATH").map(|path| format!("LD_LIBRARY_PATH={path}"));
+    Ok(Image {
+        name,
+        id,
+        program,
+        user: Some(this_user()),
+        environment: library_path.into_iter().collect(),
+    })
 }
 
-/// Files that containers make in what is mounted belong to whom they would belong without containers.
+/// Files that containers make in what is mounted belong to whom they would belong without
+/// containers.
 fn this_user() -> String {
     format!("{}:{}", rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw())
 }
 
-/// The image of a program and its libraries: the one that was made of this build before, or a new one.
+/// The image of a program and its libraries: the one that was made of this build before, or a new
+/// one.
 ///
 /// # Errors
 /// Why the engine can't make it, or could not run it.
-pub(super) async fn made_of(engine: &Engine, bundle: &Bundle, progress: &dyn Progress) -> Result<Image, String> {
+pub(super) async fn made_of(
+    engine: &Engine,
+    bundle: &Bundle,
+    progress: &dyn Progress,
+) -> Result<Image, String> {
     if let (Some(machine), Some(host)) = (bundle.machine, engine.architecture.as_deref())
         && machine != host
     {
@@ -178,10 +209,15 @@ pub(super) async fn made_of(engine: &Engine, bundle: &Bundle, progress: &dyn Pro
         tag: Some(bundle.build.to_string()),
         ..Default::default()
     };
-    let mut steps =
-        Box::pin(engine.api.create_image(Some(options), Some(bollard::body_try_stream(bundle.tar())), None));
+    let mut steps = Box::pin(engine.api.create_image(
+        Some(options),
+        Some(bollard::body_try_stream(bundle.tar())),
+        None,
+    ));
     while let Some(step) = steps.next().await {
-        step.map_err(|error| format!("the image {name} could not be made: {}", engine.explain(&error)))?;
+        step.map_err(|error| {
+            format!("the image {name} could not be made: {}", engine.explain(&error))
+        })?;
     }
     making.done();
     let found = engine.api.inspect_image(&name).await.map_err(|error| engine.explain(&error))?;
@@ -212,7 +248,10 @@ pub(super) async fn publish(
     let options = TagImageOptions { repo: Some(repository.clone()), tag: Some(tag.to_string()) };
     let tagged = engine.api.tag_image(name, Some(options)).await;
     tagged.map_err(|error| {
-        format!("`registry` is `{registry}`, which the Docker engine does not take: {}", engine.explain(&error))
+        format!(
+            "`registry` is `{registry}`, which the Docker engine does not take: {}",
+            engine.explain(&error)
+        )
     })?;
     match cli::push(engine, &published, progress).await {
         Ok(()) => {
@@ -239,20 +278,31 @@ async fn remove_old(engine: &Engine, repository: &str) {
 
 /// Takes a name from an image, and removes the image with its last name unless it is in use.
 pub(super) async fn untag(engine: &Engine, name: &str) {
-    if let Err(error) = engine.api.remove_image(name, None::<bollard::query_parameters::RemoveImageOptions>, None).await
+    if let Err(error) = engine
+        .api
+        .remove_image(name, None::<bollard::query_parameters::RemoveImageOptions>, None)
+        .await
     {
         tracing::debug!("the image {name} stays: {}", engine.explain(&error));
     }
 }
 
-/// A program's name as a part of an image's: in lower case, and without the hash that cargo gives to tests.
+/// A program's name as a part of an image's: in lower case, and without the hash that cargo gives
+/// to tests.
 fn repository_name(program: &str) -> String {
     let name = match program.rsplit_once('-') {
-        Some((name, hash)) if hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()) => name,
+        Some((name, hash))
+            if hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()) =>
+        {
+            name
+        }
         _ => program,
     };
-    let plain =
-        name.to_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect::<String>();
+    let plain = name
+        .to_lowercase()
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
+        .collect::<String>();
     // Neither two separators nor one at an end are allowed.
     let parts: Vec<_> = plain.split('_').filter(|part| !part.is_empty()).collect();
     if parts.is_empty() { "program".into() } else { parts.join("_") }

@@ -20,11 +20,16 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// As the configuration has it; else the network of this process's own container, else the engine's bridge.
+    /// As the configuration has it; else the network of this process's own container, else the
+    /// engine's bridge.
     ///
     /// # Errors
     /// Why containers would not get to this process, and what to do.
-    pub(super) async fn choose(engine: &Engine, config: &Config, own: Option<&OwnContainer>) -> Result<Place, String> {
+    pub(super) async fn choose(
+        engine: &Engine,
+        config: &Config,
+        own: Option<&OwnContainer>,
+    ) -> Result<Place, String> {
         let mut place = match own {
             Some(own) => beside(own, config.network.as_deref())?,
             None => outside(engine, config).await?,
@@ -57,7 +62,8 @@ fn beside(own: &OwnContainer, wanted: Option<&str>) -> Result<Place, String> {
             )),
         };
     }
-    let networks = own.details.network_settings.as_ref().and_then(|settings| settings.networks.clone());
+    let networks =
+        own.details.network_settings.as_ref().and_then(|settings| settings.networks.clone());
     let mut networks: Vec<_> = networks.unwrap_or_default().into_iter().collect();
     networks.sort_by(|(a, _), (b, _)| a.cmp(b));
     let names = networks.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
@@ -74,7 +80,8 @@ fn beside(own: &OwnContainer, wanted: Option<&str>) -> Result<Place, String> {
         None => "this process's own container is in no network: give it one".to_string(),
     })?;
     let address = endpoint.ip_address.as_deref().and_then(|address| address.parse().ok());
-    let bind: IpAddr = address.ok_or_else(|| format!("this process's own container has no address in `{name}`"))?;
+    let bind: IpAddr = address
+        .ok_or_else(|| format!("this process's own container has no address in `{name}`"))?;
     Ok(Place { network: name.clone(), reach: reach(bind) })
 }
 
@@ -111,8 +118,8 @@ async fn outside(engine: &Engine, config: &Config) -> Result<Place, String> {
     Ok(Place { network: name.to_string(), reach: reach(gateway) })
 }
 
-/// The address of the engine's host in a network. A bridge that had no container yet may not say it, and has the first
-/// one of its subnet.
+/// The address of the engine's host in a network. A bridge that had no container yet may not say
+/// it, and has the first one of its subnet.
 fn gateway(network: &NetworkInspect) -> Option<IpAddr> {
     let configs = network.ipam.as_ref()?.config.as_ref()?;
     let first_of = |subnet: &str| -> Option<IpAddr> {

@@ -40,7 +40,8 @@ pub(super) fn labels(
 pub(super) fn head_labels(run: &Run) -> HashMap<String, String> {
     let role = run.role();
     HashMap::from(
-        [(SESSION, run.session.as_str()), (NAME, role.as_str())].map(|(key, value)| (key.into(), value.into())),
+        [(SESSION, run.session.as_str()), (NAME, role.as_str())]
+            .map(|(key, value)| (key.into(), value.into())),
     )
 }
 
@@ -57,7 +58,10 @@ impl OwnContainer {
         // Where it can't be read for now, to take this process for one of the host would be kept.
         let mounts = match fs::read_to_string("/proc/self/mountinfo") {
             Err(error) if shortage::is_shortage(&error) => {
-                return Err(format!("/proc/self/mountinfo can't be read: {}", shortage::explain(&error)));
+                return Err(format!(
+                    "/proc/self/mountinfo can't be read: {}",
+                    shortage::explain(&error)
+                ));
             }
             mounts => mounts.unwrap_or_default(),
         };
@@ -72,13 +76,15 @@ impl OwnContainer {
 }
 
 impl OwnContainer {
-    /// What is mounted into this container for its program, so that its children may have it too: volumes with a name
-    /// and paths of the host, but not the engine's socket.
+    /// What is mounted into this container for its program, so that its children may have it too:
+    /// volumes with a name and paths of the host, but not the engine's socket.
     pub(super) fn mounts(&self) -> Vec<Mount> {
         let mount = |point: &bollard::models::MountPoint| {
             let target = point.destination.clone().filter(|target| target != SOCKET)?;
             let (typ, source) = match point.typ.as_deref() {
-                Some("volume") => (MountType::VOLUME, point.name.clone().filter(|name| !is_anonymous(name))?),
+                Some("volume") => {
+                    (MountType::VOLUME, point.name.clone().filter(|name| !is_anonymous(name))?)
+                }
                 Some("bind") => (MountType::BIND, point.source.clone()?),
                 _ => return None,
             };
@@ -107,8 +113,8 @@ fn is_anonymous(volume: &str) -> bool {
     volume.len() == 64 && volume.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// The id of the container in which this table of mounts is seen: Docker keeps some files of a container's /etc in a
-/// directory that has its name.
+/// The id of the container in which this table of mounts is seen: Docker keeps some files of a
+/// container's /etc in a directory that has its name.
 fn container_of(mountinfo: &str) -> Option<&str> {
     mountinfo.lines().find_map(|line| {
         let mut fields = line.split(' ').skip(3);
@@ -135,7 +141,10 @@ pub(super) async fn is_dead(owner: &Owner, engine: &Engine) -> bool {
 }
 
 /// Removes the containers of owners that are dead, and says which.
-pub(super) async fn sweep(engine: &Engine, own: Option<&OwnContainer>) -> Result<Vec<String>, String> {
+pub(super) async fn sweep(
+    engine: &Engine,
+    own: Option<&OwnContainer>,
+) -> Result<Vec<String>, String> {
     let options = ListContainersOptions {
         all: true,
         filters: Some(HashMap::from([("label".to_string(), vec![SESSION.to_string()])])),
@@ -143,16 +152,21 @@ pub(super) async fn sweep(engine: &Engine, own: Option<&OwnContainer>) -> Result
     };
     let this = this_owner(own)?;
     let mut removed = Vec::new();
-    let listed = engine.api.list_containers(Some(options)).await.map_err(|error| engine.explain(&error))?;
+    let listed =
+        engine.api.list_containers(Some(options)).await.map_err(|error| engine.explain(&error))?;
     for container in listed {
         let (Some(id), Some(labels)) = (container.id, container.labels) else { continue };
-        let Some(owner) = labels.get(OWNER).and_then(|text| Owner::from_text(text)) else { continue };
+        let Some(owner) = labels.get(OWNER).and_then(|text| Owner::from_text(text)) else {
+            continue;
+        };
         if owner == this || !is_dead(&owner, engine).await {
             continue;
         }
         remove(engine, &id).await.map_err(|error| engine.explain(&error))?;
         let names = container.names.unwrap_or_default();
-        removed.push(names.first().map_or(id.as_str(), |name| name.trim_start_matches('/')).to_string());
+        removed.push(
+            names.first().map_or(id.as_str(), |name| name.trim_start_matches('/')).to_string(),
+        );
     }
     Ok(removed)
 }
@@ -174,12 +188,17 @@ mod tests {
     #[test]
     fn the_container_is_found_in_its_own_mounts_only() {
         let id = "0123456789abcdef".repeat(4);
-        let inside =
-            format!("700 690 8:1 /var/lib/docker/containers/{id}/hostname /etc/hostname rw - ext4 /dev/sda1 rw");
+        let inside = format!(
+            "700 690 8:1 /var/lib/docker/containers/{id}/hostname /etc/hostname rw - ext4 /dev/sda1 rw"
+        );
         assert_eq!(container_of(&inside), Some(id.as_str()));
         // What the host of a container sees.
-        let outside = format!("700 690 0:50 / /var/lib/docker/containers/{id}/mounts/shm rw - tmpfs shm rw");
+        let outside =
+            format!("700 690 0:50 / /var/lib/docker/containers/{id}/mounts/shm rw - tmpfs shm rw");
         assert_eq!(container_of(&outside), None);
-        assert_eq!(container_of("700 690 8:1 /etc/hostname /etc/hostname rw - ext4 /dev/sda1 rw"), None);
+        assert_eq!(
+            container_of("700 690 8:1 /etc/hostname /etc/hostname rw - ext4 /dev/sda1 rw"),
+            None
+        );
     }
 }

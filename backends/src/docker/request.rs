@@ -71,8 +71,10 @@ pub(super) fn resources(meta: &Meta, engine: &Engine, gpus: &Gpus) -> Result<Res
 
 /// A name that people recognise and the engine accepts.
 pub(super) fn container_name(session: &str, number: u64, job: &str) -> String {
-    let job: String =
-        job.chars().map(|c| if c.is_ascii_alphanumeric() || "_.-".contains(c) { c } else { '-' }).collect();
+    let job: String = job
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || "_.-".contains(c) { c } else { '-' })
+        .collect();
     format!("fiber-{session}-{number}-{}", job.get(..40).unwrap_or(&job))
 }
 
@@ -87,7 +89,8 @@ pub(super) fn body(
     let given = spec.environment.iter().map(|(name, value)| format!("{name}={value}"));
     // Who may ask the engine sees its environment. Secrets come by standard input.
     let own = given.chain(spec.secrets.iter().map(|(name, _)| format!("{name}=-")));
-    let mut mounts: Vec<Mount> = Mounted::all(config).unwrap_or_default().iter().map(docker_mount).collect();
+    let mut mounts: Vec<Mount> =
+        Mounted::all(config).unwrap_or_default().iter().map(docker_mount).collect();
     // What this process has itself, its children have in the same places.
     for mount in site.own.iter().flat_map(OwnContainer::mounts) {
         if !mounts.iter().any(|other| other.target == mount.target) {
@@ -98,7 +101,9 @@ pub(super) fn body(
     ContainerCreateBody {
         image: Some(image.id.clone()),
         entrypoint: Some(vec![image.program.clone()]),
-        cmd: Some(spec.arguments.iter().map(|argument| argument.to_string_lossy().into_owned()).collect()),
+        cmd: Some(
+            spec.arguments.iter().map(|argument| argument.to_string_lossy().into_owned()).collect(),
+        ),
         env: Some(
             image
                 .environment
@@ -130,7 +135,8 @@ pub(super) fn body(
 /// What a container may take, and how it gets to the engine.
 fn host_config(resources: &Resources, access: &EngineAccess) -> HostConfig {
     HostConfig {
-        // A process number 1 that passes signals on, buries orphans, and does not take the program's place.
+        // A process number 1 that passes signals on, buries orphans, and does not take the
+        // program's place.
         init: Some(true),
         group_add: access.group.clone().map(|group| vec![group]),
         memory: resources.memory,
@@ -147,8 +153,8 @@ fn environment(config: &Config) -> impl Iterator<Item = String> {
     configured_environment(config).map(|(name, value)| format!("{name}={value}"))
 }
 
-/// The container of a session's head. It has the engine's socket, because the session's other containers are started
-/// from it, and stays when it has ended, so that it can be asked how.
+/// The container of a session's head. It has the engine's socket, because the session's other
+/// containers are started from it, and stays when it has ended, so that it can be asked how.
 pub(super) fn head(
     config: &Config,
     run: &Run,
@@ -164,7 +170,8 @@ pub(super) fn head(
         read_only: Some(volume.read_only),
         ..Default::default()
     });
-    let mounts: Vec<Mount> = Mounted::all(config).unwrap_or_default().iter().map(docker_mount).collect();
+    let mounts: Vec<Mount> =
+        Mounted::all(config).unwrap_or_default().iter().map(docker_mount).collect();
     let environment = environment(config)
         .chain(image.environment.iter().cloned())
         .chain(access.environment.clone())
@@ -193,7 +200,12 @@ impl GpuRequest {
             GpuRequest::These(lease) => (None, Some(lease.ids.clone())),
             GpuRequest::Any(count) => (Some(i64::from(*count)), None),
         };
-        DeviceRequest { count, device_ids, capabilities: Some(vec![vec!["gpu".into()]]), ..Default::default() }
+        DeviceRequest {
+            count,
+            device_ids,
+            capabilities: Some(vec![vec!["gpu".into()]]),
+            ..Default::default()
+        }
     }
 }
 

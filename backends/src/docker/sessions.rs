@@ -5,7 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use bollard::errors::Error;
 use bollard::models::{
-    ContainerInspectResponse, ContainerState, ContainerStateStatusEnum, ContainerSummary, HostConfig,
+    ContainerInspectResponse, ContainerState, ContainerStateStatusEnum, ContainerSummary,
+    HostConfig,
 };
 use bollard::query_parameters::ListContainersOptions;
 use fiber_core::Meta;
@@ -33,7 +34,8 @@ pub(super) async fn list(engine: &Engine) -> Result<Vec<Process>, Error> {
             Err(error) if is_missing(&error) => continue,
             Err(error) => return Err(error),
         };
-        let label = |key| container.labels.as_ref().and_then(|labels| labels.get(key)).map(String::as_str);
+        let label =
+            |key| container.labels.as_ref().and_then(|labels| labels.get(key)).map(String::as_str);
         let owner = label(OWNER).and_then(Owner::from_text);
         let parent = match &owner {
             None => None,
@@ -103,7 +105,8 @@ fn name(container: &ContainerSummary) -> Option<String> {
     container.names.as_ref()?.first().map(|name| name.trim_start_matches('/').to_string())
 }
 
-/// A head that is no container of fiber's: a program on this or another host, or in somebody's own container.
+/// A head that is no container of fiber's: a program on this or another host, or in somebody's own
+/// container.
 async fn head_elsewhere(engine: &Engine, owner: &Owner) -> Result<Process, Error> {
     let dead = owner::is_dead(owner, engine).await;
     let process = |name: String, role: String, place, state| Process {
@@ -139,9 +142,13 @@ async fn head_elsewhere(engine: &Engine, owner: &Owner) -> Result<Process, Error
 
 fn state(state: ContainerState) -> State {
     match state.status {
-        Some(ContainerStateStatusEnum::RUNNING | ContainerStateStatusEnum::RESTARTING) => State::Running,
+        Some(ContainerStateStatusEnum::RUNNING | ContainerStateStatusEnum::RESTARTING) => {
+            State::Running
+        }
         Some(ContainerStateStatusEnum::PAUSED) => State::Paused,
-        Some(ContainerStateStatusEnum::EXITED | ContainerStateStatusEnum::DEAD) => State::Ended(ended(&state)),
+        Some(ContainerStateStatusEnum::EXITED | ContainerStateStatusEnum::DEAD) => {
+            State::Ended(ended(&state))
+        }
         Some(ContainerStateStatusEnum::REMOVING) => State::Gone,
         _ => State::Starting(None),
     }
@@ -149,11 +156,15 @@ fn state(state: ContainerState) -> State {
 
 /// The limits of a container, as a request would say them.
 fn meta(host: &HostConfig) -> Meta {
-    let positive = |number: Option<i64>| number.and_then(|number| u64::try_from(number).ok()).filter(|n| *n > 0);
-    let gpus = host.device_requests.iter().flatten().map(|request| match (&request.device_ids, request.count) {
-        (Some(ids), _) if !ids.is_empty() => ids.len() as u32,
-        (_, Some(count)) => u32::try_from(count).unwrap_or(0),
-        _ => 0,
+    let positive = |number: Option<i64>| {
+        number.and_then(|number| u64::try_from(number).ok()).filter(|n| *n > 0)
+    };
+    let gpus = host.device_requests.iter().flatten().map(|request| {
+        match (&request.device_ids, request.count) {
+            (Some(ids), _) if !ids.is_empty() => ids.len() as u32,
+            (_, Some(count)) => u32::try_from(count).unwrap_or(0),
+            _ => 0,
+        }
     });
     let mut meta = Meta::new();
     meta.cpu = positive(host.nano_cpus).map(|nanos| nanos as f64 / 1e9);

@@ -1,11 +1,12 @@
-//! Volumes of a Docker engine, read and written through a container that has them mounted and never runs.
+//! Volumes of a Docker engine, read and written through a container that has them mounted and never
+//! runs.
 
 use std::io;
 
 use bollard::models::{ContainerCreateBody, HostConfig, Mount, MountType};
 use bollard::query_parameters::{
-    ContainerArchiveInfoOptions, CreateContainerOptions, CreateImageOptions, DownloadFromContainerOptions,
-    ListVolumesOptions, UploadToContainerOptions,
+    ContainerArchiveInfoOptions, CreateContainerOptions, CreateImageOptions,
+    DownloadFromContainerOptions, ListVolumesOptions, UploadToContainerOptions,
 };
 use bytes::Bytes;
 use fiber_core::{Error, Meta, OutputMode, Result, random};
@@ -25,7 +26,8 @@ const ROOT: &str = "/volume";
 /// What Go adds to a file's mode if it is a directory.
 const DIRECTORY: u32 = 1 << 31;
 
-/// Sees to it that there is such a volume: the engine would make a new one for every slip of the pen.
+/// Sees to it that there is such a volume: the engine would make a new one for every slip of the
+/// pen.
 ///
 /// # Errors
 /// That there is none, and which there are.
@@ -37,8 +39,11 @@ pub(super) async fn must_exist(engine: &Engine, claim: &str) -> Result<(), Strin
             let volumes = listed.ok().and_then(|listed| listed.volumes).unwrap_or_default();
             let mut names: Vec<&str> = volumes.iter().map(|volume| volume.name.as_str()).collect();
             names.retain(|name| name.len() < 64);
-            let there =
-                if names.is_empty() { "there are none".into() } else { format!("there are: {}", names.join(", ")) };
+            let there = if names.is_empty() {
+                "there are none".into()
+            } else {
+                format!("there are: {}", names.join(", "))
+            };
             Err(format!(
                 "there is no volume `{claim}`: correct the name, or make it (`docker volume create {claim}`); {there}"
             ))
@@ -92,9 +97,15 @@ impl<'a> Helper<'a> {
             ..Default::default()
         };
         let number = u32::from_le_bytes(random());
-        let options =
-            CreateContainerOptions { name: Some(format!("fiber-{session}-cp-{number}")), ..Default::default() };
-        let created = engine.api.create_container(Some(options), body).await.map_err(|error| engine.explain(&error))?;
+        let options = CreateContainerOptions {
+            name: Some(format!("fiber-{session}-cp-{number}")),
+            ..Default::default()
+        };
+        let created = engine
+            .api
+            .create_container(Some(options), body)
+            .await
+            .map_err(|error| engine.explain(&error))?;
         Ok(Helper { engine, claim: claim.to_string(), container: created.id })
     }
 
@@ -137,9 +148,11 @@ impl Volume for Helper<'_> {
         archive: BoxStream<'static, io::Result<Bytes>>,
     ) -> LocalBoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            let options = UploadToContainerOptions { path: inside(directory), ..Default::default() };
+            let options =
+                UploadToContainerOptions { path: inside(directory), ..Default::default() };
             let body = bollard::body_try_stream(archive);
-            let written = self.engine.api.upload_to_container(&self.container, Some(options), body).await;
+            let written =
+                self.engine.api.upload_to_container(&self.container, Some(options), body).await;
             written.map_err(|error| self.failed(directory, &error))
         })
     }
@@ -159,9 +172,15 @@ async fn empty_image(engine: &Engine) -> Result<String, String> {
         ..Default::default()
     };
     let archive = tar::Builder::new(Vec::new()).into_inner().map_err(|error| error.to_string())?;
-    let mut steps = Box::pin(engine.api.create_image(Some(options), Some(bollard::body_full(archive.into())), None));
+    let mut steps = Box::pin(engine.api.create_image(
+        Some(options),
+        Some(bollard::body_full(archive.into())),
+        None,
+    ));
     while let Some(step) = steps.next().await {
-        step.map_err(|error| format!("the image {EMPTY} could not be made: {}", engine.explain(&error)))?;
+        step.map_err(|error| {
+            format!("the image {EMPTY} could not be made: {}", engine.explain(&error))
+        })?;
     }
     Ok(EMPTY.into())
 }

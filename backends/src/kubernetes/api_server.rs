@@ -18,7 +18,8 @@ use crate::causes::{causes, chain};
 /// What grants the rights that programs and their users need.
 const MANIFEST: &str = "deploy/kubernetes/rbac.yaml";
 const MANIFEST_NAMESPACE: &str = "fiber";
-/// How long an API server may be away before what is asked of it fails, and pauses between attempts.
+/// How long an API server may be away before what is asked of it fails, and pauses between
+/// attempts.
 const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 /// How long the first answer may take.
@@ -55,14 +56,17 @@ impl ApiServer {
             )
         })?;
         access.connect_timeout = Some(CONNECT);
-        let namespace = config.namespace.clone().unwrap_or_else(|| access.default_namespace.clone());
+        let namespace =
+            config.namespace.clone().unwrap_or_else(|| access.default_namespace.clone());
         let url = access.cluster_url.to_string().trim_end_matches('/').to_string();
-        let host = access.cluster_url.host().unwrap_or_default().trim_matches(['[', ']']).to_string();
+        let host =
+            access.cluster_url.host().unwrap_or_default().trim_matches(['[', ']']).to_string();
         let mut limited = access.clone();
         limited.read_timeout = Some(ANSWER);
         limited.reset_reader_on_write = true;
-        let client = Client::try_from(limited)
-            .map_err(|error| format!("the kubeconfig for {url} can't be used: {}", chain(&error)))?;
+        let client = Client::try_from(limited).map_err(|error| {
+            format!("the kubeconfig for {url} can't be used: {}", chain(&error))
+        })?;
         let server = ApiServer { client, patient: Arc::default(), access, namespace, url, host };
         match tokio::time::timeout(CONNECT, server.client.apiserver_version()).await {
             Ok(Ok(_)) => Ok(server),
@@ -116,7 +120,8 @@ impl ApiServer {
         Api::namespaced(client.clone(), &self.namespace)
     }
 
-    /// Creates an object under a name that nothing else has, and tries again for a while if the API server is away.
+    /// Creates an object under a name that nothing else has, and tries again for a while if the API
+    /// server is away.
     ///
     /// # Errors
     /// The API server's refusal; that it is away, after a minute or as soon as `wanted` says no.
@@ -134,8 +139,9 @@ impl ApiServer {
         }
     }
 
-    /// Creates an object under a name that something else may have, and tries again for a while if the API server says that it
-    /// was asked too early: a service account, say, gets its token a moment after it was made.
+    /// Creates an object under a name that something else may have, and tries again for a while if
+    /// the API server says that it was asked too early: a service account, say, gets its token a
+    /// moment after it was made.
     ///
     /// # Errors
     /// The API server's refusal, also that there is something of this name.
@@ -145,11 +151,13 @@ impl ApiServer {
         K::DynamicType: Default,
     {
         let (api, parameters) = (self.api::<K>(), PostParams::default());
-        let early = |error: &Error| matches!(error, Error::Api(status) if status.reason == "ServerTimeout");
+        let early =
+            |error: &Error| matches!(error, Error::Api(status) if status.reason == "ServerTimeout");
         (|| api.create(&parameters, object)).retry(pauses()).when(early).await.map(drop)
     }
 
-    /// Removes an object, at once, and tries again for a while if the API server is away. One that is gone is fine.
+    /// Removes an object, at once, and tries again for a while if the API server is away. One that
+    /// is gone is fine.
     ///
     /// # Errors
     /// The API server's refusal; that it is away, after a minute.
@@ -170,7 +178,11 @@ impl ApiServer {
         let status = match error {
             Error::Api(status) => status,
             Error::Auth(error) => {
-                return format!("credentials for {} can't be had: {}: log in again", self.url, chain(error));
+                return format!(
+                    "credentials for {} can't be had: {}: log in again",
+                    self.url,
+                    chain(error)
+                );
             }
             other => return self.absent(&innermost(other)),
         };
@@ -184,7 +196,9 @@ impl ApiServer {
             403 if said.contains(" cannot ") => {
                 let changed = match self.namespace.as_str() {
                     MANIFEST_NAMESPACE => String::new(),
-                    other => format!(", with the namespace `{MANIFEST_NAMESPACE}` changed to `{other}`"),
+                    other => {
+                        format!(", with the namespace `{MANIFEST_NAMESPACE}` changed to `{other}`")
+                    }
                 };
                 format!(
                     "{said}: have this right granted. {MANIFEST} has Roles with all that is needed, and a service account for \
@@ -196,7 +210,9 @@ impl ApiServer {
                  (FIBER_NAMESPACE)",
                 self.namespace
             ),
-            _ if said.is_empty() => format!("the API server at {} refused: {}", self.url, status.reason),
+            _ if said.is_empty() => {
+                format!("the API server at {} refused: {}", self.url, status.reason)
+            }
             _ => format!("the API server at {} refused: {said}", self.url),
         }
     }
@@ -212,7 +228,10 @@ impl ApiServer {
 
 impl Debug for ApiServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ApiServer").field("url", &self.url).field("namespace", &self.namespace).finish()
+        f.debug_struct("ApiServer")
+            .field("url", &self.url)
+            .field("namespace", &self.namespace)
+            .finish()
     }
 }
 
@@ -230,7 +249,10 @@ async fn retried<T, F: Future<Output = Result<T, Error>>>(
     wanted: impl Fn() -> bool,
 ) -> Result<T, Error> {
     let begun = Instant::now();
-    request.retry(pauses()).when(|error| wanted() && is_passing(error) && begun.elapsed() < PATIENCE).await
+    request
+        .retry(pauses())
+        .when(|error| wanted() && is_passing(error) && begun.elapsed() < PATIENCE)
+        .await
 }
 
 /// Whether it may go away by itself: the API server is away, or busy.

@@ -8,16 +8,20 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::api_server::ApiServer;
 use super::events::{self, ANSWER};
 
-/// How long a claim may be missing that was perhaps made a moment ago, which the cluster's parts hear of one after another.
+/// How long a claim may be missing that was perhaps made a moment ago, which the cluster's parts
+/// hear of one after another.
 pub(super) const DOUBT: Duration = Duration::from_secs(5);
 
 /// The names of the claims that this pod mounts.
 pub(super) fn of(pod: &Pod) -> Vec<String> {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-    volumes.filter_map(|volume| Some(volume.persistent_volume_claim.as_ref()?.claim_name.clone())).collect()
+    volumes
+        .filter_map(|volume| Some(volume.persistent_volume_claim.as_ref()?.claim_name.clone()))
+        .collect()
 }
 
-/// The scheduler's words, with what it does not tell if they are about claims: which is not bound, and why.
+/// The scheduler's words, with what it does not tell if they are about claims: which is not bound,
+/// and why.
 pub(super) async fn explain(server: &ApiServer, claims: &[String], words: String) -> String {
     if !words.to_lowercase().contains("persistentvolumeclaim") {
         return words;

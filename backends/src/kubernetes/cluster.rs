@@ -44,11 +44,13 @@ impl KubernetesCluster {
     /// Those of the cluster that the kubeconfig names, or in which this process is a pod.
     ///
     /// # Errors
-    /// [`Error::Config`] for what can't be understood, [`Error::System`] if the cluster can't be reached.
+    /// [`Error::Config`] for what can't be understood, [`Error::System`] if the cluster can't be
+    /// reached.
     pub async fn connect(config: &Config) -> Result<KubernetesCluster> {
         check(config).map_err(Error::Config)?;
         let connected = own::connect(config).await;
-        let (server, own) = connected.map_err(|problem| Error::system("Kubernetes can't be used", problem))?;
+        let (server, own) =
+            connected.map_err(|problem| Error::system("Kubernetes can't be used", problem))?;
         Ok(KubernetesCluster { config: config.clone(), server, own })
     }
 
@@ -72,7 +74,11 @@ impl KubernetesCluster {
             labels: labels(&run.session, &role, HEAD),
             annotations: BTreeMap::from([(NAME.to_string(), role)]),
             arguments,
-            environment: own.iter().chain(&run.environment).map(|(name, value)| variable(name, value)).collect(),
+            environment: own
+                .iter()
+                .chain(&run.environment)
+                .map(|(name, value)| variable(name, value))
+                .collect(),
             meta: run.meta,
             grace: config.shutdown_timeout,
         });
@@ -83,7 +89,9 @@ impl KubernetesCluster {
             ),
             error => self.server.explain(error),
         })?;
-        let started = running::wait(&self.server, &run.name, &run.meta, Patience::of(&self.config), progress).await;
+        let started =
+            running::wait(&self.server, &run.name, &run.meta, Patience::of(&self.config), progress)
+                .await;
         if started.is_err()
             && let Err(error) = self.server.remove::<Pod>(&run.name).await
         {
@@ -93,7 +101,11 @@ impl KubernetesCluster {
     }
 
     /// The image and the arguments of its program.
-    async fn image(&self, run: &Run, progress: &dyn Progress) -> Result<(Image, Vec<String>), String> {
+    async fn image(
+        &self,
+        run: &Run,
+        progress: &dyn Progress,
+    ) -> Result<(Image, Vec<String>), String> {
         if let Source::Image(name) = &run.source {
             let mut command = run.command.iter().cloned();
             return Ok((Image::named(name, command.next()), command.collect()));
@@ -102,7 +114,8 @@ impl KubernetesCluster {
         let (made, (program, arguments)) = made.map_err(|problem| {
             format!("{problem}\n(pods need an image: `--image` names one that the nodes can pull)")
         })?;
-        let mut image = Image::named(made.name, program.and_then(|program| program.into_iter().next()));
+        let mut image =
+            Image::named(made.name, program.and_then(|program| program.into_iter().next()));
         image.user = made.user;
         image.environment = made
             .environment
@@ -118,7 +131,10 @@ impl KubernetesCluster {
         match self.server.api::<ServiceAccount>().get(ACCOUNT).await {
             Ok(_) => true,
             Err(error) => {
-                tracing::debug!("the service account {ACCOUNT} is not used: {}", self.server.explain(&error));
+                tracing::debug!(
+                    "the service account {ACCOUNT} is not used: {}",
+                    self.server.explain(&error)
+                );
                 false
             }
         }
@@ -134,7 +150,11 @@ impl Cluster for KubernetesCluster {
         "pod"
     }
 
-    fn start<'a>(&'a self, run: &'a Run, progress: &'a dyn Progress) -> LocalBoxFuture<'a, Result<()>> {
+    fn start<'a>(
+        &'a self,
+        run: &'a Run,
+        progress: &'a dyn Progress,
+    ) -> LocalBoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let failed = |problem| Error::Start { name: run.name.clone(), problem };
             self.launch(run, progress).await.map_err(failed)
@@ -145,7 +165,12 @@ impl Cluster for KubernetesCluster {
         Box::pin(async move {
             let failed = || format!("what there is of session {session} can't be removed");
             let pods = ListParams::default().labels(&format!("{SESSION}={session}"));
-            let listed = self.server.api::<Pod>().list_metadata(&pods).await.map_err(self.failed(failed()))?;
+            let listed = self
+                .server
+                .api::<Pod>()
+                .list_metadata(&pods)
+                .await
+                .map_err(self.failed(failed()))?;
             for name in listed.into_iter().filter_map(|pod| pod.metadata.name) {
                 self.server.remove::<Pod>(&name).await.map_err(self.failed(failed()))?;
             }
@@ -170,7 +195,10 @@ impl Cluster for KubernetesCluster {
         let (server, name) = (self.server.clone(), name.to_string());
         tokio::task::spawn_local(async move {
             if let Err(error) = logs::read(&server, &name, follow, tail, &sender).await {
-                let error = Error::system(format!("what {name} prints can't be read"), server.explain(&error));
+                let error = Error::system(
+                    format!("what {name} prints can't be read"),
+                    server.explain(&error),
+                );
                 // Whoever wanted it may have gone.
                 let _ = sender.send(Err(error)).await;
             }
@@ -227,7 +255,8 @@ impl Cluster for KubernetesCluster {
     fn sweep(&self) -> LocalBoxFuture<'_, Result<Vec<String>>> {
         Box::pin(async move {
             let failed = || "what dead sessions left can't be removed".to_string();
-            let mut removed = sessions::remove_ended_heads(&self.server).await.map_err(self.failed(failed()))?;
+            let mut removed =
+                sessions::remove_ended_heads(&self.server).await.map_err(self.failed(failed()))?;
             let swept = sweep::sweep(&self.server, self.own.as_ref()).await;
             removed.extend(swept.map_err(|problem| Error::system(failed(), problem))?);
             Ok(removed)
@@ -241,8 +270,17 @@ impl Cluster for KubernetesCluster {
         progress: &'a dyn Progress,
     ) -> LocalBoxFuture<'a, Result<Box<dyn Volume + 'a>>> {
         Box::pin(async move {
-            let opened = Helper::start(&self.server, &self.config, self.own.as_ref(), claim, session, progress).await;
-            let helper = opened.map_err(|problem| Error::system(format!("volume `{claim}`"), problem))?;
+            let opened = Helper::start(
+                &self.server,
+                &self.config,
+                self.own.as_ref(),
+                claim,
+                session,
+                progress,
+            )
+            .await;
+            let helper =
+                opened.map_err(|problem| Error::system(format!("volume `{claim}`"), problem))?;
             Ok(Box::new(helper) as Box<dyn Volume + 'a>)
         })
     }

@@ -1,5 +1,5 @@
-//! The image that pods are made from: the one that is configured, that of this process's own pod, or one that is made of
-//! this program.
+//! The image that pods are made from: the one that is configured, that of this process's own pod,
+//! or one that is made of this program.
 
 use fiber_core::Config;
 
@@ -32,7 +32,11 @@ impl Image {
 
 /// # Errors
 /// Why there is none, and what to do.
-pub(super) async fn find(config: &Config, own: Option<&OwnPod>, progress: &dyn Progress) -> Result<Image, String> {
+pub(super) async fn find(
+    config: &Config,
+    own: Option<&OwnPod>,
+    progress: &dyn Progress,
+) -> Result<Image, String> {
     match (&config.image, own) {
         (Some(name), _) => Ok(Image::named(name, config.program.clone())),
         (None, Some(own)) => same_as_own(config, own),
@@ -41,12 +45,14 @@ pub(super) async fn find(config: &Config, own: Option<&OwnPod>, progress: &dyn P
 }
 
 fn same_as_own(config: &Config, own: &OwnPod) -> Result<Image, String> {
-    let missing = |what: &str| format!("this process's own pod has no {what} that is known: set `image`");
+    let missing =
+        |what: &str| format!("this process's own pod has no {what} that is known: set `image`");
     let container = own.container().ok_or_else(|| missing("container"))?;
     let name = container.image.clone().ok_or_else(|| missing("image"))?;
     let path = std::env::current_exe().ok().and_then(|path| path.to_str().map(str::to_string));
     let program = config.program.clone().or(path).ok_or_else(|| missing("program"))?;
-    let library_path = std::env::var("LD_LIBRARY_PATH").ok().map(|path| ("LD_LIBRARY_PATH".to_string(), path));
+    let library_path =
+        std::env::var("LD_LIBRARY_PATH").ok().map(|path| ("LD_LIBRARY_PATH".to_string(), path));
     Ok(Image {
         name,
         program: Some(program),
@@ -65,7 +71,9 @@ async fn made_of_this_program(config: &Config, progress: &dyn Progress) -> Resul
         name: made.name,
         program: Some(made.program),
         user: made.user,
-        environment: environment.map(|(name, value)| (name.to_string(), value.to_string())).collect(),
+        environment: environment
+            .map(|(name, value)| (name.to_string(), value.to_string()))
+            .collect(),
         pull_policy: None,
     })
 }

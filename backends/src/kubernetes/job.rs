@@ -32,7 +32,13 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from
 pub(super) const LOOK: Duration = Duration::from_secs(1);
 
 /// Makes a pod, and sees to it until its end.
-pub(super) fn start(site: &Site, name: String, mut pod: Pod, spec: &JobSpec, log: Option<Log>) -> Arc<dyn Job> {
+pub(super) fn start(
+    site: &Site,
+    name: String,
+    mut pod: Pod,
+    spec: &JobSpec,
+    log: Option<Log>,
+) -> Arc<dyn Job> {
     let (job, states, orders) = attended::job(format!("pod {name}"));
     let output = match (spec.output, log) {
         (OutputMode::Null, _) => None,
@@ -57,8 +63,10 @@ pub(super) fn start(site: &Site, name: String, mut pod: Pod, spec: &JobSpec, log
         printing: None,
     };
     let secrets = Arc::clone(&site.secrets);
-    let confided: Content = spec.secrets.iter().map(|(name, value)| (name.to_string(), value.clone())).collect();
-    // All that is made for the job is made while it is there to be waited for: a program that ends leaves none behind.
+    let confided: Content =
+        spec.secrets.iter().map(|(name, value)| (name.to_string(), value.clone())).collect();
+    // All that is made for the job is made while it is there to be waited for: a program that ends
+    // leaves none behind.
     tokio::task::spawn_local(async move {
         let exit = if attendant.orders.came_early() {
             Exit::new(ExitReason::Signal(9), Vec::new())
@@ -82,7 +90,8 @@ pub(super) fn start(site: &Site, name: String, mut pod: Pod, spec: &JobSpec, log
 
 fn tell(pod: &mut Pod, lease: &Lease) {
     let containers = pod.spec.iter_mut().flat_map(|spec| &mut spec.containers);
-    containers.for_each(|container| container.env.get_or_insert_default().extend(lease.variables()));
+    containers
+        .for_each(|container| container.env.get_or_insert_default().extend(lease.variables()));
 }
 
 async fn give_back(secrets: Arc<Secrets>, lease: Arc<Lease>) {
@@ -247,7 +256,8 @@ impl Attendant {
         }
     }
 
-    /// Creates the pod. An order to kill it ends the attempts, but not one that is under way: it may succeed.
+    /// Creates the pod. An order to kill it ends the attempts, but not one that is under way: it
+    /// may succeed.
     async fn create(&mut self, pod: &Pod) -> Result<(), kube::Error> {
         let (server, killed) = (self.server.clone(), &self.killed);
         let mut creating = std::pin::pin!(server.create(pod, || !killed.get()));
@@ -266,7 +276,11 @@ impl Attendant {
     async fn terminate(&self) {
         match self.server.api::<Pod>().delete(&self.name, &DeleteParams::default()).await {
             Err(error) if !is_missing(&error) => {
-                tracing::warn!("{} can't be asked to end: {}", self.name, self.server.explain(&error));
+                tracing::warn!(
+                    "{} can't be asked to end: {}",
+                    self.name,
+                    self.server.explain(&error)
+                );
             }
             _ => {}
         }
@@ -276,7 +290,13 @@ impl Attendant {
     fn print(&self) -> Option<Printing> {
         let target = self.output.clone()?;
         let (ended, receiver) = watch::channel(false);
-        let printing = logs::follow(self.server.streams(), self.name.clone(), target, self.tail.clone(), receiver);
+        let printing = logs::follow(
+            self.server.streams(),
+            self.name.clone(),
+            target,
+            self.tail.clone(),
+            receiver,
+        );
         Some(Printing { task: tokio::task::spawn_local(printing), ended })
     }
 
@@ -310,7 +330,11 @@ impl Attendant {
         match reason {
             // What came of it is not known, but it was asked to end.
             ExitReason::LinkLost(_) if self.terminated => ExitReason::Signal(15),
-            ExitReason::Signal(_) if self.terminated || pod.metadata.deletion_timestamp.is_none() => reason,
+            ExitReason::Signal(_)
+                if self.terminated || pod.metadata.deletion_timestamp.is_none() =>
+            {
+                reason
+            }
             ExitReason::Signal(_) | ExitReason::LinkLost(_) => {
                 events::removal(&self.server, &self.name).await.unwrap_or(reason)
             }
@@ -335,19 +359,24 @@ impl Attendant {
                 self.image,
                 pull.unwrap_or(words)
             ),
-            _ if words.contains("executable file not found") || words.contains("no such file or directory") => format!(
-                "the image `{}` has no program that runs at `{}` ({words}): set `program` to its path in the image, or \
+            _ if words.contains("executable file not found")
+                || words.contains("no such file or directory") =>
+            {
+                format!(
+                    "the image `{}` has no program that runs at `{}` ({words}): set `program` to its path in the image, or \
                  rebuild the image with it; a program that is linked dynamically needs its loader and libraries there too",
-                self.image,
-                self.program.as_deref().unwrap_or("its entry point")
-            ),
+                    self.image,
+                    self.program.as_deref().unwrap_or("its entry point")
+                )
+            }
             _ => words.to_string(),
         }
     }
 }
 
-/// Whether the deletion of a pod in this phase is a signal to its process, or there is none. A node may take a pod that it has
-/// not reported as running for one that has ended, and then kills whatever runs in it (kubelets before 1.22 do).
+/// Whether the deletion of a pod in this phase is a signal to its process, or there is none. A node
+/// may take a pod that it has not reported as running for one that has ended, and then kills
+/// whatever runs in it (kubelets before 1.22 do).
 fn terminable(phase: &Phase) -> bool {
     matches!(phase, Phase::Running | Phase::Doubtful(_) | Phase::Waiting(Wait::Room(_)))
 }

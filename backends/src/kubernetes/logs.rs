@@ -1,5 +1,5 @@
-//! What a pod prints. Kubernetes keeps it, standard output and error together, and tells it from the beginning to whoever
-//! asks, as long as there is a pod.
+//! What a pod prints. Kubernetes keeps it, standard output and error together, and tells it from
+//! the beginning to whoever asks, as long as there is a pod.
 
 use std::time::Duration;
 
@@ -27,10 +27,17 @@ fn of_program() -> LogParams {
     LogParams { container: Some(CONTAINER.into()), ..Default::default() }
 }
 
-/// Passes on what a pod prints, until `ended` says that it prints no more and all of it came. A stream that breaks is taken
-/// up where it was. A node may report a container's end before it has written the end of its log, so the log counts as
-/// whole when it is read once more after that and has nothing new.
-pub(super) async fn follow(pods: Api<Pod>, pod: String, target: Target, tail: Tail, mut ended: watch::Receiver<bool>) {
+/// Passes on what a pod prints, until `ended` says that it prints no more and all of it came. A
+/// stream that breaks is taken up where it was. A node may report a container's end before it has
+/// written the end of its log, so the log counts as whole when it is read once more after that and
+/// has nothing new.
+pub(super) async fn follow(
+    pods: Api<Pod>,
+    pod: String,
+    target: Target,
+    tail: Tail,
+    mut ended: watch::Receiver<bool>,
+) {
     let mut pump = Pump::new(target, tail);
     let mut passed = 0;
     let parameters = LogParams { follow: true, ..of_program() };
@@ -85,8 +92,9 @@ pub(super) async fn take_last(pods: &Api<Pod>, pod: &str, tail: &Tail) {
     }
 }
 
-/// Sends on what a pod has printed, with `follow` until it has ended. A stream that breaks is taken up where it was; not if
-/// only the last lines are wanted, of which it is not known where they began.
+/// Sends on what a pod has printed, with `follow` until it has ended. A stream that breaks is taken
+/// up where it was; not if only the last lines are wanted, of which it is not known where they
+/// began.
 ///
 /// # Errors
 /// What the API server refuses.
@@ -98,8 +106,11 @@ pub(super) async fn read(
     parts: &mpsc::Sender<fiber_core::Result<Bytes>>,
 ) -> Result<(), kube::Error> {
     let (pods, streams) = (server.api::<Pod>(), server.streams::<Pod>());
-    let parameters =
-        LogParams { follow, tail_lines: tail.map(|lines| i64::try_from(lines).unwrap_or(i64::MAX)), ..of_program() };
+    let parameters = LogParams {
+        follow,
+        tail_lines: tail.map(|lines| i64::try_from(lines).unwrap_or(i64::MAX)),
+        ..of_program()
+    };
     let mut passed = 0;
     loop {
         let ended = match pods.get_opt(name).await {

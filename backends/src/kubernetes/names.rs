@@ -35,14 +35,17 @@ pub fn labels(session: &str, program: &str, component: &str) -> BTreeMap<String,
 }
 
 pub(super) fn annotations(owner: &Owner, name: &str, restarts: u64) -> BTreeMap<String, String> {
-    let annotations = [(OWNER, owner.to_text()), (NAME, name.to_string()), (RESTARTS, restarts.to_string())];
+    let annotations =
+        [(OWNER, owner.to_text()), (NAME, name.to_string()), (RESTARTS, restarts.to_string())];
     annotations.map(|(key, value)| (key.to_string(), value)).into()
 }
 
 /// A name that people recognise and that pods may have.
 pub(super) fn pod_name(session: &str, number: u64, job: &str) -> String {
-    let job: String =
-        job.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
+    let job: String = job
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' })
+        .collect();
     let mut name = format!("fiber-{session}-{number}-{job}");
     name.truncate(LONGEST);
     name.trim_end_matches('-').to_string()

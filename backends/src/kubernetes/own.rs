@@ -21,7 +21,8 @@ pub(super) struct OwnPod {
     pub(super) spec: PodSpec,
 }
 
-/// The API server, and the pod that this process runs in, if it runs in one: other pods are made beside it.
+/// The API server, and the pod that this process runs in, if it runs in one: other pods are made
+/// beside it.
 ///
 /// # Errors
 /// Why the one or the other can't be had, and what to do.
@@ -40,7 +41,9 @@ impl OwnPod {
     fn namespace() -> Result<Option<String>, String> {
         let path = format!("{ACCOUNT}/namespace");
         match std::fs::read_to_string(&path) {
-            Ok(namespace) => Ok(Some(namespace.trim().to_string()).filter(|namespace| !namespace.is_empty())),
+            Ok(namespace) => {
+                Ok(Some(namespace.trim().to_string()).filter(|namespace| !namespace.is_empty()))
+            }
             // To take this process for one outside of the cluster would be kept.
             Err(error) if shortage::is_shortage(&error) => {
                 Err(format!("{path} can't be read: {}", shortage::explain(&error)))
@@ -61,9 +64,11 @@ impl OwnPod {
             ));
         }
         match server.api::<Pod>().get(&name).await {
-            Ok(pod) => {
-                Ok(Some(OwnPod { name, uid: pod.metadata.uid.unwrap_or_default(), spec: pod.spec.unwrap_or_default() }))
-            }
+            Ok(pod) => Ok(Some(OwnPod {
+                name,
+                uid: pod.metadata.uid.unwrap_or_default(),
+                spec: pod.spec.unwrap_or_default(),
+            })),
             Err(error) if is_missing(&error) => Err(format!(
                 "this process is in a pod, but `{namespace}` has none of the name `{name}`: have the downward API set {NAME} \
                  to metadata.name"
@@ -77,7 +82,8 @@ impl OwnPod {
         OwnPod { name: name.into(), uid: uid.into(), spec }
     }
 
-    /// The container that this process runs in: the one of that name, where there are others beside it.
+    /// The container that this process runs in: the one of that name, where there are others beside
+    /// it.
     pub(super) fn container(&self) -> Option<&Container> {
         let containers = &self.spec.containers;
         containers.iter().find(|container| container.name == CONTAINER).or(containers.first())

@@ -9,8 +9,8 @@ use crate::{Kinship, Reach};
 /// An address that nobody has (RFC 5737): what would be sent there goes by the default route.
 const SOMEWHERE: &str = "192.0.2.1";
 
-/// As the configuration has it; else at the address from which this host talks to the API server: in a pod, that is the
-/// pod's own.
+/// As the configuration has it; else at the address from which this host talks to the API server:
+/// in a pod, that is the pod's own.
 ///
 /// # Errors
 /// Why pods would not get to this process, and what to do.
@@ -18,7 +18,9 @@ pub(super) fn choose(config: &Config, api_server: &str) -> Result<Reach, String>
     let found = match config.bind_host {
         Some(bind) => Some(bind),
         // A cluster on this very host: its pods reach the host, but not its loopback.
-        None => own_towards(api_server).filter(|own| !own.is_loopback()).or_else(|| own_towards(SOMEWHERE)),
+        None => own_towards(api_server)
+            .filter(|own| !own.is_loopback())
+            .or_else(|| own_towards(SOMEWHERE)),
     };
     let bind = found.ok_or(
         "no address of this host was found at which pods could reach this process: set `bind_host` (and `advertised_host`, \
@@ -36,7 +38,12 @@ pub(super) fn choose(config: &Config, api_server: &str) -> Result<Reach, String>
              and name what they reach it by in `advertised_host`"
         )
     })?;
-    Ok(Reach { link: LinkKind::Nng, bind, advertised: config.advertised_host.clone(), kinship: Kinship::Elsewhere })
+    Ok(Reach {
+        link: LinkKind::Nng,
+        bind,
+        advertised: config.advertised_host.clone(),
+        kinship: Kinship::Elsewhere,
+    })
 }
 
 /// The address from which this host would talk to another. Nothing is sent.

@@ -26,7 +26,11 @@ pub(super) struct Patience {
 
 impl Patience {
     pub(super) fn of(config: &Config) -> Patience {
-        Patience { room: config.schedule_timeout, image: config.pull_timeout, start: config.start_timeout }
+        Patience {
+            room: config.schedule_timeout,
+            image: config.pull_timeout,
+            start: config.start_timeout,
+        }
     }
 }
 
@@ -86,10 +90,14 @@ pub(super) async fn wait(
                 return Err(stuck(&pod, &words, pull.as_deref()));
             }
             Phase::Ended(_) => break,
-            Phase::Refused(words) => return Err(format!("{words}: there may be room for it when it is started again")),
+            Phase::Refused(words) => {
+                return Err(format!("{words}: there may be room for it when it is started again"));
+            }
             Phase::Starting => continue,
             Phase::Doubtful(words) => {
-                doubt.get_or_insert_with(|| (Instant::now() + claims::DOUBT, stuck(&pod, &words, None)));
+                doubt.get_or_insert_with(|| {
+                    (Instant::now() + claims::DOUBT, stuck(&pod, &words, None))
+                });
                 Wait::Room(words)
             }
             Phase::Waiting(wait) => wait,
@@ -116,13 +124,19 @@ fn late(waiting: Option<Wait>, limit: Duration, meta: &Meta) -> String {
             asked(meta)
         ),
         Some(Wait::Image(words)) => {
-            format!("its container was not made within {limit:?} (`pull_timeout` sets the limit): {words}")
+            format!(
+                "its container was not made within {limit:?} (`pull_timeout` sets the limit): {words}"
+            )
         }
     }
 }
 
 fn stuck(pod: &Pod, words: &str, pull: Option<&str>) -> String {
-    let image = pod.spec.iter().flat_map(|spec| &spec.containers).find_map(|container| container.image.as_deref());
+    let image = pod
+        .spec
+        .iter()
+        .flat_map(|spec| &spec.containers)
+        .find_map(|container| container.image.as_deref());
     let image = image.unwrap_or_default();
     match words.split(':').next() {
         Some("ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull") => format!(

@@ -25,7 +25,8 @@ pub(super) struct Secrets {
     flight: SingleFlight,
 }
 
-/// A Secret that is there for as long as anybody holds this and until it is given [back](Secrets::give_back).
+/// A Secret that is there for as long as anybody holds this and until it is given
+/// [back](Secrets::give_back).
 #[derive(Debug)]
 pub(super) struct Lease {
     name: String,
@@ -36,7 +37,8 @@ impl Lease {
     /// The variables by which a pod is told what is in the Secret.
     pub(super) fn variables(&self) -> impl Iterator<Item = EnvVar> {
         self.content.keys().map(|key| {
-            let source = SecretKeySelector { name: self.name.clone(), key: key.clone(), optional: None };
+            let source =
+                SecretKeySelector { name: self.name.clone(), key: key.clone(), optional: None };
             let value_from = EnvVarSource { secret_key_ref: Some(source), ..Default::default() };
             EnvVar { name: key.clone(), value: None, value_from: Some(value_from) }
         })
@@ -46,7 +48,13 @@ impl Lease {
 impl Secrets {
     /// None yet. They will be called by the name in `model` and a number.
     pub(super) fn new(server: ApiServer, model: ObjectMeta) -> Secrets {
-        Secrets { server, model, made: AtomicU64::new(1), current: Mutex::default(), flight: SingleFlight::default() }
+        Secrets {
+            server,
+            model,
+            made: AtomicU64::new(1),
+            current: Mutex::default(),
+            flight: SingleFlight::default(),
+        }
     }
 
     /// A Secret with this content: the current one, or a new one. Jobs that wait for one to be made
@@ -78,7 +86,11 @@ impl Secrets {
     pub(super) async fn give_back(&self, lease: Arc<Lease>) {
         let Some(lease) = Arc::into_inner(lease) else { return };
         if let Err(error) = self.server.remove::<Secret>(&lease.name).await {
-            tracing::warn!("the Secret {} stays behind: {}", lease.name, self.server.explain(&error));
+            tracing::warn!(
+                "the Secret {} stays behind: {}",
+                lease.name,
+                self.server.explain(&error)
+            );
         }
     }
 }

@@ -22,8 +22,10 @@ pub(super) const HEAD: &str = "head";
 /// All processes that a namespace's pods tell of.
 pub(super) async fn list(server: &ApiServer) -> Result<Vec<Process>, kube::Error> {
     let pods = server.api::<Pod>().list(&ListParams::default().labels(SESSION)).await?.items;
-    let uids: HashMap<String, String> =
-        pods.iter().filter_map(|pod| Some((pod.metadata.uid.clone()?, pod.metadata.name.clone()?))).collect();
+    let uids: HashMap<String, String> = pods
+        .iter()
+        .filter_map(|pod| Some((pod.metadata.uid.clone()?, pod.metadata.name.clone()?)))
+        .collect();
     let mut processes: Vec<Process> = Vec::new();
     for pod in &pods {
         let Some(name) = pod.metadata.name.clone() else { continue };
@@ -49,7 +51,10 @@ pub(super) async fn list(server: &ApiServer) -> Result<Vec<Process>, kube::Error
             restarts: annotation(RESTARTS).and_then(|count| count.parse().ok()).unwrap_or(0),
             meta: meta(pod),
             since: pod.metadata.creation_timestamp.as_ref().and_then(|time| {
-                Some(SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(time.0.as_second()).ok()?))
+                Some(
+                    SystemTime::UNIX_EPOCH
+                        + Duration::from_secs(u64::try_from(time.0.as_second()).ok()?),
+                )
             }),
         });
     }
@@ -75,7 +80,12 @@ async fn head_elsewhere(server: &ApiServer, owner: &Owner) -> Result<Process, ku
         Owner::Pod { name, uid } => {
             let found = server.api::<Pod>().get_opt(name).await?;
             let found = found.filter(|pod| pod.metadata.uid.as_ref() == Some(uid));
-            (name.clone(), "program".into(), Place::Cluster, found.as_ref().map_or(State::Gone, state))
+            (
+                name.clone(),
+                "program".into(),
+                Place::Cluster,
+                found.as_ref().map_or(State::Gone, state),
+            )
         }
         owner => {
             let (name, role) = owner.on_host();
@@ -83,7 +93,16 @@ async fn head_elsewhere(server: &ApiServer, owner: &Owner) -> Result<Process, ku
             (name, role, Place::Host, state)
         }
     };
-    Ok(Process { name, role, parent: None, place, state, restarts: 0, meta: Meta::new(), since: None })
+    Ok(Process {
+        name,
+        role,
+        parent: None,
+        place,
+        state,
+        restarts: 0,
+        meta: Meta::new(),
+        since: None,
+    })
 }
 
 fn state(pod: &Pod) -> State {
@@ -112,8 +131,12 @@ pub(super) fn ended(reason: &ExitReason) -> Ended {
 /// The limits of a pod, as a request would say them.
 fn meta(pod: &Pod) -> Meta {
     let container = pod.spec.as_ref().and_then(|spec| spec.containers.first());
-    let limits = container.and_then(|container| container.resources.as_ref()?.limits.clone()).unwrap_or_default();
-    let limit = |limits: &BTreeMap<String, Quantity>, name: &str| limits.get(name).and_then(|limit| amount(&limit.0));
+    let limits = container
+        .and_then(|container| container.resources.as_ref()?.limits.clone())
+        .unwrap_or_default();
+    let limit = |limits: &BTreeMap<String, Quantity>, name: &str| {
+        limits.get(name).and_then(|limit| amount(&limit.0))
+    };
     let mut meta = Meta::new();
     meta.cpu = limit(&limits, "cpu");
     meta.memory = limit(&limits, "memory").map(|bytes| ByteSize(bytes as u64));
@@ -147,7 +170,10 @@ mod tests {
     #[test]
     fn quantities_are_read_as_kubernetes_writes_them() {
         let amounts = ["2", "500m", "96Mi", "1Gi", "1k", "100663296"].map(amount);
-        assert_eq!(amounts, [2.0, 0.5, 100_663_296.0, 1_073_741_824.0, 1000.0, 100_663_296.0].map(Some));
+        assert_eq!(
+            amounts,
+            [2.0, 0.5, 100_663_296.0, 1_073_741_824.0, 1000.0, 100_663_296.0].map(Some)
+        );
         assert_eq!(amount("many"), None);
     }
 }

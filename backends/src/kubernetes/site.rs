@@ -49,7 +49,11 @@ impl Site {
     ///
     /// # Errors
     /// Why there can be no pods, and what to do.
-    pub(super) async fn find(config: &Config, access: &Access, session: &str) -> Result<Site, String> {
+    pub(super) async fn find(
+        config: &Config,
+        access: &Access,
+        session: &str,
+    ) -> Result<Site, String> {
         let Access { server, own, .. } = access;
         let image = image::find(config, own.as_ref(), &Lines).await?;
         let template = Template::inheriting(config, image, own.as_ref())?;

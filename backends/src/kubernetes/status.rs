@@ -6,7 +6,8 @@ use k8s_openapi::api::core::v1::{ContainerState, Pod, PodCondition};
 use super::names::CONTAINER;
 use crate::Wait;
 
-/// What a shell's, and a container's, exit code is for a program that a signal killed, beside the signal.
+/// What a shell's, and a container's, exit code is for a program that a signal killed, beside the
+/// signal.
 const BY_SIGNAL: i32 = 128;
 
 /// Of a pod that is deleted, the node may forget the container before it has told of its end.
@@ -35,7 +36,8 @@ pub(super) fn phase(pod: &Pod) -> Phase {
     let Some(status) = &pod.status else { return Phase::Starting };
     let state = program(pod);
     let message = status.message.clone().unwrap_or_default();
-    let disruption = condition(pod, "DisruptionTarget").filter(|condition| condition.status == "True");
+    let disruption =
+        condition(pod, "DisruptionTarget").filter(|condition| condition.status == "True");
     let removal = || status.reason.as_deref().and_then(|reason| removed(reason, &message));
     if let Some(reason) = disruption.map(disrupted).or_else(removal)
         && (ended(state) || status.phase.as_deref() == Some("Failed"))
@@ -74,14 +76,18 @@ pub(super) fn phase(pod: &Pod) -> Phase {
         Some("Succeeded") => return Phase::Ended(ExitReason::Normal),
         _ => {}
     }
-    if let Some(condition) = condition(pod, "PodScheduled").filter(|condition| condition.status == "False") {
+    if let Some(condition) =
+        condition(pod, "PodScheduled").filter(|condition| condition.status == "False")
+    {
         let words = condition.message.clone().unwrap_or_default();
         return match words.contains("persistentvolumeclaim") && words.contains("not found") {
             true => Phase::Doubtful(words),
             false => Phase::Waiting(Wait::Room(words)),
         };
     }
-    let Some(waiting) = state.and_then(|state| state.waiting.as_ref()) else { return Phase::Starting };
+    let Some(waiting) = state.and_then(|state| state.waiting.as_ref()) else {
+        return Phase::Starting;
+    };
     let reason = waiting.reason.clone().unwrap_or_default();
     let words = match waiting.message.as_deref().unwrap_or_default() {
         "" => reason.clone(),
@@ -106,12 +112,16 @@ pub(super) fn phase(pod: &Pod) -> Phase {
 fn program(pod: &Pod) -> Option<&ContainerState> {
     let statuses = pod.status.as_ref()?.container_statuses.as_deref()?;
     let named = |name: &str| statuses.iter().find(|status| status.name == name);
-    let first = pod.spec.as_ref().and_then(|spec| spec.containers.first()).map(|container| container.name.as_str());
+    let first = pod
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.containers.first())
+        .map(|container| container.name.as_str());
     named(CONTAINER).or_else(|| named(first?)).or(statuses.first())?.state.as_ref()
 }
 
-/// Whether a node may take a pod later that it refuses for this reason: the scheduler can know less of what a node has left,
-/// and of how it is marked, than the node itself.
+/// Whether a node may take a pod later that it refuses for this reason: the scheduler can know less
+/// of what a node has left, and of how it is marked, than the node itself.
 fn is_for_now(reason: &str) -> bool {
     let passing = ["UnexpectedAdmissionError", "TopologyAffinityError", "NodeAffinity"];
     reason.starts_with("OutOf") || passing.contains(&reason)
@@ -119,10 +129,13 @@ fn is_for_now(reason: &str) -> bool {
 
 /// Whether a node will succeed with what it could not do in time: it tries again.
 fn is_passing(words: &str) -> bool {
-    ["timed out waiting for the condition", "context deadline exceeded"].iter().any(|passing| words.contains(passing))
+    ["timed out waiting for the condition", "context deadline exceeded"]
+        .iter()
+        .any(|passing| words.contains(passing))
 }
 
-/// What an image's words are while it can't be pulled, before Kubernetes only says that it will try again.
+/// What an image's words are while it can't be pulled, before Kubernetes only says that it will try
+/// again.
 pub(super) fn pull_problem(pod: &Pod) -> Option<String> {
     let waiting = program(pod)?.waiting.as_ref()?;
     let tried = waiting.reason.as_deref() == Some("ErrImagePull");
@@ -159,7 +172,9 @@ fn removed(reason: &str, message: &str) -> Option<ExitReason> {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, PodStatus};
+    use k8s_openapi::api::core::v1::{
+        ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, PodStatus,
+    };
 
     use super::*;
 
@@ -168,7 +183,11 @@ mod tests {
     }
 
     fn ended_with(exit_code: i32, reason: &str) -> Phase {
-        let terminated = ContainerStateTerminated { exit_code, reason: Some(reason.into()), ..Default::default() };
+        let terminated = ContainerStateTerminated {
+            exit_code,
+            reason: Some(reason.into()),
+            ..Default::default()
+        };
         let state = ContainerState { terminated: Some(terminated), ..Default::default() };
         let container = ContainerStatus { state: Some(state), ..Default::default() };
         phase(&pod(PodStatus { container_statuses: Some(vec![container]), ..Default::default() }))
@@ -195,8 +214,11 @@ mod tests {
     }
 
     fn running_pod(containers: Vec<ContainerStatus>) -> Phase {
-        let status =
-            PodStatus { phase: Some("Running".into()), container_statuses: Some(containers), ..Default::default() };
+        let status = PodStatus {
+            phase: Some("Running".into()),
+            container_statuses: Some(containers),
+            ..Default::default()
+        };
         phase(&pod(status))
     }
 
@@ -209,21 +231,36 @@ mod tests {
     #[test]
     fn containers_that_a_cluster_adds_say_nothing_of_the_program() {
         let containers = |added: ContainerStatus, own| running_pod(vec![added, own]);
-        assert_eq!(containers(running("a-proxy"), terminated(CONTAINER, 0)), Phase::Ended(ExitReason::Normal));
+        assert_eq!(
+            containers(running("a-proxy"), terminated(CONTAINER, 0)),
+            Phase::Ended(ExitReason::Normal)
+        );
         assert_eq!(containers(terminated("a-proxy", 1), running(CONTAINER)), Phase::Running);
     }
 
     #[test]
     fn what_a_node_tries_again_is_no_end() {
         let waiting = |reason: &str, message: &str| {
-            let waiting = ContainerStateWaiting { reason: Some(reason.into()), message: Some(message.into()) };
+            let waiting = ContainerStateWaiting {
+                reason: Some(reason.into()),
+                message: Some(message.into()),
+            };
             let state = ContainerState { waiting: Some(waiting), ..Default::default() };
             let container = ContainerStatus { state: Some(state), ..Default::default() };
-            phase(&pod(PodStatus { container_statuses: Some(vec![container]), ..Default::default() }))
+            phase(&pod(PodStatus {
+                container_statuses: Some(vec![container]),
+                ..Default::default()
+            }))
         };
         let busy = "failed to sync secret cache: timed out waiting for the condition";
-        assert!(matches!(waiting("CreateContainerConfigError", busy), Phase::Waiting(Wait::Image(_))));
-        assert!(matches!(waiting("CreateContainerConfigError", "secret \"x\" not found"), Phase::Stuck(_)));
+        assert!(matches!(
+            waiting("CreateContainerConfigError", busy),
+            Phase::Waiting(Wait::Image(_))
+        ));
+        assert!(matches!(
+            waiting("CreateContainerConfigError", "secret \"x\" not found"),
+            Phase::Stuck(_)
+        ));
     }
 
     #[test]
@@ -239,7 +276,10 @@ mod tests {
         };
         assert_eq!(failed("Evicted"), Phase::Ended(ExitReason::Evicted("words".into())));
         assert_eq!(failed("Preempting"), Phase::Ended(ExitReason::Preempted("words".into())));
-        assert_eq!(failed("OutOfcpu"), Phase::Refused("its node refused it: OutOfcpu: words".into()));
+        assert_eq!(
+            failed("OutOfcpu"),
+            Phase::Refused("its node refused it: OutOfcpu: words".into())
+        );
         let refused = "its node refused it: SysctlForbidden: words".to_string();
         assert_eq!(failed("SysctlForbidden"), Phase::Ended(ExitReason::NotStarted(refused)));
         let condition = PodCondition {
@@ -249,8 +289,11 @@ mod tests {
             message: Some("words".into()),
             ..Default::default()
         };
-        let status =
-            PodStatus { phase: Some("Failed".into()), conditions: Some(vec![condition]), ..Default::default() };
+        let status = PodStatus {
+            phase: Some("Failed".into()),
+            conditions: Some(vec![condition]),
+            ..Default::default()
+        };
         assert_eq!(phase(&pod(status)), Phase::Ended(ExitReason::Preempted("words".into())));
     }
 }

@@ -18,7 +18,11 @@ pub(super) async fn sweep(server: &ApiServer, own: Option<&OwnPod>) -> Result<Ve
     let this = own.map_or_else(Owner::this_process, |own| Ok(own.owner()))?;
     let sessions = ListParams::default().labels(SESSION);
     let mut removed = Vec::new();
-    let pods = server.api::<Pod>().list_metadata(&sessions).await.map_err(|error| server.explain(&error))?;
+    let pods = server
+        .api::<Pod>()
+        .list_metadata(&sessions)
+        .await
+        .map_err(|error| server.explain(&error))?;
     for pod in pods {
         if let Some(name) = orphan(server, &pod.metadata, &this).await {
             server.remove::<Pod>(&name).await.map_err(|error| server.explain(&error))?;
@@ -54,7 +58,8 @@ async fn is_dead(server: &ApiServer, owner: &Owner) -> bool {
     match server.api::<Pod>().get(name).await {
         Ok(pod) => {
             let of_pod = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-            let ended = matches!(of_pod, Some("Succeeded" | "Failed")) || matches!(phase(&pod), Phase::Ended(_));
+            let ended = matches!(of_pod, Some("Succeeded" | "Failed"))
+                || matches!(phase(&pod), Phase::Ended(_));
             pod.metadata.uid.as_ref() != Some(uid) || ended
         }
         Err(error) => is_missing(&error),

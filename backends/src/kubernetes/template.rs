@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use fiber_core::{Config, Meta};
 use k8s_openapi::api::core::v1::{
-    Container, EnvVar, HostPathVolumeSource, LocalObjectReference, PersistentVolumeClaimVolumeSource, Pod,
-    PodSecurityContext, PodSpec, ResourceRequirements, SecurityContext, Toleration, Volume, VolumeMount,
+    Container, EnvVar, HostPathVolumeSource, LocalObjectReference,
+    PersistentVolumeClaimVolumeSource, Pod, PodSecurityContext, PodSpec, ResourceRequirements,
+    SecurityContext, Toleration, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -67,7 +68,11 @@ impl Template {
     }
 
     /// The same, with what this process's own pod has and the configuration does not say.
-    pub(super) fn inheriting(config: &Config, image: Image, own: Option<&OwnPod>) -> Result<Template, String> {
+    pub(super) fn inheriting(
+        config: &Config,
+        image: Image,
+        own: Option<&OwnPod>,
+    ) -> Result<Template, String> {
         let parent = own.map(|own| own.spec.clone()).unwrap_or_default();
         let container = own.and_then(OwnPod::container).cloned().unwrap_or_default();
         let (volumes, mounts) = volumes(config, &parent, &container)?;
@@ -82,11 +87,14 @@ impl Template {
             tolerations.push(toleration(text)?);
         }
         let mut pull_secrets = parent.image_pull_secrets.unwrap_or_default();
-        pull_secrets.extend(config.pull_secrets.iter().map(|name| LocalObjectReference { name: name.clone() }));
+        pull_secrets.extend(
+            config.pull_secrets.iter().map(|name| LocalObjectReference { name: name.clone() }),
+        );
         let mut security = parent.security_context.unwrap_or_default();
         // An image that was made of the program is run as whoever runs the program.
         if let Some((user, group)) = user(config.user.as_deref().or(image.user.as_deref()))? {
-            security = PodSecurityContext { run_as_user: Some(user), run_as_group: group, ..security };
+            security =
+                PodSecurityContext { run_as_user: Some(user), run_as_group: group, ..security };
         }
         let environment = image.environment.iter().cloned().chain(configured_environment(config));
         Ok(Template {
@@ -97,11 +105,15 @@ impl Template {
             mounts,
             spec: PodSpec {
                 restart_policy: Some("Never".into()),
-                // Its first process buries orphans; so signals mean to the program what they mean elsewhere.
+                // Its first process buries orphans; so signals mean to the program what they mean
+                // elsewhere.
                 share_process_namespace: Some(true),
                 enable_service_links: Some(false),
                 automount_service_account_token: Some(config.nested),
-                service_account_name: config.service_account.clone().or(parent.service_account_name),
+                service_account_name: config
+                    .service_account
+                    .clone()
+                    .or(parent.service_account_name),
                 image_pull_secrets: some(pull_secrets),
                 tolerations: some(tolerations),
                 node_selector: Some(node_selector).filter(|labels| !labels.is_empty()),
@@ -121,7 +133,8 @@ impl Template {
         &self.image
     }
 
-    /// Has pods made of this get a token for the API server, so that they can start pods themselves.
+    /// Has pods made of this get a token for the API server, so that they can start pods
+    /// themselves.
     #[must_use]
     pub fn with_token(mut self) -> Template {
         self.spec.automount_service_account_token = Some(true);
@@ -135,7 +148,9 @@ impl Template {
             name: CONTAINER.into(),
             image: Some(self.image.name.clone()),
             // Another build is another tag: what a node has under it is right.
-            image_pull_policy: Some(self.image.pull_policy.clone().unwrap_or_else(|| "IfNotPresent".into())),
+            image_pull_policy: Some(
+                self.image.pull_policy.clone().unwrap_or_else(|| "IfNotPresent".into()),
+            ),
             command: self.image.program.as_deref().map(|program| vec![literal(program)]),
             args: some(plan.arguments.iter().map(|argument| literal(argument)).collect()),
             env: Some(self.environment.iter().cloned().chain(plan.environment).collect()),
@@ -159,7 +174,9 @@ impl Template {
             },
             spec: Some(PodSpec {
                 containers: vec![container],
-                termination_grace_period_seconds: Some(i64::try_from(plan.grace.as_secs()).unwrap_or(i64::MAX).max(1)),
+                termination_grace_period_seconds: Some(
+                    i64::try_from(plan.grace.as_secs()).unwrap_or(i64::MAX).max(1),
+                ),
                 ..self.spec.clone()
             }),
             status: None,
@@ -189,8 +206,8 @@ fn amounts(meta: &Meta) -> BTreeMap<String, Quantity> {
     amounts.map(|(name, amount)| (name.to_string(), Quantity(amount))).collect()
 }
 
-/// What the configuration wants mounted, and what this process's own container has besides, but for what each pod gets
-/// anew.
+/// What the configuration wants mounted, and what this process's own container has besides, but for
+/// what each pod gets anew.
 fn volumes(
     config: &Config,
     parent: &PodSpec,
@@ -201,10 +218,14 @@ fn volumes(
         let name = format!("mount-{number}");
         let mut volume = Volume { name: name.clone(), ..Default::default() };
         match mounted.source {
-            Source::Path(path) => volume.host_path = Some(HostPathVolumeSource { path, type_: None }),
+            Source::Path(path) => {
+                volume.host_path = Some(HostPathVolumeSource { path, type_: None })
+            }
             Source::Volume(claim_name) => {
-                volume.persistent_volume_claim =
-                    Some(PersistentVolumeClaimVolumeSource { claim_name, read_only: Some(mounted.read_only) });
+                volume.persistent_volume_claim = Some(PersistentVolumeClaimVolumeSource {
+                    claim_name,
+                    read_only: Some(mounted.read_only),
+                });
             }
         }
         volumes.push(volume);
@@ -218,10 +239,16 @@ fn volumes(
     let mine = container.volume_mounts.iter().flatten();
     let mine: Vec<_> = mine
         .filter(|mount| !mount.mount_path.starts_with("/var/run/secrets/kubernetes.io/"))
-        .filter(|mount| mounts.iter().all(|other: &VolumeMount| other.mount_path != mount.mount_path))
+        .filter(|mount| {
+            mounts.iter().all(|other: &VolumeMount| other.mount_path != mount.mount_path)
+        })
         .cloned()
         .collect();
-    let used = parent.volumes.iter().flatten().filter(|volume| mine.iter().any(|mount| mount.name == volume.name));
+    let used = parent
+        .volumes
+        .iter()
+        .flatten()
+        .filter(|volume| mine.iter().any(|mount| mount.name == volume.name));
     volumes.extend(used.cloned());
     mounts.extend(mine);
     Ok((volumes, mounts))
@@ -230,8 +257,11 @@ fn volumes(
 /// `USER` or `USER:GROUP`, as numbers.
 fn user(text: Option<&str>) -> Result<Option<(i64, Option<i64>)>, String> {
     let Some(text) = text else { return Ok(None) };
-    let (user, group) = text.split_once(':').map_or((text, None), |(user, group)| (user, Some(group)));
-    let wrong = |_| format!("`user` is `{text}`: on Kubernetes it must be a number, or two: USER or USER:GROUP");
+    let (user, group) =
+        text.split_once(':').map_or((text, None), |(user, group)| (user, Some(group)));
+    let wrong = |_| {
+        format!("`user` is `{text}`: on Kubernetes it must be a number, or two: USER or USER:GROUP")
+    };
     let group = group.map(str::parse).transpose().map_err(wrong)?;
     Ok(Some((user.parse().map_err(wrong)?, group)))
 }
@@ -244,7 +274,8 @@ fn label(text: &str) -> Result<(String, String), String> {
 }
 
 fn toleration(text: &str) -> Result<Toleration, String> {
-    let (what, effect) = text.split_once(':').map_or((text, None), |(what, effect)| (what, Some(effect)));
+    let (what, effect) =
+        text.split_once(':').map_or((text, None), |(what, effect)| (what, Some(effect)));
     let known = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
     if what.is_empty() || effect.is_some_and(|effect| !known.contains(&effect)) {
         return Err(format!(

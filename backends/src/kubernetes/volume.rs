@@ -1,4 +1,5 @@
-//! Claims, read and written through a pod that has one mounted: it runs this very program, which serves the volume.
+//! Claims, read and written through a pod that has one mounted: it runs this very program, which
+//! serves the volume.
 
 use std::io;
 
@@ -35,10 +36,18 @@ pub(super) async fn must_exist(server: &ApiServer, claim: &str) -> Result<(), St
     match claims.get(claim).await {
         Ok(_) => Ok(()),
         Err(error) if is_missing(&error) => {
-            let listed = claims.list_metadata(&ListParams::default()).await.map(|list| list.items).unwrap_or_default();
-            let names: Vec<String> = listed.into_iter().filter_map(|claim| claim.metadata.name).collect();
-            let there =
-                if names.is_empty() { "there are none".into() } else { format!("there are: {}", names.join(", ")) };
+            let listed = claims
+                .list_metadata(&ListParams::default())
+                .await
+                .map(|list| list.items)
+                .unwrap_or_default();
+            let names: Vec<String> =
+                listed.into_iter().filter_map(|claim| claim.metadata.name).collect();
+            let there = if names.is_empty() {
+                "there are none".into()
+            } else {
+                format!("there are: {}", names.join(", "))
+            };
             Err(format!(
                 "there is no volume `{claim}`: no persistent volume claim of the namespace `{}` is called so; correct the name, or \
                  make it (`kubectl get pvc` shows them); {there}",
@@ -102,7 +111,9 @@ impl<'a> Helper<'a> {
             .max_stdin_buf_size(PIPE)
             .max_stdout_buf_size(PIPE);
         let asked = self.server.streams::<Pod>().exec(&self.pod, command, &parameters).await;
-        asked.map_err(|error| Error::system(self.place(path.trim_start_matches(ROOT)), self.server.explain(&error)))
+        asked.map_err(|error| {
+            Error::system(self.place(path.trim_start_matches(ROOT)), self.server.explain(&error))
+        })
     }
 
     fn place(&self, path: &str) -> String {
@@ -116,7 +127,8 @@ impl<'a> Helper<'a> {
             Some(status) => status.await,
             None => None,
         };
-        let succeeded = status.as_ref().is_some_and(|status| status.status.as_deref() == Some("Success"));
+        let succeeded =
+            status.as_ref().is_some_and(|status| status.status.as_deref() == Some("Success"));
         if succeeded {
             return Ok(());
         }
@@ -160,19 +172,28 @@ impl Volume for Helper<'_> {
             Ok::<_, Error>((process, out, vec![0; PIPE]))
         };
         let parts = stream::once(opened).map_ok(move |(process, out, buffer)| {
-            stream::try_unfold((Some(process), out, buffer), move |(mut process, mut out, mut buffer)| async move {
-                let read = match &mut out {
-                    Some(out) => out.read(&mut buffer).await.map_err(|error| Error::system(self.place(path), error))?,
-                    None => 0,
-                };
-                if read > 0 {
-                    return Ok(Some((Bytes::copy_from_slice(&buffer[..read]), (process, out, buffer))));
-                }
-                if let Some(process) = process.take() {
-                    self.end(path, process).await?;
-                }
-                Ok(None)
-            })
+            stream::try_unfold(
+                (Some(process), out, buffer),
+                move |(mut process, mut out, mut buffer)| async move {
+                    let read = match &mut out {
+                        Some(out) => out
+                            .read(&mut buffer)
+                            .await
+                            .map_err(|error| Error::system(self.place(path), error))?,
+                        None => 0,
+                    };
+                    if read > 0 {
+                        return Ok(Some((
+                            Bytes::copy_from_slice(&buffer[..read]),
+                            (process, out, buffer),
+                        )));
+                    }
+                    if let Some(process) = process.take() {
+                        self.end(path, process).await?;
+                    }
+                    Ok(None)
+                },
+            )
         });
         parts.try_flatten().boxed_local()
     }
@@ -188,7 +209,8 @@ impl Volume for Helper<'_> {
             let mut stdin = process.stdin();
             while let Some(part) = archive.next().await {
                 let part = part.map_err(failed)?;
-                // Who does not read any more says why, below. The archive says itself where it ends.
+                // Who does not read any more says why, below. The archive says itself where it
+                // ends.
                 if let Some(writer) = &mut stdin
                     && writer.write_all(&part).await.is_err()
                 {

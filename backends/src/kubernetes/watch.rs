@@ -46,8 +46,10 @@ impl Watch {
     /// Follows the pods of a session for as long as anybody holds this.
     pub(super) fn begin(server: &ApiServer, session: &str) -> Arc<Watch> {
         let watch = Arc::new(Watch::default());
-        let config = watcher::Config::default().labels(&format!("{SESSION}={session}")).timeout(WATCH);
-        let events = StreamBackoff::new(watcher(server.api::<Pod>(), config), Pauses { next: PAUSES.0 });
+        let config =
+            watcher::Config::default().labels(&format!("{SESSION}={session}")).timeout(WATCH);
+        let events =
+            StreamBackoff::new(watcher(server.api::<Pod>(), config), Pauses { next: PAUSES.0 });
         let following = Arc::downgrade(&watch);
         let server = server.clone();
         tokio::task::spawn_local(async move {
@@ -61,12 +63,18 @@ impl Watch {
                         away = false;
                         watch.note(event, &mut listed, &mut missing);
                     }
-                    // A resource version that is too old is the normal end of a watch: it begins anew.
+                    // A resource version that is too old is the normal end of a watch: it begins
+                    // anew.
                     Err(watcher::Error::WatchError(status)) if status.code == 410 => {}
-                    Err(error) if away => tracing::debug!("the API server still tells nothing of pods: {error}"),
+                    Err(error) if away => {
+                        tracing::debug!("the API server still tells nothing of pods: {error}")
+                    }
                     Err(error) => {
                         away = true;
-                        tracing::warn!("the API server tells nothing of pods for now: {}", explain(&server, &error));
+                        tracing::warn!(
+                            "the API server tells nothing of pods for now: {}",
+                            explain(&server, &error)
+                        );
                     }
                 }
             }
@@ -89,8 +97,11 @@ impl Watch {
             Event::Init => {
                 listed.clear();
                 let watched = self.watched.lock();
-                *missing =
-                    watched.iter().filter(|(_, interest)| interest.created).map(|(name, _)| name.clone()).collect();
+                *missing = watched
+                    .iter()
+                    .filter(|(_, interest)| interest.created)
+                    .map(|(name, _)| name.clone())
+                    .collect();
             }
             Event::InitApply(pod) => {
                 listed.extend(pod.metadata.name.clone());

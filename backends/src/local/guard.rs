@@ -1,16 +1,18 @@
-//! The guard: a small process beside this one. If this process is killed, the guard ends the programs that its children
-//! started.
+//! The guard: a small process beside this one. If this process is killed, the guard ends the
+//! programs that its children started.
 //!
-//! The kernel's death signal ends fiber's own children with their parent, but not the programs that those have started.
-//! These are in the process group that the child leads, and something that outlives this process has to kill the group.
-//! A child that has children itself has a guard of its own, so the death of any process ends all that is below it.
+//! The kernel's death signal ends fiber's own children with their parent, but not the programs that
+//! those have started. These are in the process group that the child leads, and something that
+//! outlives this process has to kill the group. A child that has children itself has a guard of its
+//! own, so the death of any process ends all that is below it.
 //!
-//! The groups stand in a table, a file in memory that both processes hold. So the guard needs no messages: it sleeps until
-//! this process ends, then reads the table once. A guard that was stopped, killed or started late misses nothing.
+//! The groups stand in a table, a file in memory that both processes hold. So the guard needs no
+//! messages: it sleeps until this process ends, then reads the table once. A guard that was
+//! stopped, killed or started late misses nothing.
 //!
-//! The guard is the same executable, which becomes a guard in `fiber::init()`. It has no thread but one, no signal handlers,
-//! a process group and a name of its own (`pkill` by the program's name does not reach it), and holds nothing of this
-//! process open.
+//! The guard is the same executable, which becomes a guard in `fiber::init()`. It has no thread but
+//! one, no signal handlers, a process group and a name of its own (`pkill` by the program's name
+//! does not reach it), and holds nothing of this process open.
 
 use std::fs::File;
 use std::io;
@@ -23,7 +25,8 @@ use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::MemfdFlags;
 use rustix::process::{
-    Pid, PidfdFlags, Signal, getppid, kill_process_group, pidfd_open, set_parent_process_death_signal,
+    Pid, PidfdFlags, Signal, getppid, kill_process_group, pidfd_open,
+    set_parent_process_death_signal,
 };
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep};
@@ -45,7 +48,8 @@ const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 /// The size of an entry of the table.
 const ENTRY: usize = size_of::<i32>();
 
-/// The process groups of this process's children: their leaders' pids, and 0 in places that are free.
+/// The process groups of this process's children: their leaders' pids, and 0 in places that are
+/// free.
 struct Groups {
     leaders: Vec<i32>,
     /// The same for the guard to read, once there is one.
@@ -59,7 +63,8 @@ impl Groups {
     fn table(&mut self) -> io::Result<&File> {
         if self.table.is_none() {
             let table = File::from(rustix::fs::memfd_create(TABLE, MemfdFlags::CLOEXEC)?);
-            let bytes: Vec<u8> = self.leaders.iter().flat_map(|leader| leader.to_ne_bytes()).collect();
+            let bytes: Vec<u8> =
+                self.leaders.iter().flat_map(|leader| leader.to_ne_bytes()).collect();
             rustix::io::pwrite(&table, &bytes, 0)?;
             self.table = Some(table);
         }
@@ -69,14 +74,19 @@ impl Groups {
     fn set(&mut self, place: usize, leader: i32) {
         self.leaders[place] = leader;
         let Some(table) = &self.table else { return };
-        // The kernel writes an aligned entry as a whole: the guard reads the old one or the new one.
-        if let Err(error) = rustix::io::pwrite(table, &leader.to_ne_bytes(), (place * ENTRY) as u64) {
-            tracing::warn!("programs that tasks start may outlive this process if it is killed: {error}");
+        // The kernel writes an aligned entry as a whole: the guard reads the old one or the new
+        // one.
+        if let Err(error) = rustix::io::pwrite(table, &leader.to_ne_bytes(), (place * ENTRY) as u64)
+        {
+            tracing::warn!(
+                "programs that tasks start may outlive this process if it is killed: {error}"
+            );
         }
     }
 }
 
-/// The process group of a child: the child itself, which leads it, and the programs that it started. Ends with this value.
+/// The process group of a child: the child itself, which leads it, and the programs that it
+/// started. Ends with this value.
 #[derive(Debug)]
 pub(super) struct Group {
     leader: Pid,
@@ -84,8 +94,8 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// The group of a child that was just started. It can't have started anything yet: for that it has to hear from this
-    /// thread first.
+    /// The group of a child that was just started. It can't have started anything yet: for that it
+    /// has to hear from this thread first.
     pub(super) fn of(leader: Pid) -> Group {
         let mut groups = GROUPS.lock();
         let free = groups.leaders.iter().position(|leader| *leader == 0);
@@ -101,9 +111,10 @@ impl Group {
 }
 
 impl Drop for Group {
-    /// The leader may have been reaped by now. Its number stays taken for as long as the group has members. If it has none, a
-    /// new process would have to get the number, and lead a group, within these lines, or this process be killed within them:
-    /// numbers are handed out in turn, so that takes as many new processes as there are numbers.
+    /// The leader may have been reaped by now. Its number stays taken for as long as the group has
+    /// members. If it has none, a new process would have to get the number, and lead a group,
+    /// within these lines, or this process be killed within them: numbers are handed out in turn,
+    /// so that takes as many new processes as there are numbers.
     fn drop(&mut self) {
         let _ = kill_process_group(self.leader, Signal::KILL);
         GROUPS.lock().set(self.place, 0);
@@ -197,7 +208,9 @@ fn wait_for_end(parent: Pid) {
     // The parent may have ended before, and its number may be another's.
     while getppid() == Some(parent) {
         let ended = match &watch {
-            Ok(process) => poll(&mut [PollFd::new(process, PollFlags::IN)], None).is_ok_and(|ready| ready > 0),
+            Ok(process) => {
+                poll(&mut [PollFd::new(process, PollFlags::IN)], None).is_ok_and(|ready| ready > 0)
+            }
             Err(_) => poll(&mut [], Some(&LOOK)).is_err(),
         };
         if ended {
@@ -211,7 +224,9 @@ fn kill_groups() {
     let mut entry = [0; ENTRY];
     while let Ok(ENTRY) = rustix::io::pread(rustix::stdio::stdin().as_fd(), &mut entry, place) {
         // Group 1 would stand for all processes.
-        if let Some(leader) = Pid::from_raw(i32::from_ne_bytes(entry)).filter(|leader| !leader.is_init()) {
+        if let Some(leader) =
+            Pid::from_raw(i32::from_ne_bytes(entry)).filter(|leader| !leader.is_init())
+        {
             let _ = kill_process_group(leader, Signal::KILL);
         }
         place += ENTRY as u64;

@@ -1,8 +1,10 @@
 //! What a job's process may take of this host.
 //!
-//! - Memory is a limit on what a process can allocate (`RLIMIT_DATA`): needs no privileges, and counts what may be
-//!   written, whether it was or not. An allocation beyond it fails, which ends a Rust program.
-//! - Processor cores are a hint: the system's scheduler shares them. More than there are is refused.
+//! - Memory is a limit on what a process can allocate (`RLIMIT_DATA`): needs no privileges, and
+//!   counts what may be written, whether it was or not. An allocation beyond it fails, which ends a
+//!   Rust program.
+//! - Processor cores are a hint: the system's scheduler shares them. More than there are is
+//!   refused.
 //! - Graphics processors are given one by one, by `CUDA_VISIBLE_DEVICES`.
 
 use std::fs;

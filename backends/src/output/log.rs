@@ -13,7 +13,8 @@ use crate::JobSpec;
 pub(crate) struct Log {
     path: PathBuf,
     pub(crate) file: File,
-    /// Where what this process prints begins: the file may hold what an earlier one of the same name printed.
+    /// Where what this process prints begins: the file may hold what an earlier one of the same
+    /// name printed.
     start: u64,
 }
 

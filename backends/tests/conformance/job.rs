@@ -18,7 +18,8 @@ pub(crate) fn run_if_asked() -> Option<ExitCode> {
     Some(match words.as_slice() {
         ["exit", code] => ExitCode::from(code.parse::<u8>().expect("a code")),
         ["signal", number] => {
-            let signal = rustix::process::Signal::from_named_raw(number.parse().expect("a number")).expect("a signal");
+            let signal = rustix::process::Signal::from_named_raw(number.parse().expect("a number"))
+                .expect("a signal");
             rustix::process::kill_process(rustix::process::getpid(), signal).expect("it may");
             wait_for_ever()
         }
@@ -45,7 +46,11 @@ pub(crate) fn run_if_asked() -> Option<ExitCode> {
         ["call", address] => call(address),
         ["delegate", address] => {
             let mut other = Command::new("/proc/self/exe");
-            let mut other = other.args([JOB, "call", address]).stdin(Stdio::null()).spawn().expect("it can be started");
+            let mut other = other
+                .args([JOB, "call", address])
+                .stdin(Stdio::null())
+                .spawn()
+                .expect("it can be started");
             // Not before `other` has ended, which it does not.
             other.wait().expect("it is a child");
             ExitCode::FAILURE

@@ -15,7 +15,8 @@ use std::process::ExitCode;
 use fiber_core::Config;
 use libtest_mimic::{Arguments, Trial};
 
-/// A backend by its name in the configuration, and what else the configuration has to say for its tests.
+/// A backend by its name in the configuration, and what else the configuration has to say for its
+/// tests.
 struct Subject {
     name: &'static str,
     configure: fn(&mut Config),
@@ -41,8 +42,11 @@ fn main() -> ExitCode {
         return code;
     }
     let wanted = std::env::var("TEST_BACKENDS").unwrap_or_default();
-    let wanted: Vec<&str> = wanted.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
-    if let Some(unknown) = wanted.iter().find(|name| BACKENDS.iter().all(|subject| subject.name != **name)) {
+    let wanted: Vec<&str> =
+        wanted.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
+    if let Some(unknown) =
+        wanted.iter().find(|name| BACKENDS.iter().all(|subject| subject.name != **name))
+    {
         eprintln!("error: TEST_BACKENDS names `{unknown}`, which is no backend");
         return ExitCode::FAILURE;
     }
@@ -50,7 +54,9 @@ fn main() -> ExitCode {
     for Subject { name, configure, always, images } in BACKENDS {
         let asked = *always || wanted.contains(name);
         if !asked {
-            eprintln!("SKIPPED: the promises of the backend `{name}`; TEST_BACKENDS={name} asks for them");
+            eprintln!(
+                "SKIPPED: the promises of the backend `{name}`; TEST_BACKENDS={name} asks for them"
+            );
         }
         let of_images = if *images { promises::OF_IMAGES } else { &[] };
         for (promise, keep) in promises::ALL.iter().chain(of_images) {

@@ -48,9 +48,10 @@ promises![
 ];
 
 /// What backends promise that make jobs from images.
-pub(crate) const OF_IMAGES: &[(&str, Promise)] = &[("jobs_that_wait_share_one_failed_attempt", |subject| {
-    Box::pin(jobs_that_wait_share_one_failed_attempt(subject))
-})];
+pub(crate) const OF_IMAGES: &[(&str, Promise)] =
+    &[("jobs_that_wait_share_one_failed_attempt", |subject| {
+        Box::pin(jobs_that_wait_share_one_failed_attempt(subject))
+    })];
 
 /// A backend under test.
 pub(crate) struct Subject {
@@ -61,7 +62,10 @@ pub(crate) struct Subject {
 
 /// Runs a test as the node's thread would.
 pub(crate) fn check(config: &Config, promise: Promise) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be had");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime can be had");
     let subject = Subject {
         config: config.clone(),
         backend: backend(config).expect("it exists"),
@@ -93,7 +97,9 @@ impl Subject {
     async fn run(&self, spec: JobSpec) -> Exit {
         match self.backend.create(spec).await {
             Ok(job) => ended(&*job).await,
-            Err(Error::Start { problem, .. }) => Exit::new(ExitReason::NotStarted(problem), Vec::new()),
+            Err(Error::Start { problem, .. }) => {
+                Exit::new(ExitReason::NotStarted(problem), Vec::new())
+            }
             Err(other) => panic!("{other}"),
         }
     }
@@ -101,7 +107,9 @@ impl Subject {
     /// Where jobs are told to connect to, as this subject says.
     async fn listen(&self) -> (TcpListener, String) {
         let reach = self.backend.reach().await.expect("it can be reached");
-        let listener = TcpListener::bind(SocketAddr::new(reach.bind, 0)).await.expect("it is an address of this host");
+        let listener = TcpListener::bind(SocketAddr::new(reach.bind, 0))
+            .await
+            .expect("it is an address of this host");
         let address = listener.local_addr().expect("it has one");
         let host = reach.advertised.unwrap_or_else(|| address.ip().to_string());
         (listener, format!("{host}:{}", address.port()))
@@ -110,14 +118,18 @@ impl Subject {
 
 async fn ended(job: &dyn Job) -> Exit {
     let mut states = job.states();
-    let state = states.wait_for(|state| matches!(state, JobState::Ended(_))).await.expect("it is watched to its end");
+    let state = states
+        .wait_for(|state| matches!(state, JobState::Ended(_)))
+        .await
+        .expect("it is watched to its end");
     let JobState::Ended(exit) = state.clone() else { unreachable!("it was waited for") };
     exit
 }
 
 async fn waiting_or_ended(job: &dyn Job) -> JobState {
     let mut states = job.states();
-    let settled = |state: &JobState| matches!(state, JobState::Waiting(Wait::Room(_)) | JobState::Ended(_));
+    let settled =
+        |state: &JobState| matches!(state, JobState::Waiting(Wait::Room(_)) | JobState::Ended(_));
     let state = states.wait_for(settled).await.expect("it is watched").clone();
     job.kill();
     ended(job).await;
@@ -153,7 +165,8 @@ async fn what_it_prints_is_kept(subject: Subject) {
     let mut tail = exit.tail.clone();
     tail.sort_unstable();
     assert_eq!(tail, ["and no end of the third", "another line", "one line"], "{exit:?}");
-    let log = std::fs::read_to_string(subject.logs.path().join("pool-1-worker-1.log")).expect("there is a log");
+    let log = std::fs::read_to_string(subject.logs.path().join("pool-1-worker-1.log"))
+        .expect("there is a log");
     let mut lines: Vec<_> = log.lines().flat_map(|line| line.split_inclusive("third")).collect();
     lines.sort_unstable();
     assert_eq!(lines, ["and no end of the third", "another line", "one line"]);
@@ -164,12 +177,17 @@ async fn all_that_it_prints_comes_before_its_end(subject: Subject) {
     spec.output = OutputMode::File;
     let exit = subject.run(spec).await;
     assert_eq!(exit.tail.last().map(String::as_str), Some("line 19999"));
-    let log = std::fs::read_to_string(subject.logs.path().join("pool-1-worker-1.log")).expect("there is a log");
-    assert!(log.lines().eq((0..20_000).map(|line| format!("line {line}"))), "lines are missing or in disorder");
+    let log = std::fs::read_to_string(subject.logs.path().join("pool-1-worker-1.log"))
+        .expect("there is a log");
+    assert!(
+        log.lines().eq((0..20_000).map(|line| format!("line {line}"))),
+        "lines are missing or in disorder"
+    );
 }
 
 async fn arguments_and_environment_arrive_as_they_are(subject: Subject) {
-    let exit = subject.run(subject.spec(&["echo", "GREETING", "a b", "", "$PATH", "\"", "ö"])).await;
+    let exit =
+        subject.run(subject.spec(&["echo", "GREETING", "a b", "", "$PATH", "\"", "ö"])).await;
     let expected = ["GREETING=hello = \"you\" $HOME 'ö'", "<a b>", "<>", "<$PATH>", "<\">", "<ö>"];
     assert_eq!(exit.tail, expected, "{exit:?}");
     let exit = subject.run(subject.spec(&["secret", "WORD"])).await;
@@ -307,7 +325,9 @@ async fn jobs_that_wait_share_one_failed_attempt(subject: Subject) {
     let backend = backend(&config).expect("it exists");
     let start = || async {
         let started = backend.create(subject.spec(&["exit", "0"])).await;
-        let Err(Error::Start { problem, .. }) = started else { panic!("the registry refuses: {started:?}") };
+        let Err(Error::Start { problem, .. }) = started else {
+            panic!("the registry refuses: {started:?}")
+        };
         problem
     };
     let problem = start().await;

@@ -46,10 +46,13 @@ async fn refuse(stream: TcpStream, requests: Arc<AtomicUsize>) {
         }
     }
     requests.fetch_add(1, Ordering::SeqCst);
-    let (length, kind) =
-        (REFUSAL.len(), "Content-Type: application/json\r\nDocker-Distribution-Api-Version: registry/2.0");
-    let answer =
-        format!("HTTP/1.1 403 Forbidden\r\n{kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{REFUSAL}");
+    let (length, kind) = (
+        REFUSAL.len(),
+        "Content-Type: application/json\r\nDocker-Distribution-Api-Version: registry/2.0",
+    );
+    let answer = format!(
+        "HTTP/1.1 403 Forbidden\r\n{kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{REFUSAL}"
+    );
     // Who hangs up before has its answer.
     let _ = stream.write_all(answer.as_bytes()).await;
 }

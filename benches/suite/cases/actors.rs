@@ -1,4 +1,5 @@
-//! Actors in other processes: calls there and back, calls that follow each other, and a thousand actors at once.
+//! Actors in other processes: calls there and back, calls that follow each other, and a thousand
+//! actors at once.
 
 #[path = "../../../examples/cartpole/mod.rs"]
 mod cartpole;
@@ -100,10 +101,17 @@ fn round_trip() -> anyhow::Result<Duration> {
 }
 
 fn round_trip_over_nng() -> anyhow::Result<Duration> {
-    let output = Command::new(std::env::current_exe()?).arg(OVER_NNG).env("FIBER_LINK", "nng").output()?;
+    let output =
+        Command::new(std::env::current_exe()?).arg(OVER_NNG).env("FIBER_LINK", "nng").output()?;
     let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "measuring over nng failed ({}): {}", output.status, said.trim_end());
-    let answer: f64 = serde_json::from_slice(&output.stdout).context("measuring over nng printed no result")?;
+    ensure!(
+        output.status.success(),
+        "measuring over nng failed ({}): {}",
+        output.status,
+        said.trim_end()
+    );
+    let answer: f64 =
+        serde_json::from_slice(&output.stdout).context("measuring over nng printed no result")?;
     Ok(Duration::from_secs_f64(answer))
 }
 
@@ -120,35 +128,46 @@ pub(super) fn pipelined(table: &mut Table) -> anyhow::Result<()> {
         for _ in 0..PIPELINED {
             if pending.len() == WINDOW {
                 // Half of them have most likely been answered by now: this thread sleeps seldom.
-                pending.drain(..WINDOW / 2).try_for_each(|call: fiber::Call<u64>| call.wait().map(drop))?;
+                pending
+                    .drain(..WINDOW / 2)
+                    .try_for_each(|call: fiber::Call<u64>| call.wait().map(drop))?;
             }
             pending.push_back(counter.send(Add(1)));
         }
         Ok(pending.into_iter().try_for_each(|call| call.wait().map(drop))?)
     })?;
-    let row = Row::new("300,000 calls of one actor, up to 10,000 at once", Figure::Rate(rate(PIPELINED, time)));
+    let row = Row::new(
+        "300,000 calls of one actor, up to 10,000 at once",
+        Figure::Rate(rate(PIPELINED, time)),
+    );
     table.push(row.target(Target::Above(Figure::Rate(300_000.0))));
     Ok(())
 }
 
 pub(super) fn cartpole(table: &mut Table) -> anyhow::Result<()> {
     let action = |step: usize| if step.is_multiple_of(2) { Action::Left } else { Action::Right };
-    let one_by_one: Vec<_> =
-        (0..ENVIRONMENTS).map(|seed| SyncManager::start(CartPole::new, seed)).collect::<fiber::Result<_>>()?;
+    let one_by_one: Vec<_> = (0..ENVIRONMENTS)
+        .map(|seed| SyncManager::start(CartPole::new, seed))
+        .collect::<fiber::Result<_>>()?;
     let time = median_time(|| {
         for step in 0..STEPS {
-            one_by_one.iter().try_for_each(|environment| environment.send(Step(action(step))).map(drop))?;
+            one_by_one
+                .iter()
+                .try_for_each(|environment| environment.send(Step(action(step))).map(drop))?;
         }
         Ok(())
     })?;
     table.push(Row::new("4 environments × 5000 steps, one by one", seconds(time)));
     drop(one_by_one);
 
-    let at_once: Vec<_> =
-        (0..ENVIRONMENTS).map(|seed| AsyncManager::start(CartPole::new, seed).wait()).collect::<fiber::Result<_>>()?;
+    let at_once: Vec<_> = (0..ENVIRONMENTS)
+        .map(|seed| AsyncManager::start(CartPole::new, seed).wait())
+        .collect::<fiber::Result<_>>()?;
     let time = median_time(|| {
-        let steps = (0..STEPS).flat_map(|step| at_once.iter().map(move |environment| (environment, step)));
-        let pending: Vec<_> = steps.map(|(environment, step)| environment.send(Step(action(step)))).collect();
+        let steps =
+            (0..STEPS).flat_map(|step| at_once.iter().map(move |environment| (environment, step)));
+        let pending: Vec<_> =
+            steps.map(|(environment, step)| environment.send(Step(action(step)))).collect();
         Ok(pending.into_iter().try_for_each(|call| call.wait().map(drop))?)
     })?;
     let row = Row::new("4 environments × 5000 steps, all at once", seconds(time))
@@ -202,14 +221,16 @@ impl Handler<CallAll> for Village {
 }
 
 pub(super) fn thousand(table: &mut Table) -> anyhow::Result<()> {
-    let villages: Vec<_> =
-        (0..PROCESSES).map(|_| AsyncManager::start(|| Village, ()).wait()).collect::<fiber::Result<_>>()?;
+    let villages: Vec<_> = (0..PROCESSES)
+        .map(|_| AsyncManager::start(|| Village, ()).wait())
+        .collect::<fiber::Result<_>>()?;
     let mut actors = Vec::new();
     for village in &villages {
         actors.extend(village.send(Populate(ACTORS_EACH)).wait()?);
     }
     let everywhere = |rounds: usize| -> anyhow::Result<usize> {
-        let pending: Vec<_> = villages.iter().map(|village| village.send(CallAll(actors.clone(), rounds))).collect();
+        let pending: Vec<_> =
+            villages.iter().map(|village| village.send(CallAll(actors.clone(), rounds))).collect();
         let mut calls = 0;
         for call in pending {
             calls += call.wait()?.map_err(anyhow::Error::msg)?;
@@ -223,8 +244,19 @@ pub(super) fn thousand(table: &mut Table) -> anyhow::Result<()> {
     let (before, start) = (memory()?, Instant::now());
     let calls = everywhere(ROUNDS)?;
     let (time, after) = (start.elapsed(), memory()?);
-    eprintln!("  {calls} calls in {time:.1?}, memory {:.1} MB, then {:.1} MB", before / 1e6, after / 1e6);
-    let row = Row::new("1000 actors in 10 processes, each called by all", Figure::Rate(rate(calls, time)));
-    table.push(row.note(format!("memory of the 10: {} before, {} after", Figure::Bytes(before), Figure::Bytes(after))));
+    eprintln!(
+        "  {calls} calls in {time:.1?}, memory {:.1} MB, then {:.1} MB",
+        before / 1e6,
+        after / 1e6
+    );
+    let row = Row::new(
+        "1000 actors in 10 processes, each called by all",
+        Figure::Rate(rate(calls, time)),
+    );
+    table.push(row.note(format!(
+        "memory of the 10: {} before, {} after",
+        Figure::Bytes(before),
+        Figure::Bytes(after)
+    )));
     Ok(())
 }

@@ -1,5 +1,6 @@
-//! Workers as Docker containers and as pods: how long until they are there, beside as many bare containers of the same image
-//! that the engine starts by itself, and what tasks cost there, beside the same on this host.
+//! Workers as Docker containers and as pods: how long until they are there, beside as many bare
+//! containers of the same image that the engine starts by itself, and what tasks cost there, beside
+//! the same on this host.
 
 mod docker;
 mod pods;
@@ -16,7 +17,8 @@ use crate::table::{Figure, Row, Table, Target};
 
 /// What this binary is asked to do when it is started again with another backend.
 pub(crate) const WITH_BACKEND: &str = "tasks-with-backend";
-/// Set in a container that is to say that it is there, and nothing else: by a line or, if this is an address, by a call.
+/// Set in a container that is to say that it is there, and nothing else: by a line or, if this is
+/// an address, by a call.
 const BARE: &str = "BENCH_BARE_CONTAINER";
 
 const WORKERS: usize = 4;
@@ -56,7 +58,8 @@ pub(super) fn containers(table: &mut Table) -> anyhow::Result<()> {
     table.machine().version("Docker", version);
     let local = elsewhere("local")?;
     let docker = elsewhere("docker")?;
-    let note = format!("docker run: {WORKERS} at once, of the same image, until each has printed a line.");
+    let note =
+        format!("docker run: {WORKERS} at once, of the same image, until each has printed a line.");
     table.push(docker.ready_row("containers", "docker run")?.note(note));
     for row in docker.task_rows("containers", &[("local", &local)]) {
         table.push(row);
@@ -73,10 +76,13 @@ pub(super) fn pods(table: &mut Table) -> anyhow::Result<()> {
     let local = elsewhere("local")?;
     let docker = docker::version().map(|_| elsewhere("docker")).transpose()?;
     let pods = elsewhere("kubernetes")?;
-    let note = format!("bare pods: {WORKERS} at once, of the same image, until the program in each has called.");
+    let note = format!(
+        "bare pods: {WORKERS} at once, of the same image, until the program in each has called."
+    );
     table.push(pods.ready_row("pods", "bare pods")?.note(note));
     let others = [("local", Some(&local)), ("docker", docker.as_ref())];
-    let others: Vec<_> = others.into_iter().filter_map(|(name, answer)| Some((name, answer?))).collect();
+    let others: Vec<_> =
+        others.into_iter().filter_map(|(name, answer)| Some((name, answer?))).collect();
     for row in pods.task_rows("pods", &others) {
         table.push(row);
     }
@@ -84,11 +90,13 @@ pub(super) fn pods(table: &mut Table) -> anyhow::Result<()> {
 }
 
 impl Answer {
-    /// How long workers took to be ready in `what`, beside what the engine itself needs to run as many.
+    /// How long workers took to be ready in `what`, beside what the engine itself needs to run as
+    /// many.
     fn ready_row(&self, what: &str, engine: &str) -> anyhow::Result<Row> {
         let bare = self.bare.context("bare ones were measured")?;
         eprintln!("  {WORKERS} ready: fiber {:.3} s, {engine} {bare:.3} s", self.ready);
-        let row = Row::new(format!("{WORKERS} workers ready in {what}"), Figure::Seconds(self.ready));
+        let row =
+            Row::new(format!("{WORKERS} workers ready in {what}"), Figure::Seconds(self.ready));
         Ok(row.beside(engine, Figure::Seconds(bare)).target(Target::at_most(1.1, engine)))
     }
 
@@ -97,8 +105,10 @@ impl Answer {
         let beside = |row: Row, figure: fn(&Answer) -> Figure| {
             others.iter().fold(row, |row, (name, answer)| row.beside(*name, figure(answer)))
         };
-        let (tasks, trip) =
-            (|answer: &Answer| Figure::Rate(answer.tasks), |answer: &Answer| Figure::Seconds(answer.trip));
+        let (tasks, trip) = (
+            |answer: &Answer| Figure::Rate(answer.tasks),
+            |answer: &Answer| Figure::Seconds(answer.trip),
+        );
         [
             beside(Row::new(format!("no-op tasks in {what}"), tasks(self)), tasks),
             beside(Row::new(format!("one apply there and back in {what}"), trip(self)), trip),
@@ -108,12 +118,25 @@ impl Answer {
 
 /// The configuration counts for a process, so another process measures.
 fn elsewhere(backend: &str) -> anyhow::Result<Answer> {
-    let output = Command::new(std::env::current_exe()?).arg(WITH_BACKEND).env("FIBER_BACKEND", backend).output()?;
+    let output = Command::new(std::env::current_exe()?)
+        .arg(WITH_BACKEND)
+        .env("FIBER_BACKEND", backend)
+        .output()?;
     let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "measuring with `{backend}` failed ({}): {}", output.status, said.trim_end());
-    let last = output.stdout.split(|byte| *byte == b'\n').rfind(|line| !line.is_empty()).unwrap_or_default();
+    ensure!(
+        output.status.success(),
+        "measuring with `{backend}` failed ({}): {}",
+        output.status,
+        said.trim_end()
+    );
+    let last = output
+        .stdout
+        .split(|byte| *byte == b'\n')
+        .rfind(|line| !line.is_empty())
+        .unwrap_or_default();
     eprintln!("  {}", said.lines().last().unwrap_or_default());
-    serde_json::from_slice(last).with_context(|| format!("measuring with `{backend}` printed no result"))
+    serde_json::from_slice(last)
+        .with_context(|| format!("measuring with `{backend}` printed no result"))
 }
 
 /// Measures and prints a line of JSON.

@@ -15,7 +15,9 @@ fn twice(x: u64) -> u64 {
 
 pub(super) fn endless(table: &mut Table) -> anyhow::Result<()> {
     let whole = match env::var("BENCH_SECONDS") {
-        Ok(seconds) => seconds.parse().with_context(|| format!("BENCH_SECONDS={seconds}: not a number of seconds"))?,
+        Ok(seconds) => seconds
+            .parse()
+            .with_context(|| format!("BENCH_SECONDS={seconds}: not a number of seconds"))?,
         Err(_) => 60,
     };
     let (whole, early) = (Duration::from_secs(whole), Duration::from_secs(whole) / 6);
@@ -39,9 +41,16 @@ pub(super) fn endless(table: &mut Table) -> anyhow::Result<()> {
     let before = before.context("the time is too short to look twice")?;
     let early = format!("after {} s", early.as_secs());
     let (rate, whole) = (Figure::Rate(tasks as f64 / whole.as_secs_f64()), whole.as_secs());
-    eprintln!("  {} {early}, {} after {whole} s, {rate}", Figure::Bytes(before), Figure::Bytes(after));
-    let row =
-        Row::new("parent's memory, iterator without end", Figure::Bytes(after)).beside(&early, Figure::Bytes(before));
-    table.push(row.target(Target::at_most(1.1, &early)).note(format!("{tasks} tasks in {whole} s: {rate}.")));
+    eprintln!(
+        "  {} {early}, {} after {whole} s, {rate}",
+        Figure::Bytes(before),
+        Figure::Bytes(after)
+    );
+    let row = Row::new("parent's memory, iterator without end", Figure::Bytes(after))
+        .beside(&early, Figure::Bytes(before));
+    table.push(
+        row.target(Target::at_most(1.1, &early))
+            .note(format!("{tasks} tasks in {whole} s: {rate}.")),
+    );
     Ok(())
 }

@@ -35,8 +35,10 @@ pub(super) fn many(table: &mut Table) -> anyhow::Result<()> {
     let done = rounds(&pool, MANY)?;
     eprintln!("  {MANY} workers: {:.1?} for {TASKS} tasks", done.time);
     let parent = resident(process::id())?;
-    let workers = done.pids.iter().map(|pid| Ok((resident(*pid)? as u64, proportional(*pid)? as u64)));
-    let (whole, shares): (Vec<_>, Vec<_>) = workers.collect::<anyhow::Result<Vec<_>>>()?.into_iter().unzip();
+    let workers =
+        done.pids.iter().map(|pid| Ok((resident(*pid)? as u64, proportional(*pid)? as u64)));
+    let (whole, shares): (Vec<_>, Vec<_>) =
+        workers.collect::<anyhow::Result<Vec<_>>>()?.into_iter().unzip();
     let sum: u64 = shares.iter().sum();
 
     let start = Instant::now();
@@ -48,13 +50,14 @@ pub(super) fn many(table: &mut Table) -> anyhow::Result<()> {
 
     table.push(Row::new(format!("{MANY} workers ready"), seconds(ready)));
     let fewer = format!("{FEW} workers");
-    let row = Row::new(format!("{TASKS} tasks on {MANY} workers"), Figure::Rate(rate(TASKS, done.time)))
-        .beside(&fewer, Figure::Rate(rate(TASKS, few_time)))
-        .target(Target::at_least(0.6, &fewer))
-        .note(format!(
-            "Each of the {MANY} workers has done some; this took {} rounds of {TASKS} tasks.",
-            done.until_all
-        ));
+    let row =
+        Row::new(format!("{TASKS} tasks on {MANY} workers"), Figure::Rate(rate(TASKS, done.time)))
+            .beside(&fewer, Figure::Rate(rate(TASKS, few_time)))
+            .target(Target::at_least(0.6, &fewer))
+            .note(format!(
+                "Each of the {MANY} workers has done some; this took {} rounds of {TASKS} tasks.",
+                done.until_all
+            ));
     table.push(row);
     table.push(Row::new(format!("memory of the parent of {MANY}"), Figure::Bytes(parent)));
     let share = Figure::Bytes(median(shares) as f64);
@@ -62,7 +65,10 @@ pub(super) fn many(table: &mut Table) -> anyhow::Result<()> {
         "The pages that workers share counted once, the median is {share}, the sum {}.",
         Figure::Bytes(sum as f64)
     );
-    table.push(Row::new(format!("memory of a worker of {MANY}"), Figure::Bytes(median(whole) as f64)).note(note));
+    table.push(
+        Row::new(format!("memory of a worker of {MANY}"), Figure::Bytes(median(whole) as f64))
+            .note(note),
+    );
     table.push(Row::new(format!("{MANY} workers gone"), seconds(end)));
     Ok(())
 }
@@ -80,7 +86,8 @@ fn rounds(pool: &Pool, workers: usize) -> anyhow::Result<Done> {
     let (mut times, mut pids, mut until_all) = (Vec::new(), BTreeSet::new(), 0);
     for round in 1..=ROUNDS {
         let start = Instant::now();
-        let results = pool.imap_unordered(pid, 0..TASKS as u64).wait().collect::<fiber::Result<Vec<_>>>()?;
+        let results =
+            pool.imap_unordered(pid, 0..TASKS as u64).wait().collect::<fiber::Result<Vec<_>>>()?;
         times.push(start.elapsed());
         ensure!(results.len() == TASKS, "{} of {TASKS} tasks came back", results.len());
         pids.extend(results);
@@ -89,6 +96,10 @@ fn rounds(pool: &Pool, workers: usize) -> anyhow::Result<Done> {
             until_all = round;
         }
     }
-    ensure!(pids.len() == workers, "{} processes have done something, and there are {workers} workers", pids.len());
+    ensure!(
+        pids.len() == workers,
+        "{} processes have done something, and there are {workers} workers",
+        pids.len()
+    );
     Ok(Done { time: median(times), pids, until_all })
 }

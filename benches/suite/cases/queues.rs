@@ -1,4 +1,5 @@
-//! Elements from one process to another: many small ones through a queue, large ones through a pipe.
+//! Elements from one process to another: many small ones through a queue, large ones through a
+//! pipe.
 
 use anyhow::ensure;
 use bytes::Bytes;

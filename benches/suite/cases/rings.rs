@@ -1,7 +1,8 @@
 //! All-reduce of `f32` on a ring, beside Open MPI and PyTorch's gloo on the same machine.
 //!
-//! Open MPI comes from Debian (`apt-get install openmpi-bin libopenmpi-dev`), gloo with PyTorch (`apt-get install
-//! python3-torch`, or from PyPI). What is not there is left out, and the table says so.
+//! Open MPI comes from Debian (`apt-get install openmpi-bin libopenmpi-dev`), gloo with PyTorch
+//! (`apt-get install python3-torch`, or from PyPI). What is not there is left out, and the table
+//! says so.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,7 +23,8 @@ const GLOO: &str = "gloo";
 const MPI: &str = "Open MPI";
 
 /// What is measured: bytes, and how many all-reduces make one sample.
-const SIZES: [(usize, &str, usize); 3] = [(KIB, "1 KiB", 500), (MIB, "1 MiB", 20), (64 * MIB, "64 MiB", 1)];
+const SIZES: [(usize, &str, usize); 3] =
+    [(KIB, "1 KiB", 500), (MIB, "1 MiB", 20), (64 * MIB, "64 MiB", 1)];
 
 /// Seconds of one all-reduce, for each sample.
 fn all_reduce(mut node: RingNode, bytes: usize, each: usize) -> fiber::Result<Vec<f64>> {
@@ -50,12 +52,19 @@ pub(super) fn rings(table: &mut Table) -> anyhow::Result<()> {
     for nodes in [2, 4] {
         for (bytes, size, each) in SIZES {
             let samples = Ring::builder().size(nodes).try_run(all_reduce, (bytes, each)).wait()?;
-            let samples = samples[0].iter().map(|seconds| Duration::from_secs_f64(*seconds)).collect();
+            let samples =
+                samples[0].iter().map(|seconds| Duration::from_secs_f64(*seconds)).collect();
             let time = median(samples);
-            let mut row = Row::new(format!("all-reduce of {size} over {nodes} nodes"), seconds(time));
+            let mut row =
+                Row::new(format!("all-reduce of {size} over {nodes} nodes"), seconds(time));
             eprintln!("  {size} over {nodes}: {time:?}");
             let peers = [
-                (MPI, mpi.as_ref().map_err(Clone::clone).and_then(|program| run_mpi(program, nodes, bytes, each))),
+                (
+                    MPI,
+                    mpi.as_ref()
+                        .map_err(Clone::clone)
+                        .and_then(|program| run_mpi(program, nodes, bytes, each)),
+                ),
                 (GLOO, run_gloo(nodes, bytes, each)),
             ];
             for (name, measured) in peers {
@@ -111,7 +120,11 @@ fn build_mpi() -> anyhow::Result<PathBuf> {
         .arg(peers().join("all_reduce_mpi.c"))
         .output()
         .context("mpicc can't be run")?;
-    ensure!(compiled.status.success(), "mpicc: {}", String::from_utf8_lossy(&compiled.stderr).trim_end());
+    ensure!(
+        compiled.status.success(),
+        "mpicc: {}",
+        String::from_utf8_lossy(&compiled.stderr).trim_end()
+    );
     Ok(program)
 }
 
@@ -125,7 +138,10 @@ fn run_mpi(program: &Path, nodes: usize, bytes: usize, each: usize) -> Result<Pe
 fn run_gloo(nodes: usize, bytes: usize, each: usize) -> Result<Peer, String> {
     let given = std::env::var("BENCH_PYTHON").ok();
     let has_torch = |python: &&str| {
-        Command::new(python).args(["-c", "import torch.distributed"]).output().is_ok_and(|done| done.status.success())
+        Command::new(python)
+            .args(["-c", "import torch.distributed"])
+            .output()
+            .is_ok_and(|done| done.status.success())
     };
     let pythons = [given.as_deref().unwrap_or("python3"), "python3", "/usr/bin/python3"];
     let Some(python) = pythons.iter().find(|python| has_torch(python)) else {

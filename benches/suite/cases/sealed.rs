@@ -29,9 +29,11 @@ pub(super) fn sealed(table: &mut Table) -> anyhow::Result<()> {
     let row = Row::new("256 KiB frames over a sealed link", flow(&sealed));
     table.push(row.beside("bare", flow(&bare)).target(Target::at_least(0.7, "bare")));
     table.push(
-        Row::new("64 B there and back over a sealed link", seconds(sealed.ping)).beside("bare", seconds(bare.ping)),
+        Row::new("64 B there and back over a sealed link", seconds(sealed.ping))
+            .beside("bare", seconds(bare.ping)),
     );
-    let added = Row::new("what a sealed link adds to that", seconds(sealed.ping.saturating_sub(bare.ping)));
+    let added =
+        Row::new("what a sealed link adds to that", seconds(sealed.ping.saturating_sub(bare.ping)));
     table.push(added.target(Target::Below(Figure::Seconds(10e-6))));
     Ok(())
 }
@@ -111,8 +113,8 @@ impl Drop for Peer {
     }
 }
 
-/// In a process that was started as the other end: sends small messages back and takes large ones, until the link ends,
-/// and does not return. Else returns at once.
+/// In a process that was started as the other end: sends small messages back and takes large ones,
+/// until the link ends, and does not return. Else returns at once.
 pub(crate) fn serve_if_asked() {
     let Ok(asked) = env::var(PEER) else { return };
     if let Err(error) = block_on(serve(&asked)) {

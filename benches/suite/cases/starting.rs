@@ -1,4 +1,5 @@
-//! How long it takes until workers are there: the first ones, and one that takes the place of another.
+//! How long it takes until workers are there: the first ones, and one that takes the place of
+//! another.
 
 use std::io::Read as _;
 use std::os::linux::net::SocketAddrExt as _;
@@ -64,7 +65,9 @@ pub(super) fn replace(table: &mut Table) -> anyhow::Result<()> {
         times.push(start.elapsed());
     }
     eprintln!("  fiber: {times:.1?}");
-    let note = format!("From kill -9 until {WORKERS} tasks that wait for each other, on {WORKERS} workers, are done.");
+    let note = format!(
+        "From kill -9 until {WORKERS} tasks that wait for each other, on {WORKERS} workers, are done."
+    );
     let row = Row::new("a killed worker's replacement at work", seconds(median(times)));
     table.push(row.target(Target::Below(Figure::Seconds(0.050))).note(note));
     Ok(())

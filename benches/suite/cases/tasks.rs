@@ -12,7 +12,8 @@ use crate::table::{Figure, Row, Table, Target};
 const NOOPS: usize = 2_000_000;
 const INTEGERS: u64 = 1_000_000;
 /// How many sleeps of how many microseconds: a second's work for five workers each.
-const SLEEPS: [(usize, u64); 5] = [(5, 1_000_000), (50, 100_000), (500, 10_000), (5_000, 1_000), (50_000, 100)];
+const SLEEPS: [(usize, u64); 5] =
+    [(5, 1_000_000), (50, 100_000), (500, 10_000), (5_000, 1_000), (50_000, 100)];
 
 fn nothing(_: u64) {}
 
@@ -76,7 +77,9 @@ pub(super) fn sleep(table: &mut Table) -> anyhow::Result<()> {
             .beside("bare", seconds(bare))
             .target(Target::at_most(1.05, "bare"));
         let (tasks, duration) = (tasks.to_string(), duration.as_secs_f64().to_string());
-        let row = beside_peers(row, table, "sleep", &[&tasks, &duration], |peer| Some(Figure::Seconds(peer.seconds)));
+        let row = beside_peers(row, table, "sleep", &[&tasks, &duration], |peer| {
+            Some(Figure::Seconds(peer.seconds))
+        });
         table.push(row);
     }
     Ok(())

@@ -70,10 +70,17 @@ struct Answer {
 
 /// The configuration counts for a process, so another process measures.
 fn round_trip_over_nng() -> anyhow::Result<Duration> {
-    let output = Command::new(std::env::current_exe()?).arg(OVER_NNG).env("FIBER_LINK", "nng").output()?;
+    let output =
+        Command::new(std::env::current_exe()?).arg(OVER_NNG).env("FIBER_LINK", "nng").output()?;
     let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "measuring over nng failed ({}): {}", output.status, said.trim_end());
-    let answer: Answer = serde_json::from_slice(&output.stdout).context("measuring over nng printed no result")?;
+    ensure!(
+        output.status.success(),
+        "measuring over nng failed ({}): {}",
+        output.status,
+        said.trim_end()
+    );
+    let answer: Answer =
+        serde_json::from_slice(&output.stdout).context("measuring over nng printed no result")?;
     Ok(Duration::from_secs_f64(answer.seconds))
 }
 

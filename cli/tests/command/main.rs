@@ -50,7 +50,10 @@ fn there_are_completions_for_every_shell() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let output = output(&["completions", shell]);
         let said = text(&output.stdout);
-        assert!(output.status.success() && said.contains("fiber") && said.contains("attach"), "{shell}: {said}");
+        assert!(
+            output.status.success() && said.contains("fiber") && said.contains("attach"),
+            "{shell}: {said}"
+        );
     }
     // A shell reads them without complaint.
     let bash = text(&output(&["completions", "bash"]).stdout);
@@ -63,8 +66,11 @@ fn there_is_a_manual_page_for_every_command() {
     assert!(text(&output(&["man"]).stdout).contains(".TH fiber 1"));
     let directory = tempfile::tempdir().expect("there is room");
     assert!(output(&["man", &directory.path().display().to_string()]).status.success());
-    for page in ["fiber", "fiber-run", "fiber-ps", "fiber-logs", "fiber-kill", "fiber-cp", "fiber-clean"] {
-        let written = std::fs::read_to_string(directory.path().join(format!("{page}.1"))).expect("it is there");
+    for page in
+        ["fiber", "fiber-run", "fiber-ps", "fiber-logs", "fiber-kill", "fiber-cp", "fiber-clean"]
+    {
+        let written = std::fs::read_to_string(directory.path().join(format!("{page}.1")))
+            .expect("it is there");
         assert!(written.contains(&format!(".TH {page} 1")), "{page}: {written}");
     }
     fails(&["man", "/no/such/directory"], 1, &["/no/such/directory"]);
@@ -72,23 +78,37 @@ fn there_is_a_manual_page_for_every_command() {
 
 #[test]
 fn on_local_the_program_is_simply_run() {
-    let ending =
-        output(&["run", "--env", "GREETING=hello", "bash", "-c", "echo $GREETING $FIBER_BACKEND; echo oh >&2; exit 3"]);
+    let ending = output(&[
+        "run",
+        "--env",
+        "GREETING=hello",
+        "bash",
+        "-c",
+        "echo $GREETING $FIBER_BACKEND; echo oh >&2; exit 3",
+    ]);
     assert_eq!(
         (ending.status.code(), text(&ending.stdout), text(&ending.stderr)),
         (Some(3), "hello local\n".into(), "oh\n".into())
     );
     // In the place of the command itself, so that signals are its own.
-    let child =
-        fiber(&["run", "-a", "bash", "-c", "echo $$"]).stdout(Stdio::piped()).spawn().expect("it can be started");
+    let child = fiber(&["run", "-a", "bash", "-c", "echo $$"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it can be started");
     let pid = child.id();
     assert_eq!(text(&child.wait_with_output().expect("it ends").stdout).trim(), pid.to_string());
 }
 
 #[test]
 fn what_makes_no_sense_on_local_is_refused() {
-    let options: [&[&str]; 6] =
-        [&["--image", "x"], &["--memory", "1GiB"], &["--cpu", "1"], &["--gpu", "1"], &["-v", "nfs"], &["--name", "x"]];
+    let options: [&[&str]; 6] = [
+        &["--image", "x"],
+        &["--memory", "1GiB"],
+        &["--cpu", "1"],
+        &["--gpu", "1"],
+        &["-v", "nfs"],
+        &["--name", "x"],
+    ];
     for option in options {
         fails(&[&["run"], option, &["true"]].concat(), 125, &["--backend docker"]);
     }

@@ -23,7 +23,8 @@ pub(crate) trait Engine: Sync {
     /// Whether standard error can be told from standard output in what a process has printed.
     fn tells_streams_apart(&self) -> bool;
 
-    /// Ends this process with words if no such engine is there, and makes what all tests need there.
+    /// Ends this process with words if no such engine is there, and makes what all tests need
+    /// there.
     fn set_up(&self);
 
     /// Removes what was made for all tests.
@@ -45,7 +46,8 @@ pub(crate) trait Engine: Sync {
 
     fn remove_volume(&self, claim: &str);
 
-    /// One that waits for storage that nobody provides, where there are such. It goes with what was made for all tests.
+    /// One that waits for storage that nobody provides, where there are such. It goes with what was
+    /// made for all tests.
     fn create_pending_volume(&self) -> Option<String>;
 
     /// What it says if it can't be had, and the variables that make it so.
@@ -54,8 +56,13 @@ pub(crate) trait Engine: Sync {
 
 /// The command on an engine, in an empty directory.
 pub(crate) fn fiber(engine: &dyn Engine, arguments: &[&str]) -> Setup {
-    let setup = Setup::with_executable("", Path::new(env!("CARGO_BIN_EXE_fiber"))).env("FIBER_BACKEND", engine.name());
-    engine.variables().into_iter().fold(setup, |setup, (name, value)| setup.env(name, value)).args(arguments)
+    let setup = Setup::with_executable("", Path::new(env!("CARGO_BIN_EXE_fiber")))
+        .env("FIBER_BACKEND", engine.name());
+    engine
+        .variables()
+        .into_iter()
+        .fold(setup, |setup, (name, value)| setup.env(name, value))
+        .args(arguments)
 }
 
 /// `fiber run` with this binary as the program of a scenario.
@@ -89,7 +96,10 @@ impl Started {
     pub(crate) fn new(engine: &'static dyn Engine, options: &[&str], scenario: &str) -> Started {
         let out = output(run(engine, options, scenario));
         let said = format!("Created {}: ", engine.unit());
-        let name = out.trim().strip_prefix(&said).unwrap_or_else(|| panic!("`{said}` is missing in: {out}"));
+        let name = out
+            .trim()
+            .strip_prefix(&said)
+            .unwrap_or_else(|| panic!("`{said}` is missing in: {out}"));
         Started::under(engine, name)
     }
 
@@ -100,9 +110,14 @@ impl Started {
 
     /// What `fiber ps` says of it; `Null` if it does not list it.
     pub(crate) fn listed(&self) -> Value {
-        let sessions: Value = serde_json::from_str(&output(fiber(self.engine, &["ps", "--json"]))).expect("it is JSON");
+        let sessions: Value = serde_json::from_str(&output(fiber(self.engine, &["ps", "--json"])))
+            .expect("it is JSON");
         let sessions = sessions.as_array().expect("it is a list");
-        sessions.iter().find(|session| session["name"] == self.name.as_str()).cloned().unwrap_or_default()
+        sessions
+            .iter()
+            .find(|session| session["name"] == self.name.as_str())
+            .cloned()
+            .unwrap_or_default()
     }
 
     /// Waits until `fiber ps` says of it what is wanted.

@@ -26,32 +26,49 @@ pub(crate) fn path() -> String {
 fn an_image_is_given(engine: &'static dyn Engine) {
     let image = own(engine);
     let (path, libraries) = (path(), "LD_LIBRARY_PATH=/fiber/lib");
-    let options = ["run", "-a", "--env", "SCENARIO=pi", "--env", libraries, "--image", &image, &path];
+    let options =
+        ["run", "-a", "--env", "SCENARIO=pi", "--env", libraries, "--image", &image, &path];
     fiber(engine, &options).run().code(0).says(&["pi: 3.14"]);
 }
 
 fn a_dockerfile_is_there(engine: &'static dyn Engine) {
-    let text = format!("FROM {}\nENV LD_LIBRARY_PATH=/fiber/lib\nENTRYPOINT [\"{}\"]\n", own(engine), path());
+    let text = format!(
+        "FROM {}\nENV LD_LIBRARY_PATH=/fiber/lib\nENTRYPOINT [\"{}\"]\n",
+        own(engine),
+        path()
+    );
     let options = ["run", "-a", "--env", "SCENARIO=pi"];
     let setup = fiber(engine, &options).file("Dockerfile", &text);
     let ending = setup.run().code(0).says(&["pi: 3.14"]);
     // It is called after the directory, which had a name of its own.
-    let directory = ending.directory().file_name().expect("it has a name").to_string_lossy().to_lowercase();
+    let directory =
+        ending.directory().file_name().expect("it has a name").to_string_lossy().to_lowercase();
     let name = directory.replace(|c: char| !c.is_ascii_alphanumeric(), "");
     docker(&["rmi", "--force", &format!("fiber-dockerfile/{name}:latest")]);
 
     // Another one is named; and one that is there can be left aside.
     let directory = own_name("elsewhere");
-    let setup = fiber(engine, &[&options[..], &["--dockerfile", &format!("{directory}/Image")]].concat());
+    let setup =
+        fiber(engine, &[&options[..], &["--dockerfile", &format!("{directory}/Image")]].concat());
     std::fs::create_dir(setup.directory().join(&directory)).expect("there is room");
     setup.file(&format!("{directory}/Image"), &text).run().code(0).says(&["pi: 3.14"]);
-    docker(&["rmi", "--force", &format!("fiber-dockerfile/{}:latest", directory.replace('-', "_"))]);
-    run(engine, &["-a", "--bundle"], "pi").file("Dockerfile", "nonsense").run().code(0).says(&["pi: 3.14"]);
+    docker(&[
+        "rmi",
+        "--force",
+        &format!("fiber-dockerfile/{}:latest", directory.replace('-', "_")),
+    ]);
+    run(engine, &["-a", "--bundle"], "pi")
+        .file("Dockerfile", "nonsense")
+        .run()
+        .code(0)
+        .says(&["pi: 3.14"]);
 }
 
 fn a_dockerfile_that_can_not_be_built(engine: &'static dyn Engine) {
-    let ending =
-        fiber(engine, &["run", "-a"]).file("Dockerfile", "FROM scratch\nCOPY no-such-file /\n").run().code(125);
+    let ending = fiber(engine, &["run", "-a"])
+        .file("Dockerfile", "FROM scratch\nCOPY no-such-file /\n")
+        .run()
+        .code(125);
     assert!(
         ending.errors.contains("could not be built") && ending.errors.contains("no-such-file"),
         "{}",

@@ -37,7 +37,8 @@ fn fails(setup: Setup, code: i32, words: &[&str]) {
 
 fn no_engine(engine: &'static dyn Engine) {
     let (variables, words) = engine.absence();
-    let without = |setup: Setup| variables.iter().fold(setup, |setup, (name, value)| setup.env(name, value));
+    let without =
+        |setup: Setup| variables.iter().fold(setup, |setup, (name, value)| setup.env(name, value));
     fails(without(run(engine, &["-a"], "pi")), 125, words);
     fails(without(fiber(engine, &["ps"])), 1, words);
     fails(without(fiber(engine, &["cp", "a:/b", "c"])), 1, words);
@@ -46,8 +47,16 @@ fn no_engine(engine: &'static dyn Engine) {
 fn a_claim_that_does_not_exist(engine: &'static dyn Engine) {
     let claim = Claim::new(engine);
     let wrong = format!("{}-not", claim.name);
-    fails(run(engine, &["-v", &wrong], "pi"), 125, &[&format!("there is no volume `{wrong}`"), &claim.name]);
-    fails(fiber(engine, &["cp", "/etc/hosts", &format!("{wrong}:/")]), 1, &[&format!("there is no volume `{wrong}`")]);
+    fails(
+        run(engine, &["-v", &wrong], "pi"),
+        125,
+        &[&format!("there is no volume `{wrong}`"), &claim.name],
+    );
+    fails(
+        fiber(engine, &["cp", "/etc/hosts", &format!("{wrong}:/")]),
+        1,
+        &[&format!("there is no volume `{wrong}`")],
+    );
 }
 
 fn a_volume_specification_that_does_not_parse(engine: &'static dyn Engine) {
@@ -74,7 +83,8 @@ fn a_name_that_is_taken(engine: &'static dyn Engine) {
 }
 
 fn more_than_there_is(engine: &'static dyn Engine) {
-    let impatient = |options: &[&str]| run(engine, options, "pi").env("FIBER_SCHEDULE_TIMEOUT", "1s");
+    let impatient =
+        |options: &[&str]| run(engine, options, "pi").env("FIBER_SCHEDULE_TIMEOUT", "1s");
     fails(impatient(&["--memory", "900TiB"]), 125, &["900.0 TiB", "ask for less"]);
     fails(impatient(&["--cpu", "5000"]), 125, &["5000 processor cores", "ask for "]);
     fails(impatient(&["--gpu", "100"]), 125, &["graphics processors", "ask for "]);
@@ -106,8 +116,13 @@ fn a_script(engine: &'static dyn Engine) {
 fn a_program_that_the_image_does_not_have(engine: &'static dyn Engine) {
     let image = crate::images::own(engine);
     let ending = fiber(engine, &["run", "-a", "--image", &image, "/no/such/program"]).run();
-    assert!(format!("{}{}", ending.out, ending.errors).contains("/no/such/program"), "{}", ending.errors);
-    // A node finds it out before the program is started, an init process in the container afterwards.
+    assert!(
+        format!("{}{}", ending.out, ending.errors).contains("/no/such/program"),
+        "{}",
+        ending.errors
+    );
+    // A node finds it out before the program is started, an init process in the container
+    // afterwards.
     ending.code(if engine.name() == "docker" { 127 } else { 125 });
 }
 
@@ -118,15 +133,20 @@ fn an_image_that_can_not_be_had(engine: &'static dyn Engine) {
 
 fn an_image_that_takes_too_long(engine: &'static dyn Engine) {
     // A registry that takes calls and never answers.
-    let host = if engine.name() == "kubernetes" { own_address() } else { Ipv4Addr::LOCALHOST.into() };
+    let host =
+        if engine.name() == "kubernetes" { own_address() } else { Ipv4Addr::LOCALHOST.into() };
     let registry = TcpListener::bind((host, 0)).expect("a port is free");
     let image = format!("{}/fiber-test/slow:1", registry.local_addr().expect("it has one"));
     let name = own_name("test");
     let options = ["run", "--name", &name, "--image", &image];
-    let mut ending = fiber(engine, &options).env("FIBER_PULL_TIMEOUT", "4s").in_a_terminal().run().code(125);
+    let mut ending =
+        fiber(engine, &options).env("FIBER_PULL_TIMEOUT", "4s").in_a_terminal().run().code(125);
     // A terminal has shown what takes so long.
     let (step, problem) = match engine.name() {
-        "docker" => (format!("fetching the image {image}"), format!("the image `{image}` was not fetched within 4s")),
+        "docker" => (
+            format!("fetching the image {image}"),
+            format!("the image `{image}` was not fetched within 4s"),
+        ),
         _ => {
             ending = ending.says(&[&format!("starting the pod {name}: Pulling image")]);
             (format!("starting the pod {name}"), "its container was not made within 4s".to_string())
@@ -141,7 +161,8 @@ fn a_claim_that_stays_pending(engine: &'static dyn Engine) {
     let setup = run(engine, &["-v", &claim], "pi").env("FIBER_SCHEDULE_TIMEOUT", "2s");
     let words = format!("the claim `{claim}` is Pending");
     fails(setup, 125, &["there was no room for it within 2s", &words]);
-    let setup = fiber(engine, &["cp", "/etc/hosts", &format!("{claim}:/")]).env("FIBER_SCHEDULE_TIMEOUT", "2s");
+    let setup = fiber(engine, &["cp", "/etc/hosts", &format!("{claim}:/")])
+        .env("FIBER_SCHEDULE_TIMEOUT", "2s");
     fails(setup, 1, &[&words]);
     assert!(engine.users_of(&claim).is_empty());
 }
@@ -157,7 +178,11 @@ fn a_namespace_that_does_not_exist(engine: &'static dyn Engine) {
 
 fn a_registry_that_refuses(engine: &'static dyn Engine) {
     let setup = run(engine, &[], "pi").env("FIBER_REGISTRY", "localhost:1/some/where");
-    fails(setup, 125, &["localhost:1/some/where/fiber-auto/", "could not be pushed", "docker login localhost:1"]);
+    fails(
+        setup,
+        125,
+        &["localhost:1/some/where/fiber-auto/", "could not be pushed", "docker login localhost:1"],
+    );
     let setup = run(engine, &[], "pi").env("FIBER_REGISTRY", "no registry");
     fails(setup, 125, &["`registry` is `no registry`"]);
 }

@@ -2,7 +2,8 @@
 //! Kubernetes it is the cluster of the kubeconfig, with `TEST_REGISTRY` if its nodes do not share
 //! this host's Docker engine.
 //!
-//! This binary is also the program that `fiber run` is given: with a scenario in its environment it plays that.
+//! This binary is also the program that `fiber run` is given: with a scenario in its environment it
+//! plays that.
 
 #[path = "../../../tests/programs/command.rs"]
 mod command;
@@ -83,7 +84,10 @@ fn main() -> ExitCode {
                     test(engine);
                     Ok(())
                 };
-                trials.push(Trial::test(format!("{}::{topic}::{name}", engine.name()), run).with_ignored_flag(ignored));
+                trials.push(
+                    Trial::test(format!("{}::{topic}::{name}", engine.name()), run)
+                        .with_ignored_flag(ignored),
+                );
             }
         }
     }

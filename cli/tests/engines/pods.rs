@@ -1,4 +1,5 @@
-//! What there is on Kubernetes alone: users and their rights, and a node whose resources are waited for.
+//! What there is on Kubernetes alone: users and their rights, and a node whose resources are waited
+//! for.
 
 use std::path::PathBuf;
 
@@ -30,7 +31,11 @@ fn fails(setup: Setup, code: i32, words: &[&str]) {
 fn credentials_that_have_expired(engine: &'static dyn Engine) {
     let directory = TempDir::new().expect("there is room");
     let file = kubeconfig::expired(directory.path());
-    let words = ["does not accept this user's credentials", "they may have expired", "renew the kubeconfig"];
+    let words = [
+        "does not accept this user's credentials",
+        "they may have expired",
+        "renew the kubeconfig",
+    ];
     fails(run(engine, &["-a"], "pi").env("KUBECONFIG", &file), 125, &words);
     fails(fiber(engine, &["ps"]).env("KUBECONFIG", &file), 1, &words);
 }
@@ -39,14 +44,19 @@ fn a_right_that_is_missing(engine: &'static dyn Engine) {
     let directory = TempDir::new().expect("there is room");
     let file = kubeconfig::of_user(directory.path(), "nobody-in-particular");
     let missing = |setup: Setup, code: i32, what: &str| {
-        let manifest = "kubectl apply -f deploy/kubernetes/rbac.yaml, with the namespace `fiber` changed to `";
+        let manifest =
+            "kubectl apply -f deploy/kubernetes/rbac.yaml, with the namespace `fiber` changed to `";
         let user = format!("User \"nobody-in-particular\" cannot {what}");
         fails(setup.env("KUBECONFIG", &file), code, &[&user, manifest, namespace()]);
     };
     missing(run(engine, &[], "pi"), 125, "create resource \"pods\"");
     missing(run(engine, &["-v", "data"], "pi"), 125, "get resource \"persistentvolumeclaims\"");
     missing(fiber(engine, &["ps"]), 1, "list resource \"pods\"");
-    missing(fiber(engine, &["cp", "/etc/hosts", "data:/"]), 1, "get resource \"persistentvolumeclaims\"");
+    missing(
+        fiber(engine, &["cp", "/etc/hosts", "data:/"]),
+        1,
+        "get resource \"persistentvolumeclaims\"",
+    );
 }
 
 fn the_rights_of_the_manifest_are_enough(engine: &'static dyn Engine) {
@@ -79,10 +89,13 @@ fn a_graphics_processor_is_waited_for(engine: &'static dyn Engine) {
     assert_eq!(listed["gpu"], 1);
 
     let name = own_name("test");
-    let waiting = run(engine, &["-a", "--gpu", "1", "--name", &name], "exit 3").in_a_terminal().start();
+    let waiting =
+        run(engine, &["-a", "--gpu", "1", "--name", &name], "exit 3").in_a_terminal().start();
     let scheduled = "jsonpath={.status.conditions[?(@.type==\"PodScheduled\")].reason}";
     let get = ["get", "pod", &name, "--namespace", namespace(), "-o", scheduled];
-    wait_until("there is none left", || try_kubectl(&get).is_ok_and(|reason| reason == "Unschedulable"));
+    wait_until("there is none left", || {
+        try_kubectl(&get).is_ok_and(|reason| reason == "Unschedulable")
+    });
     fiber(engine, &["kill", "--now", &holder.name]).run().code(0);
     // A terminal has shown for what it waited.
     let step = format!("starting the pod {name}");

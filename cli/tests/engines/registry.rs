@@ -39,9 +39,15 @@ impl Registry {
         let file = files.path().join("config.yml");
         std::fs::write(&file, configuration).expect("there is room");
         let mut command = Command::new(PROGRAM);
-        command.arg("serve").arg(&file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command
+            .arg("serve")
+            .arg(&file)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().expect("it can be started");
-        let lines = BufReader::new(child.stderr.take().expect("it is piped")).lines().map_while(Result::ok);
+        let lines =
+            BufReader::new(child.stderr.take().expect("it is piped")).lines().map_while(Result::ok);
         let (sender, addresses) = mpsc::channel();
         std::thread::spawn(move || {
             for line in lines {
@@ -76,12 +82,28 @@ fn an_image_is_pushed_and_fetched_again(engine: &'static dyn Engine) {
     assert!(published.starts_with(&repository) && published.lines().count() == 1, "{published}");
     // Under this name it is now in the registry alone.
     docker(&["rmi", &published]);
-    let options = ["run", "-a", "--env", "SCENARIO=pi", "--env", "LD_LIBRARY_PATH=/fiber/lib", "--image", &published];
-    fiber(engine, &[&options[..], &[&crate::images::path()]].concat()).run().code(0).says(&["pi: 3.14"]);
+    let options = [
+        "run",
+        "-a",
+        "--env",
+        "SCENARIO=pi",
+        "--env",
+        "LD_LIBRARY_PATH=/fiber/lib",
+        "--image",
+        &published,
+    ];
+    fiber(engine, &[&options[..], &[&crate::images::path()]].concat())
+        .run()
+        .code(0)
+        .says(&["pi: 3.14"]);
     // Nodes that share no engine with this host have fetched it for themselves.
     let _ = try_docker(&["rmi", &published]);
     // It has no other.
     let other = published.replace("/engines:", "/others:");
     let ending = fiber(engine, &["run", "--image", &other]).run().code(125);
-    assert!(ending.errors.contains(&other) && ending.errors.contains("not found"), "{}", ending.errors);
+    assert!(
+        ending.errors.contains(&other) && ending.errors.contains("not found"),
+        "{}",
+        ending.errors
+    );
 }

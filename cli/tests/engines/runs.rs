@@ -35,7 +35,11 @@ fn nothing_is_left(engine: &dyn Engine, name: &str) {
 fn pi_with_one_command(engine: &'static dyn Engine) {
     let name = named();
     let ending = run(engine, &["-a", "--name", &name], "pi").run().code(0).says(&["pi: 3.14"]);
-    assert!(ending.errors.contains(&format!("Created {}: {name}", engine.unit())), "{}", ending.errors);
+    assert!(
+        ending.errors.contains(&format!("Created {}: {name}", engine.unit())),
+        "{}",
+        ending.errors
+    );
     nothing_is_left(engine, &name);
 }
 
@@ -71,10 +75,14 @@ fn a_script_is_told_what_was_created(engine: &'static dyn Engine) {
     let name = named();
     let started = Started::under(engine, &name);
     let created: Value =
-        serde_json::from_str(&output(run(engine, &["--json", "--name", &name], "ready"))).expect("JSON");
+        serde_json::from_str(&output(run(engine, &["--json", "--name", &name], "ready")))
+            .expect("JSON");
     assert_eq!(created[engine.unit()], *name);
     let session = created["session"].as_str().expect("a session");
-    assert!(session.len() == 8 && session.bytes().all(|byte| byte.is_ascii_hexdigit()), "{created}");
+    assert!(
+        session.len() == 8 && session.bytes().all(|byte| byte.is_ascii_hexdigit()),
+        "{created}"
+    );
     started.wait_until("it runs", |session| session["state"] == "running");
 }
 
@@ -136,7 +144,10 @@ fn a_reader_that_goes_ends_the_whole_session(engine: &'static dyn Engine) {
 
 fn limits_are_those_that_were_asked_for(engine: &'static dyn Engine) {
     let limits = ["--cpu", "0.5", "--memory", "96MiB"];
-    run(engine, &[&["-a"], &limits[..]].concat(), "limits").run().code(0).says(&["limits: 100663296 50000"]);
+    run(engine, &[&["-a"], &limits[..]].concat(), "limits")
+        .run()
+        .code(0)
+        .says(&["limits: 100663296 50000"]);
     let started = Started::new(engine, &limits, "ready");
     let listed = started.wait_until("it is listed", |session| session["state"] == "running");
     assert_eq!((&listed["cpu"], &listed["memory"]), (&0.5.into(), &100_663_296u64.into()));
@@ -149,7 +160,16 @@ fn too_little_memory_is_told(engine: &'static dyn Engine) {
 
 fn the_environment_and_the_configuration_travel(engine: &'static dyn Engine) {
     let own = std::env::current_exe().expect("this binary is somewhere").display().to_string();
-    let options = ["run", "-a", "--env", "SCENARIO", "--env", "TOLD=a=b c", "--env", "FIBER_ENVIRONMENT=TOLD,SCENARIO"];
+    let options = [
+        "run",
+        "-a",
+        "--env",
+        "SCENARIO",
+        "--env",
+        "TOLD=a=b c",
+        "--env",
+        "FIBER_ENVIRONMENT=TOLD,SCENARIO",
+    ];
     fiber(engine, &[&options[..], &[&own, "-a", "two words"]].concat())
         .env("SCENARIO", "environment")
         .file("fiber.toml", "processes = 3\nheartbeat = '300ms'\n")

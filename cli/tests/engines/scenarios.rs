@@ -33,7 +33,8 @@ pub(crate) fn run(name: &str) -> ExitCode {
 
 /// Two workers, for ever.
 fn ready() {
-    let pool = Pool::builder().processes(2).meta(fiber::Meta::new().memory(64 << 20)).build().unwrap();
+    let pool =
+        Pool::builder().processes(2).meta(fiber::Meta::new().memory(64 << 20)).build().unwrap();
     pool.wait_until_ready().wait().unwrap();
     let hosts = pool.map(|_: u32| println!("a worker speaks"), 0..2).wait().unwrap();
     println!("ready: {}", hosts.len());
@@ -44,7 +45,13 @@ fn ready() {
 
 /// What it was told, and what its workers know of it.
 fn environment() {
-    let see = || format!("{:?} {:?}", std::env::var("TOLD").ok(), std::env::args().skip(1).collect::<Vec<_>>());
+    let see = || {
+        format!(
+            "{:?} {:?}",
+            std::env::var("TOLD").ok(),
+            std::env::args().skip(1).collect::<Vec<_>>()
+        )
+    };
     println!("program: {}", see());
     println!("worker: {}", Process::spawn(see, ()).unwrap().wait().unwrap());
     let pool = Pool::builder().build().unwrap();

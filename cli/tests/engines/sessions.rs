@@ -62,11 +62,13 @@ fn a_session_is_shown_with_its_workers_and_their_restarts(engine: &'static dyn E
         let running = running(session);
         running.len() == 2 && !running.contains(&victim)
     });
-    let restarts: u64 = (0..2).filter_map(|index| later["workers"][index]["restarts"].as_u64()).sum();
+    let restarts: u64 =
+        (0..2).filter_map(|index| later["workers"][index]["restarts"].as_u64()).sum();
     assert_eq!(restarts, 1, "{later:#}");
 
     let table = output(fiber(engine, &["ps"]));
-    for word in ["NAME", "RESTARTS", &started.name, "└ ", "pool-1/worker-1", "64.0 MiB", "running"] {
+    for word in ["NAME", "RESTARTS", &started.name, "└ ", "pool-1/worker-1", "64.0 MiB", "running"]
+    {
         assert!(table.contains(word), "`{word}` is missing in:\n{table}");
     }
 }
@@ -102,14 +104,16 @@ fn names_may_be_cut_short_and_slips_are_recognised(engine: &'static dyn Engine) 
     let slip = format!("{short}_");
     for command in ["logs", "kill"] {
         let ending = fiber(engine, &[command, &slip]).run().code(1);
-        let words = format!("there is no session or worker `{slip}`: did you mean `{}`?", started.name);
+        let words =
+            format!("there is no session or worker `{slip}`: did you mean `{}`?", started.name);
         assert!(ending.errors.contains(&words), "{}", ending.errors);
     }
 }
 
 fn what_dead_sessions_left_is_cleaned(engine: &'static dyn Engine) {
     let _nobody_else = NOBODY_CLEANS.write();
-    let (ended, killed, lives) = (Started::new(engine, &[], "exit 3"), ready(engine), ready(engine));
+    let (ended, killed, lives) =
+        (Started::new(engine, &[], "exit 3"), ready(engine), ready(engine));
     ended.wait_until("it has ended", |session| session["state"] == "ended");
     engine.kill(&killed.name);
     killed.wait_until("it has ended", |session| session["state"] == "ended");

@@ -36,7 +36,8 @@ fn a_volume_is_mounted_where_it_is_wanted(engine: &'static dyn Engine) {
     let volumes = [&*first.name, &second.at("/elsewhere:ro")];
     // What the shell can do by itself: there is nothing else in the image.
     let line = "echo hello > /persistent/a && read word < /persistent/a && echo $word && ! echo hello > /elsewhere/a";
-    let ending = fiber(engine, &["run", "-a", "-v", volumes[0], "-v", volumes[1], "bash", "-c", line]).run();
+    let ending =
+        fiber(engine, &["run", "-a", "-v", volumes[0], "-v", volumes[1], "bash", "-c", line]).run();
     let ending = ending.code(0).says(&["hello"]);
     let said = if engine.tells_streams_apart() { &ending.errors } else { &ending.out };
     assert!(said.contains("Read-only file system"), "{said}");
@@ -51,7 +52,8 @@ fn files_are_copied_both_ways(engine: &'static dyn Engine) {
     let claim = Claim::new(engine);
     let host = tempfile::tempdir().expect("there is room");
     let path = |name: &str| host.path().join(name).display().to_string();
-    let content: Vec<u8> = (0..3_000_000u32).map(|index| (index.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let content: Vec<u8> =
+        (0..3_000_000u32).map(|index| (index.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     fs::write(path("a"), &content).expect("there is room");
     fs::set_permissions(path("a"), fs::Permissions::from_mode(0o640)).expect("it is ours");
     copies(engine, &path("a"), &claim.at("/"));
@@ -59,7 +61,10 @@ fn files_are_copied_both_ways(engine: &'static dyn Engine) {
     for name in ["/a", "/b"] {
         copies(engine, &claim.at(name), &path("back"));
         assert_eq!(fs::read(path("back")).expect("it is there"), content);
-        assert_eq!(fs::metadata(path("back")).expect("it is there").permissions().mode() & 0o777, 0o640);
+        assert_eq!(
+            fs::metadata(path("back")).expect("it is there").permissions().mode() & 0o777,
+            0o640
+        );
     }
     assert!(engine.users_of(&claim.name).is_empty());
 }
@@ -77,7 +82,10 @@ fn directories_are_copied_with_all_that_they_have(engine: &'static dyn Engine) {
     copies(engine, &claim.at("/out"), &path("back"));
     copies(engine, &claim.at("/out/deep"), &path("back"));
     for name in ["back/deep/er/file", "back/in/deep/er/file", "back/link", "back/in/link"] {
-        assert_eq!(fs::read(path(name)).unwrap_or_else(|error| panic!("{name}: {error}")), b"content");
+        assert_eq!(
+            fs::read(path(name)).unwrap_or_else(|error| panic!("{name}: {error}")),
+            b"content"
+        );
     }
     assert!(fs::symlink_metadata(path("back/link")).expect("it is there").is_symlink());
     copies(engine, &claim.at("/"), &path("all"));

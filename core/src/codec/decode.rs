@@ -168,7 +168,9 @@ impl<'de> Deserializer<'de> {
                 let bytes = self.bytes(len as usize)?;
                 match binary {
                     Binary::Bytes => visitor.visit_borrowed_bytes(bytes),
-                    Binary::Numbers => visitor.visit_seq(SeqDeserializer::new(bytes.iter().copied())),
+                    Binary::Numbers => {
+                        visitor.visit_seq(SeqDeserializer::new(bytes.iter().copied()))
+                    }
                 }
             }
             Marker::FixExt1
@@ -301,7 +303,11 @@ impl<'de> de::Deserializer<'de> for &mut Deserializer<'de> {
     }
 
     #[inline]
-    fn deserialize_unit_struct<V: Visitor<'de>>(self, _name: &'static str, visitor: V) -> Result<V::Value> {
+    fn deserialize_unit_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value> {
         if self.peek() == Some(NO_ELEMENTS) {
             self.rest = &self.rest[1..];
             return visitor.visit_unit();
@@ -310,7 +316,11 @@ impl<'de> de::Deserializer<'de> for &mut Deserializer<'de> {
     }
 
     #[inline]
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value> {
         if name == rmp_serde::MSGPACK_EXT_STRUCT_NAME {
             let marker = self.marker()?;
             return visitor.visit_newtype_struct(self.extension(marker)?);

@@ -40,7 +40,10 @@ impl<'out> Serializer<'out> {
     }
 
     #[inline]
-    fn compound<const KIND: bool>(&mut self, len: Option<usize>) -> Result<Compound<'_, 'out, KIND>> {
+    fn compound<const KIND: bool>(
+        &mut self,
+        len: Option<usize>,
+    ) -> Result<Compound<'_, 'out, KIND>> {
         let (at, declared) = (self.position(), len.unwrap_or(0));
         header::<KIND>(self.out(), declared)?;
         Ok(Compound { serializer: self, at, declared, count: 0 })
@@ -56,8 +59,9 @@ impl<'out> Serializer<'out> {
     #[cold]
     fn make_extension(&mut self, at: usize) -> Result {
         let tuple = self.out().split_off(at);
-        let extension = rmp_serde::from_slice(&tuple)
-            .map_err(|error| Error::custom(format!("an extension is a tuple of an i8 and bytes: {error}")))?;
+        let extension = rmp_serde::from_slice(&tuple).map_err(|error| {
+            Error::custom(format!("an extension is a tuple of an i8 and bytes: {error}"))
+        })?;
         Extension(extension).serialize(&mut self.rmp)
     }
 }
@@ -65,8 +69,9 @@ impl<'out> Serializer<'out> {
 /// The length of a sequence, map, text or byte string, for which MessagePack has 32 bits.
 #[inline]
 fn length(len: usize) -> Result<u32> {
-    u32::try_from(len)
-        .map_err(|_| Error::custom(format!("{len} elements or bytes in one piece; at most {} fit", u32::MAX)))
+    u32::try_from(len).map_err(|_| {
+        Error::custom(format!("{len} elements or bytes in one piece; at most {} fit", u32::MAX))
+    })
 }
 
 /// Forwards to rmp-serde.
@@ -136,12 +141,21 @@ impl<'s, 'out> ser::Serializer for &'s mut Serializer<'out> {
     }
 
     #[inline]
-    fn serialize_unit_variant(self, name: &'static str, index: u32, variant: &'static str) -> Result {
+    fn serialize_unit_variant(
+        self,
+        name: &'static str,
+        index: u32,
+        variant: &'static str,
+    ) -> Result {
         self.rmp.serialize_unit_variant(name, index, variant)
     }
 
     #[inline]
-    fn serialize_newtype_struct<T: Serialize + ?Sized>(self, name: &'static str, value: &T) -> Result {
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(
+        self,
+        name: &'static str,
+        value: &T,
+    ) -> Result {
         let at = self.position();
         value.serialize(&mut *self)?;
         if name == rmp_serde::MSGPACK_EXT_STRUCT_NAME { self.make_extension(at) } else { Ok(()) }
@@ -170,7 +184,11 @@ impl<'s, 'out> ser::Serializer for &'s mut Serializer<'out> {
     }
 
     #[inline]
-    fn serialize_tuple_struct(self, _name: &'static str, len: usize) -> Result<Compound<'s, 'out, ARRAY>> {
+    fn serialize_tuple_struct(
+        self,
+        _name: &'static str,
+        len: usize,
+    ) -> Result<Compound<'s, 'out, ARRAY>> {
         self.compound::<ARRAY>(Some(len))
     }
 

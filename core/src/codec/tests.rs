@@ -10,7 +10,9 @@ use serde::de::DeserializeOwned;
 
 use super::*;
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, serde::Deserialize,
+)]
 struct Unit;
 
 /// The bytes that rmp-serde gives.

@@ -1,7 +1,8 @@
 use super::*;
 
 fn panicked(backtrace: Option<&str>) -> Error {
-    let panic = Panic { message: "no 7 (at a.rs:1:2)".into(), backtrace: backtrace.map(str::to_string) };
+    let panic =
+        Panic { message: "no 7 (at a.rs:1:2)".into(), backtrace: backtrace.map(str::to_string) };
     Error::Task { function: "work", index: 3, failure: panic.into() }
 }
 

@@ -1,4 +1,5 @@
-//! A program that needs nothing but the standard library, so that it can be compiled with any panic strategy in a moment.
+//! A program that needs nothing but the standard library, so that it can be compiled with any panic
+//! strategy in a moment.
 
 #![allow(dead_code)]
 

@@ -8,8 +8,7 @@ use syn::{Error, Expr, ExprLit, ExprUnary, Lit, Result, Token, UnOp};
 
 use crate::size;
 
-const KEYS: &str =
-    "the keys are `cpu`, `memory` and `gpu`, as in `#[fiber::meta(cpu = 1, memory = \"512MiB\", gpu = 1)]`";
+const KEYS: &str = "the keys are `cpu`, `memory` and `gpu`, as in `#[fiber::meta(cpu = 1, memory = \"512MiB\", gpu = 1)]`";
 const CPU: &str = "write a number of cores greater than 0, such as `cpu = 2` or `cpu = 0.5`";
 const MEMORY: &str = "write a whole number greater than 0 with a unit (B, kB, KiB, MB, MiB, GB, GiB, TB or TiB), such as \
                       `memory = \"512MiB\"`, or a number of bytes, such as `memory = 65536`";
@@ -27,7 +26,10 @@ impl Request {
     /// Reads all arguments, and reports all that are wrong at once.
     pub(super) fn parse(input: ParseStream<'_>) -> Result<Request> {
         if input.is_empty() {
-            return Err(Error::new(Span::call_site(), format!("`#[fiber::meta]` without a request: {KEYS}")));
+            return Err(Error::new(
+                Span::call_site(),
+                format!("`#[fiber::meta]` without a request: {KEYS}"),
+            ));
         }
         let mut request = Request::default();
         let mut seen: Vec<Ident> = Vec::new();
@@ -72,10 +74,14 @@ impl ToTokens for Request {
 
 /// One `key = value` and the comma after it.
 fn argument(input: ParseStream<'_>) -> Result<(Ident, Expr)> {
-    let key =
-        input.call(Ident::parse_any).map_err(|error| Error::new(error.span(), format!("expected a key: {KEYS}")))?;
+    let key = input
+        .call(Ident::parse_any)
+        .map_err(|error| Error::new(error.span(), format!("expected a key: {KEYS}")))?;
     if !input.peek(Token![=]) {
-        return Err(Error::new(key.span(), format!("`{key}` is not followed by `= value`: {}", hint(&key))));
+        return Err(Error::new(
+            key.span(),
+            format!("`{key}` is not followed by `= value`: {}", hint(&key)),
+        ));
     }
     input.parse::<Token![=]>()?;
     if input.is_empty() || input.peek(Token![,]) {
@@ -83,7 +89,9 @@ fn argument(input: ParseStream<'_>) -> Result<(Ident, Expr)> {
     }
     let value = input.parse()?;
     if !input.is_empty() {
-        input.parse::<Token![,]>().map_err(|error| Error::new(error.span(), "expected a comma between two keys"))?;
+        input
+            .parse::<Token![,]>()
+            .map_err(|error| Error::new(error.span(), "expected a comma between two keys"))?;
     }
     Ok((key, value))
 }

@@ -4,7 +4,11 @@ use super::*;
 fn addition(arguments: TokenStream, item: TokenStream) -> String {
     let output = expand(arguments, item.clone()).to_string();
     let unchanged = item.to_string();
-    output.strip_prefix(&unchanged).unwrap_or_else(|| panic!("the function is changed: {output}")).trim().to_owned()
+    output
+        .strip_prefix(&unchanged)
+        .unwrap_or_else(|| panic!("the function is changed: {output}"))
+        .trim()
+        .to_owned()
 }
 
 fn registered(attributes: TokenStream, meta: TokenStream) -> String {
@@ -170,7 +174,11 @@ fn what_is_no_function_with_a_body_is_refused() {
 #[test]
 fn a_second_attribute_is_refused() {
     for second in [quote!(fiber::meta(gpu = 1)), quote!(::fiber::meta(gpu = 1))] {
-        assert_refused(quote!(cpu = 1), quote!(#[#second] fn task() {}), &["second `#[fiber::meta]`"]);
+        assert_refused(
+            quote!(cpu = 1),
+            quote!(#[#second] fn task() {}),
+            &["second `#[fiber::meta]`"],
+        );
     }
 }
 

@@ -27,17 +27,21 @@ fn work(_: u32) {
 /// Prints the most memory that this process has had.
 fn print_peak() {
     let status = std::fs::read_to_string("/proc/self/status").expect("/proc is mounted");
-    let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("the kernel counts it");
-    let kib: u64 = line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).expect("it is a number");
+    let line =
+        status.lines().find(|line| line.starts_with("VmHWM:")).expect("the kernel counts it");
+    let kib: u64 =
+        line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).expect("it is a number");
     println!("peak {}", kib / 1024);
 }
 
 /// Takes some results of an endless call; between them the same workers do other work.
 pub(super) fn slow_consumer() {
     fiber::init();
-    let [form, size]: [String; 2] = std::env::args().skip(1).collect::<Vec<_>>().try_into().expect("two arguments");
+    let [form, size]: [String; 2] =
+        std::env::args().skip(1).collect::<Vec<_>>().try_into().expect("two arguments");
     let size: u64 = size.parse().expect("a size");
-    setrlimit(Resource::Data, Rlimit { current: Some(MEMORY), maximum: Some(MEMORY) }).expect("less is allowed");
+    setrlimit(Resource::Data, Rlimit { current: Some(MEMORY), maximum: Some(MEMORY) })
+        .expect("less is allowed");
     let pool = Pool::new(2).expect("a pool can be made");
     let sizes = std::iter::repeat(size);
     let results: Box<dyn Iterator<Item = Result<ByteBuf>>> = match &*form {
@@ -51,7 +55,9 @@ pub(super) fn slow_consumer() {
         }
         other => panic!("`{other}` is no form"),
     };
-    let mut large = results.map(|result| result.expect("it is given")).filter(|result| result.len() as u64 == size);
+    let mut large = results
+        .map(|result| result.expect("it is given"))
+        .filter(|result| result.len() as u64 == size);
     for _ in 0..TAKEN {
         large.next().expect("there is no end");
         pool.map(work, 0..16).wait().expect("others work as well");

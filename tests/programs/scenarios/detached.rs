@@ -5,7 +5,8 @@ use fiber::Pool;
 pub(super) fn detached() {
     fiber::init();
     tracing_subscriber::fmt().with_writer(std::io::stdout).with_ansi(false).init();
-    let pool = |name: &str| Pool::builder().name(name).processes(2).build().expect("a pool can be made");
+    let pool =
+        |name: &str| Pool::builder().name(name).processes(2).build().expect("a pool can be made");
     let joined = pool("joined");
     joined.apply(|x: u32| assert!(x > 0, "too small"), 0).detach();
     joined.try_map(|x: u32| if x != 1 { Ok(x) } else { Err("odd") }, 0..3).detach();

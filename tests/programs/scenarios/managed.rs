@@ -27,7 +27,10 @@ impl Handler<Double> for Doubler {
 pub(super) fn shortage() {
     fiber::init();
     shortages::log();
-    let manager = AsyncManager::<Doubler>::builder().start(|()| Doubler, ()).wait().expect("it can be started");
+    let manager = AsyncManager::<Doubler>::builder()
+        .start(|()| Doubler, ())
+        .wait()
+        .expect("it can be started");
     let shortage = Shortage::begin();
     shortages::kill(manager.pid().expect("its process runs"));
     shortages::wait_for_word();

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{hang, read_line, wait_until};
 
-/// Children connect by the proxy that the environment names, and leave the address that they were given in a file.
+/// Children connect by the proxy that the environment names, and leave the address that they were
+/// given in a file.
 pub(super) fn behind_a_proxy() {
     let proxy = std::env::var("PROXY").expect("the test sets it");
     if let Ok(node) = std::env::var("FIBER_NODE")
@@ -19,9 +20,11 @@ pub(super) fn behind_a_proxy() {
         && !proxy.ends_with(address)
     {
         let own = format!("parent.{}", std::process::id());
-        std::fs::write(&own, format!("nng:{address}")).expect("the working directory can be written to");
+        std::fs::write(&own, format!("nng:{address}"))
+            .expect("the working directory can be written to");
         std::fs::rename(own, "parent").expect("it can be renamed");
-        let again = Command::new("/proc/self/exe").env("FIBER_NODE", format!("{start}:{proxy}")).exec();
+        let again =
+            Command::new("/proc/self/exe").env("FIBER_NODE", format!("{start}:{proxy}")).exec();
         panic!("the program can't be started again: {again}");
     }
     fiber::init();

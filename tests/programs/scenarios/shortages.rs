@@ -14,7 +14,8 @@ pub(super) struct Shortage(Rlimit);
 impl Shortage {
     pub(super) fn begin() -> Shortage {
         let before = getrlimit(Resource::Nofile);
-        setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..before }).expect("less is allowed");
+        setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..before })
+            .expect("less is allowed");
         Shortage(before)
     }
 }
@@ -33,7 +34,8 @@ pub(super) fn log() {
 fn begin(processes: usize) -> Pool {
     fiber::init();
     log();
-    let pool = Pool::builder().name("short").processes(processes).build().expect("a pool can be made");
+    let pool =
+        Pool::builder().name("short").processes(processes).build().expect("a pool can be made");
     pool.wait_until_ready().wait().expect("workers can be started");
     pool
 }
@@ -86,7 +88,10 @@ pub(super) fn of_some() {
     wait_until(|| pool.ready() == 3);
     ENOUGH.store(true, Ordering::SeqCst);
     let results = map.wait().expect("the map goes on");
-    assert!(results.into_iter().eq((0..ITEMS.load(Ordering::SeqCst)).map(|x| 2 * x)), "each result is right");
+    assert!(
+        results.into_iter().eq((0..ITEMS.load(Ordering::SeqCst)).map(|x| 2 * x)),
+        "each result is right"
+    );
     println!("all right");
 }
 
@@ -106,7 +111,8 @@ pub(super) fn while_growing() {
 /// All workers die. Whoever runs this program ends the shortage, or does not.
 pub(super) fn of_all() {
     let pool = begin(2);
-    let workers: std::collections::BTreeSet<_> = pool.map(pid, 0..8).wait().unwrap().into_iter().collect();
+    let workers: std::collections::BTreeSet<_> =
+        pool.map(pid, 0..8).wait().unwrap().into_iter().collect();
     let shortage = Shortage::begin();
     workers.into_iter().for_each(kill);
     wait_until(|| pool.ready() == 0);

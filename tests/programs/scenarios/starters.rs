@@ -15,19 +15,22 @@ fn start_program() {
     Command::new("sh").args(["-c", "sleep 600 & wait"]).spawn().expect("there is a shell");
 }
 
-/// Starts one in this process's group and one in that of a nested process, leaves a file when both run, and hangs.
+/// Starts one in this process's group and one in that of a nested process, leaves a file when both
+/// run, and hangs.
 fn start_everywhere(file: String) {
     start_program();
     let nested = |file: String| {
         start_program();
-        std::fs::write(file, std::process::id().to_string()).expect("the working directory can be written to");
+        std::fs::write(file, std::process::id().to_string())
+            .expect("the working directory can be written to");
         hang();
     };
     drop(Process::spawn(nested, file).expect("a process can be spawned"));
     hang();
 }
 
-/// Has a worker start programs for each line that it reads, and loses it in the way that the line says, or keeps it.
+/// Has a worker start programs for each line that it reads, and loses it in the way that the line
+/// says, or keeps it.
 pub(super) fn on_demand() {
     fiber::init();
     let pool = Pool::new(1).expect("a pool can be made").max_deaths(1);

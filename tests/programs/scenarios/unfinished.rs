@@ -1,4 +1,5 @@
-//! A program whose processes print without ending the line, and are killed as soon as they have done their work.
+//! A program whose processes print without ending the line, and are killed as soon as they have
+//! done their work.
 
 use std::time::Duration;
 
@@ -43,7 +44,11 @@ pub(super) fn lines() {
     drop(pool);
 
     // The first task's outcome is there when the second is still running, and its text too.
-    let pool = Pool::builder().processes(1).initializer(print, "<initialiser>".to_string()).build().unwrap();
+    let pool = Pool::builder()
+        .processes(1)
+        .initializer(print, "<initialiser>".to_string())
+        .build()
+        .unwrap();
     let print_or_hang = |text: String| if text.is_empty() { hang() } else { print!("{text}") };
     let limited = pool.timeout(Duration::from_millis(50)).max_deaths(1);
     limited.map(print_or_hang, ["<before a timeout>".into(), String::new()]).wait().unwrap_err();

@@ -1,5 +1,5 @@
-//! What two ends say before nng has the connection: each shows that it holds the session's key, and both come to the
-//! keys of this connection.
+//! What two ends say before nng has the connection: each shows that it holds the session's key, and
+//! both come to the keys of this connection.
 //!
 //! ```text
 //! connector → acceptor   MAGIC, nonce, proof      proof: key, "connect", MAGIC, connector's nonce
@@ -7,10 +7,11 @@
 //! connector → acceptor   proof                    proof: key, "confirm", connector's nonce, acceptor's nonce
 //! ```
 //!
-//! The first message is a proof already, so a peer that does not hold the key gets not a byte in answer, unless it repeats
-//! a first message that it has recorded: then it gets the second one, whose nonce is new and whose proof is a keyed hash,
-//! and no more. The third message can't be a repeated one, for the acceptor's nonce is new. All lengths are fixed: nothing that a
-//! stranger says takes memory.
+//! The first message is a proof already, so a peer that does not hold the key gets not a byte in
+//! answer, unless it repeats a first message that it has recorded: then it gets the second one,
+//! whose nonce is new and whose proof is a keyed hash, and no more. The third message can't be a
+//! repeated one, for the acceptor's nonce is new. All lengths are fixed: nothing that a stranger
+//! says takes memory.
 
 use std::io;
 
@@ -26,10 +27,16 @@ const MAGIC: &[u8; 8] = b"fiber\0\0\x01";
 ///
 /// # Errors
 /// Why the peer is not to be trusted.
-pub async fn accept_keys(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), key: &SessionKey) -> io::Result<Keys> {
+pub async fn accept_keys(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    key: &SessionKey,
+) -> io::Result<Keys> {
     let magic: [u8; 8] = read(stream).await?;
     if magic != *MAGIC {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "it does not speak this version of fiber's protocol"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "it does not speak this version of fiber's protocol",
+        ));
     }
     let theirs: [u8; 32] = read(stream).await?;
     if !key.proves("connect", &[MAGIC, &theirs], &read(stream).await?) {
@@ -48,7 +55,10 @@ pub async fn accept_keys(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), key
 ///
 /// # Errors
 /// Why the peer is not to be trusted.
-pub async fn connect_keys(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), key: &SessionKey) -> io::Result<Keys> {
+pub async fn connect_keys(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    key: &SessionKey,
+) -> io::Result<Keys> {
     let ours: [u8; 32] = random();
     stream.write_all(&[&MAGIC[..], &ours, &key.proof("connect", &[MAGIC, &ours])].concat()).await?;
     let theirs: [u8; 32] = read(stream).await?;

@@ -14,8 +14,8 @@ use crate::UNPROVEN_LIMIT;
 use crate::frame::Decoder;
 use crate::seal::{Opener, TAG};
 
-/// Bytes that may wait to be polled. When more do, nng is asked for nothing; the kernel's buffers fill, and the peer's
-/// sends wait.
+/// Bytes that may wait to be polled. When more do, nng is asked for nothing; the kernel's buffers
+/// fill, and the peer's sends wait.
 const MAX_WAITING: usize = 256 << 10;
 /// What a frame takes beside its bytes.
 const FRAME_OVERHEAD: usize = 256;
@@ -59,13 +59,17 @@ impl Inbox {
             }
         })?;
         let decoder = Decoder::new(UNPROVEN_LIMIT);
-        let inbox = Inbox { queue, socket: socket.clone(), aio, opener, frame: Bytes::new(), decoder };
+        let inbox =
+            Inbox { queue, socket: socket.clone(), aio, opener, frame: Bytes::new(), decoder };
         inbox.queue.0.lock().ask(&inbox.socket, &inbox.aio);
         Ok(inbox)
     }
 
     /// See [`crate::Incoming::poll_next`].
-    pub(super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+    pub(super) fn poll_next(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Bytes>>> {
         // A peer that sends without end does not hold the thread.
         let progress = ready!(poll_proceed(context));
         loop {
@@ -173,7 +177,8 @@ impl Queue {
 impl State {
     /// Asks nng for the next frame if there is room for it.
     ///
-    /// The lock is held meanwhile, for the reason that sending has: see `Queue::start` of the outbox.
+    /// The lock is held meanwhile, for the reason that sending has: see `Queue::start` of the
+    /// outbox.
     fn ask(&mut self, socket: &Socket, aio: &Aio) {
         if self.asked || self.ended || self.waiting >= MAX_WAITING {
             return;

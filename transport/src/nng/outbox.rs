@@ -14,14 +14,14 @@ use crate::{Closed, Message};
 
 /// Sends to one peer.
 ///
-/// nng takes one frame while it writes another. What is sent meanwhile gathers, and leaves when nng takes the first:
-/// the callback that says so sends it, on a thread of nng's.
+/// nng takes one frame while it writes another. What is sent meanwhile gathers, and leaves when nng
+/// takes the first: the callback that says so sends it, on a thread of nng's.
 #[derive(Debug)]
 pub(super) struct Outbox {
     queue: Arc<Queue>,
     socket: Socket,
-    /// nng waits for ever when an `Aio` is dropped in its own callback. The callback is handed a reference, so this
-    /// one is dropped only after it has returned: see `drop`.
+    /// nng waits for ever when an `Aio` is dropped in its own callback. The callback is handed a
+    /// reference, so this one is dropped only after it has returned: see `drop`.
     aio: Aio,
 }
 
@@ -95,7 +95,8 @@ impl Outbox {
 impl Drop for Outbox {
     fn drop(&mut self) {
         self.close();
-        // The closed socket ended what was under way; when its callback has returned, ours is the last reference.
+        // The closed socket ended what was under way; when its callback has returned, ours is the
+        // last reference.
         self.aio.wait();
     }
 }
@@ -116,8 +117,8 @@ impl Queue {
 
     /// Leaves a frame to nng, which calls back, on another thread, when it has taken it.
     ///
-    /// The lock is held meanwhile: a socket that is closed ends what waits in it, but one send that arrives just
-    /// then, it keeps for ever. So none starts after `close` has the lock.
+    /// The lock is held meanwhile: a socket that is closed ends what waits in it, but one send that
+    /// arrives just then, it keeps for ever. So none starts after `close` has the lock.
     fn start(&self, socket: &Socket, aio: &Aio, frame: nng::Message) {
         let state = self.state.lock();
         if !state.closed && socket.send_async(aio, frame).is_err() {
@@ -126,7 +127,8 @@ impl Queue {
         }
     }
 
-    /// What is next to be sent, sealed; `None` when nothing waits, and from then on nothing is under way.
+    /// What is next to be sent, sealed; `None` when nothing waits, and from then on nothing is
+    /// under way.
     fn next_frame(&self) -> Option<nng::Message> {
         let mut state = self.state.lock();
         if state.rest.is_empty() {

@@ -6,13 +6,15 @@ use std::thread;
 
 use parking_lot::RwLock;
 
-/// The threads that nng starts with its first socket: seven, and some that others may start meanwhile.
+/// The threads that nng starts with its first socket: seven, and some that others may start
+/// meanwhile.
 const THREADS: usize = 10;
-/// Small: the C library keeps the stacks of threads that have ended, and they count towards a limit of memory.
+/// Small: the C library keeps the stacks of threads that have ended, and they count towards a limit
+/// of memory.
 const STACK: usize = 64 << 10;
 
-/// Checks, before nng starts for the first time, that its threads can be started. nng ends the process if it can start
-/// only some of them: it frees what the others use.
+/// Checks, before nng starts for the first time, that its threads can be started. nng ends the
+/// process if it can start only some of them: it frees what the others use.
 ///
 /// # Errors
 /// That the system has no room for them.

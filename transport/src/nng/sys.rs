@@ -9,8 +9,8 @@ use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use nng::{Listener, Socket};
 use parking_lot::Mutex;
 
-/// Tells nng how many threads to start. Has to come before each attempt to start it, because nng forgets it if that fails;
-/// once it has started, this does nothing.
+/// Tells nng how many threads to start. Has to come before each attempt to start it, because nng
+/// forgets it if that fails; once it has started, this does nothing.
 pub(super) fn limit_threads() {
     use nng_sys::nng_init_parameter as Parameter;
     const THREADS: [(Parameter, u64); 4] = [
@@ -28,15 +28,20 @@ pub(super) fn limit_threads() {
     }
 }
 
-/// Gives a connection to a socket, which closes it when it is closed itself. Nothing was read from it that is not meant
-/// for others.
+/// Gives a connection to a socket, which closes it when it is closed itself. Nothing was read from
+/// it that is not meant for others.
 pub(super) fn adopt(socket: &Socket, connection: OwnedFd) -> io::Result<()> {
     let listener = Listener::new(socket, "socket://")?.nng_listener();
     let listener = nng_sys::nng_listener { _bindgen_opaque_blob: listener._bindgen_opaque_blob };
     let descriptor = connection.as_raw_fd();
     // SAFETY: the name is a C string, and nng looks the listener, a number, up under its own lock.
-    let failed =
-        unsafe { nng_sys::nng_listener_set_int(listener, nng_sys::NNG_OPT_SOCKET_FD.as_ptr().cast(), descriptor) };
+    let failed = unsafe {
+        nng_sys::nng_listener_set_int(
+            listener,
+            nng_sys::NNG_OPT_SOCKET_FD.as_ptr().cast(),
+            descriptor,
+        )
+    };
     if let Ok(code) = u32::try_from(failed)
         && let Some(code) = NonZeroU32::new(code)
     {

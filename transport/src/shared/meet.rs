@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use fiber_core::{SessionKey, random};
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
 };
 
 use super::memory::{self, Memory, Side};
@@ -43,7 +44,8 @@ impl StreamListener {
         &self.name
     }
 
-    /// Blocks until a writer has come that holds the key, and gives its greeting. Others are turned away.
+    /// Blocks until a writer has come that holds the key, and gives its greeting. Others are turned
+    /// away.
     ///
     /// # Errors
     /// What the system says. It may be tried again.
@@ -58,12 +60,17 @@ impl StreamListener {
     }
 }
 
-/// Opens a stream to the listener at `address`, with a circle of `capacity` bytes, a power of two. The greeting, of up
-/// to 255 bytes, tells who this is.
+/// Opens a stream to the listener at `address`, with a circle of `capacity` bytes, a power of two.
+/// The greeting, of up to 255 bytes, tells who this is.
 ///
 /// # Errors
 /// What the system says, or that the listener does not hold the key.
-pub fn open_stream(address: &str, key: &SessionKey, greeting: &[u8], capacity: usize) -> io::Result<Writer> {
+pub fn open_stream(
+    address: &str,
+    key: &SessionKey,
+    greeting: &[u8],
+    capacity: usize,
+) -> io::Result<Writer> {
     assert!(greeting.len() <= GREETING, "a greeting has up to {GREETING} bytes");
     let mut socket = UnixStream::connect_addr(&SocketAddr::from_abstract_name(address)?)?;
     check_user(&socket)?;
@@ -112,13 +119,19 @@ fn check_user(socket: &UnixStream) -> io::Result<()> {
     if peer == own {
         return Ok(());
     }
-    let problem =
-        format!("the other end of the socket runs as user {}, this process as {}", peer.as_raw(), own.as_raw());
+    let problem = format!(
+        "the other end of the socket runs as user {}, this process as {}",
+        peer.as_raw(),
+        own.as_raw()
+    );
     Err(io::Error::new(io::ErrorKind::PermissionDenied, problem))
 }
 
 fn no_proof() -> io::Error {
-    io::Error::new(io::ErrorKind::PermissionDenied, "the other side does not hold this session's key")
+    io::Error::new(
+        io::ErrorKind::PermissionDenied,
+        "the other side does not hold this session's key",
+    )
 }
 
 fn send_with(mut socket: &UnixStream, bytes: &[u8], file: OwnedFd) -> io::Result<()> {
@@ -126,7 +139,8 @@ fn send_with(mut socket: &UnixStream, bytes: &[u8], file: OwnedFd) -> io::Result
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     control.push(SendAncillaryMessage::ScmRights(&files));
-    let sent = rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)?;
+    let sent =
+        rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)?;
     socket.write_all(&bytes[sent..])
 }
 
@@ -136,7 +150,8 @@ fn receive_with(socket: &UnixStream) -> io::Result<(u8, OwnedFd)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC;
-    let received = rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut first)], &mut control, flags)?;
+    let received =
+        rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut first)], &mut control, flags)?;
     let file = control.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut files) => files.next(),
         _ => None,

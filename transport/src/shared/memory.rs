@@ -1,9 +1,11 @@
-//! The memory of a stream: a head with the positions of both sides, and the bytes between them in a circle.
+//! The memory of a stream: a head with the positions of both sides, and the bytes between them in a
+//! circle.
 //!
-//! All `unsafe` of this is here. What makes it sound: the memory is mapped as long as a [`Memory`] lives, and can't
-//! shrink (it is sealed); all that both processes change is atomic, but for the bytes, of which the writer touches
-//! only those that are free and the reader only those that are filled, by the positions, which are published after.
-//! Whoever is at the other end holds the session's key, and runs this very code.
+//! All `unsafe` of this is here. What makes it sound: the memory is mapped as long as a [`Memory`]
+//! lives, and can't shrink (it is sealed); all that both processes change is atomic, but for the
+//! bytes, of which the writer touches only those that are free and the reader only those that are
+//! filled, by the positions, which are published after. Whoever is at the other end holds the
+//! session's key, and runs this very code.
 
 #![allow(unsafe_code)]
 
@@ -50,7 +52,8 @@ unsafe impl Send for Memory {}
 
 /// Makes memory for a circle of `capacity` bytes, a power of two.
 pub(super) fn create(capacity: usize) -> io::Result<OwnedFd> {
-    let file = rustix::fs::memfd_create("fiber-stream", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    let file =
+        rustix::fs::memfd_create("fiber-stream", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     rustix::fs::ftruncate(&file, (HEAD + capacity) as u64)?;
     rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
     Ok(file)
@@ -66,12 +69,18 @@ impl Memory {
         let capacity = size.saturating_sub(HEAD);
         let sealed = rustix::fs::fcntl_get_seals(&file)?.contains(SealFlags::SHRINK);
         if !sealed || !capacity.is_power_of_two() || !(8..=MOST).contains(&capacity) {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "what the peer sent is not the memory of a stream"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "what the peer sent is not the memory of a stream",
+            ));
         }
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping, at a place of the kernel's choice.
-        let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), size, protection, MapFlags::SHARED, &file, 0) }?;
-        let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::other("memory was mapped at address 0"))?;
+        let base = unsafe {
+            rustix::mm::mmap(std::ptr::null_mut(), size, protection, MapFlags::SHARED, &file, 0)
+        }?;
+        let base = NonNull::new(base.cast())
+            .ok_or_else(|| io::Error::other("memory was mapped at address 0"))?;
         Ok(Memory { base, capacity })
     }
 
@@ -100,8 +109,9 @@ impl Memory {
         let at = self.index(position);
         let first = bytes.len().min(self.capacity - at);
         let (first, second) = bytes.split_at(first);
-        // SAFETY: both pieces lie in the mapping: the first from `at` to its end at most, the second from its start,
-        // and they are no longer than the circle together. The reader does not touch free bytes.
+        // SAFETY: both pieces lie in the mapping: the first from `at` to its end at most, the
+        // second from its start, and they are no longer than the circle together. The reader does
+        // not touch free bytes.
         unsafe {
             let circle = self.base.add(HEAD);
             circle.add(at).copy_from_nonoverlapping(NonNull::from(first).cast(), first.len());
@@ -113,8 +123,8 @@ impl Memory {
     pub(super) fn piece(&self, position: u64, length: usize) -> &[u8] {
         let at = self.index(position);
         let length = length.min(self.capacity - at);
-        // SAFETY: the piece lies in the mapping; the writer does not touch filled bytes until the reader, which is
-        // borrowed meanwhile, says that it has taken them.
+        // SAFETY: the piece lies in the mapping; the writer does not touch filled bytes until the
+        // reader, which is borrowed meanwhile, says that it has taken them.
         unsafe { std::slice::from_raw_parts(self.base.add(HEAD + at).as_ptr(), length) }
     }
 
@@ -135,7 +145,8 @@ impl Memory {
         if sleeps.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        // A writer that has filled everything is woken when half is free, not for each piece that is taken.
+        // A writer that has filled everything is woken when half is free, not for each piece that
+        // is taken.
         let enough = side == Side::Writer || {
             let filled = head.written.0.load(Ordering::Relaxed).wrapping_sub(position);
             filled <= self.capacity as u64 / 2
@@ -163,7 +174,8 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: it was mapped with this size, and nothing borrows from it any more.
-        let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), HEAD + self.capacity) };
+        let unmapped =
+            unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), HEAD + self.capacity) };
         debug_assert!(unmapped.is_ok(), "what was mapped can be unmapped");
     }
 }

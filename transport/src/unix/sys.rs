@@ -1,4 +1,5 @@
-//! What neither the runtime nor the system's bindings offer in safe code. Nothing else of these links is unsafe.
+//! What neither the runtime nor the system's bindings offer in safe code. Nothing else of these
+//! links is unsafe.
 
 #![allow(unsafe_code)]
 
@@ -30,7 +31,9 @@ pub(super) fn read(stream: &UnixStream, buffer: &mut BytesMut) -> rustix::io::Re
     let length = buffer.len();
     let room = buffer.spare_capacity_mut();
     let size = room.len();
-    let count = match retry_on_intr(|| recv(stream, &mut *room, RecvFlags::empty()).map(|(_, count)| count)) {
+    let count = match retry_on_intr(|| {
+        recv(stream, &mut *room, RecvFlags::empty()).map(|(_, count)| count)
+    }) {
         Ok(count) => count,
         Err(Errno::WOULDBLOCK) => return Ok(Read::All),
         Err(error) => return Err(error),

@@ -42,7 +42,9 @@ pub(crate) fn spawn_child(role: &str, arguments: &[String]) -> Child {
 pub(crate) fn spawn_test(test: &str, role: &str, arguments: &[String]) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args([test, "--exact", "--nocapture"]);
-    command.env(ROLE, [&[role.to_owned()], arguments].concat().join("\n")).stdout(std::process::Stdio::null());
+    command
+        .env(ROLE, [&[role.to_owned()], arguments].concat().join("\n"))
+        .stdout(std::process::Stdio::null());
     command.spawn().unwrap()
 }
 
@@ -67,6 +69,7 @@ pub(crate) fn filler(seed: usize, length: usize) -> Bytes {
 /// Bytes of memory that this process holds.
 pub(crate) fn resident_memory() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("the kernel tells");
+    let line =
+        status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("the kernel tells");
     line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
 }

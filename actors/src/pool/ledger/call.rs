@@ -63,7 +63,9 @@ impl<C: Caller> Call<C> {
 
     fn bring_needed_to_front(&mut self) -> bool {
         let Some(index) = self.caller.needs() else { return false };
-        let Some(place) = self.ready.iter().position(|run| run.contains(index)) else { return false };
+        let Some(place) = self.ready.iter().position(|run| run.contains(index)) else {
+            return false;
+        };
         let Some(run) = self.ready.remove(place) else { return false };
         let (needed, before, after) = run.cut(index, index + 1);
         after.into_iter().chain(before).for_each(|run| self.ready.insert(place, run));
@@ -72,8 +74,11 @@ impl<C: Caller> Call<C> {
     }
 
     pub(super) fn take(&mut self, count: u64) -> Run {
-        let (queue, suspect) =
-            if self.suspects.is_empty() { (&mut self.ready, false) } else { (&mut self.suspects, true) };
+        let (queue, suspect) = if self.suspects.is_empty() {
+            (&mut self.ready, false)
+        } else {
+            (&mut self.suspects, true)
+        };
         let front = queue.front_mut().expect("a queued call has a run");
         let run = front.split_front(count);
         if front.len() == 0 {
@@ -86,7 +91,13 @@ impl<C: Caller> Call<C> {
     }
 
     /// How many tasks a worker is to get now, if there is room for the outcomes of so many.
-    pub(super) fn count_for<W>(&self, worker: &Worker<W>, pace: f64, workers: u64, outcomes: u64) -> u64 {
+    pub(super) fn count_for<W>(
+        &self,
+        worker: &Worker<W>,
+        pace: f64,
+        workers: u64,
+        outcomes: u64,
+    ) -> u64 {
         let chunk = u64::from(self.terms.chunk);
         let idle_threads = worker.threads.saturating_sub(worker.held);
         let room = if pace == 0.0 {
@@ -108,7 +119,10 @@ impl<C: Caller> Call<C> {
         Assignment {
             call: run.call,
             entry: self.entry,
-            timeout: self.terms.timeout.map_or(0, |limit| limit.as_nanos().min(u128::from(u64::MAX)) as u64),
+            timeout: self
+                .terms
+                .timeout
+                .map_or(0, |limit| limit.as_nanos().min(u128::from(u64::MAX)) as u64),
             chunk: self.terms.chunk,
             first: run.start,
             count: run.len() as u32,
@@ -117,18 +131,28 @@ impl<C: Caller> Call<C> {
     }
 
     /// Passes outcomes on, but for failures that are to be tried again.
-    pub(super) fn settle<W>(&mut self, run: Run, outcome: Run, again: &mut Vec<Run>, effects: &mut Effects<W, C>) {
+    pub(super) fn settle<W>(
+        &mut self,
+        run: Run,
+        outcome: Run,
+        again: &mut Vec<Run>,
+        effects: &mut Effects<W, C>,
+    ) {
         let retries = self.terms.retries;
         let mut settled = Some(outcome.clone());
         if retries > 0 {
             let bytes = outcome.arguments();
-            let failed = Items::new(&bytes).zip(outcome.start..outcome.end).filter(|((_, failed), _)| *failed);
+            let failed = Items::new(&bytes)
+                .zip(outcome.start..outcome.end)
+                .filter(|((_, failed), _)| *failed);
             for (_, index) in failed {
                 let strikes = self.strikes.entry(index).or_default();
                 if strikes.failures < retries {
                     strikes.failures += 1;
                     again.extend(run.clone().cut(index, index + 1).0);
-                    if let Some((_, before, after)) = settled.take().map(|rest| rest.cut(index, index + 1)) {
+                    if let Some((_, before, after)) =
+                        settled.take().map(|rest| rest.cut(index, index + 1))
+                    {
                         self.pass_on(before, effects);
                         settled = after;
                     }

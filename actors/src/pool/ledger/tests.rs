@@ -194,8 +194,10 @@ impl Table {
                 self.model.next_call += 1;
                 let terms = Terms { chunk, timeout: Some(LIMIT), retries, deaths, timeouts };
                 // Room for two outcomes of those that follow each other.
-                let release = if order == Order::Together { Release::Settled } else { Release::Taken };
-                let caller = Nobody { id, order, buffer: Rc::new(Buffer::new(4 * OUTCOME, release)) };
+                let release =
+                    if order == Order::Together { Release::Settled } else { Release::Taken };
+                let caller =
+                    Nobody { id, order, buffer: Rc::new(Buffer::new(4 * OUTCOME, release)) };
                 self.ledger.begin(id, caller.clone(), EntryRef { offset: id, name: 0 }, terms);
                 self.model.calls.insert(id, terms);
                 self.model.callers.insert(id, caller);
@@ -205,7 +207,8 @@ impl Table {
                 let Some(call) = Table::pick(&self.model.calls, call) else { return };
                 let first = self.model.submitted[&call];
                 self.model.submitted.insert(call, first + tasks);
-                self.ledger.submit(Run::new(call, first, first + tasks, arguments(tasks)), &mut effects);
+                self.ledger
+                    .submit(Run::new(call, first, first + tasks, arguments(tasks)), &mut effects);
             }
             Step::Join { threads, quota } => {
                 let id = self.model.next_worker;
@@ -223,15 +226,27 @@ impl Table {
                 let Some(first) = first.checked_rem(held.len()) else { return };
                 // Tasks that follow each other, as an executor would tell of them.
                 let (call, start) = held[first];
-                let run =
-                    held[first..].iter().take(tasks).zip(start..).take_while(|(task, index)| **task == (call, *index));
+                let run = held[first..]
+                    .iter()
+                    .take(tasks)
+                    .zip(start..)
+                    .take_while(|(task, index)| **task == (call, *index));
                 let count = run.count();
                 let done: Vec<_> = held.drain(first..first + count).collect();
-                self.ledger.complete(worker, results(call, start, count as u64, failed), &mut effects);
+                self.ledger.complete(
+                    worker,
+                    results(call, start, count as u64, failed),
+                    &mut effects,
+                );
                 let known = self.model.calls.contains_key(&call);
-                let retried = failed && self.model.calls.get(&call).is_some_and(|terms| terms.retries > 0);
+                let retried =
+                    failed && self.model.calls.get(&call).is_some_and(|terms| terms.retries > 0);
                 if known && !retried {
-                    assert_eq!(count_settled(&effects), done.len() as u64, "what was held is settled");
+                    assert_eq!(
+                        count_settled(&effects),
+                        done.len() as u64,
+                        "what was held is settled"
+                    );
                 }
             }
             Step::Stale { worker, call, first } => {
@@ -249,7 +264,13 @@ impl Table {
                 let run = held.iter().rev().take(tasks).zip((0..=last).rev());
                 let count = run.take_while(|(task, index)| **task == (call, *index)).count();
                 held.truncate(held.len() - count);
-                self.ledger.returned(worker, call, last + 1 - count as u64, count as u64, &mut effects);
+                self.ledger.returned(
+                    worker,
+                    call,
+                    last + 1 - count as u64,
+                    count as u64,
+                    &mut effects,
+                );
             }
             Step::Lose { worker, planned } => {
                 let Some(worker) = Table::pick(&self.model.workers, worker) else { return };
@@ -257,15 +278,20 @@ impl Table {
                 self.model.lasting.remove(&worker);
                 let certain = !planned && held.len() as u64 <= self.model.threads[&worker];
                 if certain {
-                    held.iter().for_each(|task| *self.model.certain_deaths.entry(*task).or_default() += 1);
+                    held.iter()
+                        .for_each(|task| *self.model.certain_deaths.entry(*task).or_default() += 1);
                 }
-                let reason = if planned { ExitReason::TaskCancelled } else { ExitReason::Signal(9) };
+                let reason =
+                    if planned { ExitReason::TaskCancelled } else { ExitReason::Signal(9) };
                 self.ledger.lost(worker, &Exit::new(reason, Vec::new()), &mut effects);
             }
             Step::TimeOut { worker, task } => {
                 let Some(worker) = Table::pick(&self.model.workers, worker) else { return };
                 let held = &self.model.workers[&worker];
-                let Some(&task) = task.checked_rem(held.len()).and_then(|task| held.get(task)) else { return };
+                let Some(&task) = task.checked_rem(held.len()).and_then(|task| held.get(task))
+                else {
+                    return;
+                };
                 if !self.model.calls.contains_key(&task.0) {
                     return;
                 }
@@ -275,7 +301,11 @@ impl Table {
                 self.model.workers.remove(&worker);
                 self.model.lasting.remove(&worker);
                 *self.model.timeouts.entry(task).or_default() += 1;
-                self.ledger.lost(worker, &Exit::new(ExitReason::TaskTimedOut(LIMIT), Vec::new()), &mut effects);
+                self.ledger.lost(
+                    worker,
+                    &Exit::new(ExitReason::TaskTimedOut(LIMIT), Vec::new()),
+                    &mut effects,
+                );
             }
             Step::Take { call, tasks } => {
                 let Some(call) = Table::pick(&self.model.calls, call) else { return };
@@ -287,9 +317,17 @@ impl Table {
                 let Some(call) = Table::pick(&self.model.calls, call) else { return };
                 self.model.calls.remove(&call);
                 let told = self.ledger.cancel(call);
-                let holders = self.model.workers.iter().filter(|(_, held)| held.iter().any(|task| task.0 == call));
+                let holders = self
+                    .model
+                    .workers
+                    .iter()
+                    .filter(|(_, held)| held.iter().any(|task| task.0 == call));
                 let holders: BTreeSet<_> = holders.map(|(worker, _)| *worker).collect();
-                assert_eq!(told.into_iter().collect::<BTreeSet<_>>(), holders, "who holds tasks of it is told");
+                assert_eq!(
+                    told.into_iter().collect::<BTreeSet<_>>(),
+                    holders,
+                    "who holds tasks of it is told"
+                );
             }
             Step::Drain => {
                 if let Some(drained) = self.ledger.drain_one(&mut effects) {
@@ -302,8 +340,11 @@ impl Table {
 
     /// The caller of a call takes one outcome, if there is one for it.
     fn take_outcome(&mut self, call: CallId, effects: &mut Effects<WorkerId, Nobody>) -> bool {
-        let (caller, untaken) = (&self.model.callers[&call], self.model.untaken.entry(call).or_default());
-        let in_turn = |(start, ..): &(u64, u64, u64)| caller.order != Order::Tasks || *start == caller.buffer.next();
+        let (caller, untaken) =
+            (&self.model.callers[&call], self.model.untaken.entry(call).or_default());
+        let in_turn = |(start, ..): &(u64, u64, u64)| {
+            caller.order != Order::Tasks || *start == caller.buffer.next()
+        };
         let Some(place) = untaken.iter().position(in_turn) else { return false };
         let (start, end, bytes) = untaken.remove(place);
         if caller.buffer.free_outcomes(end - start, bytes, end) {
@@ -321,25 +362,41 @@ impl Table {
             self.model.untaken.entry(caller).or_default().push((start, end, bytes));
             let tasks: Vec<_> = match settled {
                 Settled::Outcomes(run) => {
-                    assert!(Items::new(&run.arguments()).count() as u64 >= run.len(), "each task has an outcome");
+                    assert!(
+                        Items::new(&run.arguments()).count() as u64 >= run.len(),
+                        "each task has an outcome"
+                    );
                     (run.start..run.end).collect()
                 }
                 Settled::Abandoned { index, workers, .. } => {
                     let terms = self.model.calls[&caller];
-                    let of = |counts: &BTreeMap<Task, u32>| counts.get(&(caller, index)).copied().unwrap_or(0);
-                    let (deaths, timeouts) = (of(&self.model.certain_deaths), of(&self.model.timeouts));
+                    let of = |counts: &BTreeMap<Task, u32>| {
+                        counts.get(&(caller, index)).copied().unwrap_or(0)
+                    };
+                    let (deaths, timeouts) =
+                        (of(&self.model.certain_deaths), of(&self.model.timeouts));
                     assert!(deaths + timeouts >= workers, "only certain deaths and timeouts count");
-                    assert!(deaths >= terms.deaths || timeouts >= terms.timeouts, "each has a count of its own");
+                    assert!(
+                        deaths >= terms.deaths || timeouts >= terms.timeouts,
+                        "each has a count of its own"
+                    );
                     vec![index]
                 }
             };
             for index in tasks {
-                assert!(self.model.calls.contains_key(&caller), "nothing of a cancelled call is settled");
-                assert!(self.model.settled.insert((caller, index)), "task {index} of call {caller} was settled twice");
+                assert!(
+                    self.model.calls.contains_key(&caller),
+                    "nothing of a cancelled call is settled"
+                );
+                assert!(
+                    self.model.settled.insert((caller, index)),
+                    "task {index} of call {caller} was settled twice"
+                );
             }
         }
         for (worker, assignment) in effects.assignments {
-            let held = self.model.workers.get_mut(&worker).expect("only workers that live get tasks");
+            let held =
+                self.model.workers.get_mut(&worker).expect("only workers that live get tasks");
             let end = assignment.first + u64::from(assignment.count);
             assert!(Items::new(&assignment.arguments).count() >= assignment.count as usize);
             let first = Items::new(&assignment.arguments).next().expect("there is one").0;
@@ -347,7 +404,10 @@ impl Table {
             held.extend((assignment.first..end).map(|index| (assignment.call, index)));
         }
         for (worker, _) in effects.retired {
-            assert!(self.model.workers[&worker].is_empty(), "a worker ends when it has done what it holds");
+            assert!(
+                self.model.workers[&worker].is_empty(),
+                "a worker ends when it has done what it holds"
+            );
         }
         let mut seen = BTreeSet::new();
         for task in self.model.workers.values().flatten() {
@@ -358,7 +418,8 @@ impl Table {
 
     /// Whether all that was submitted, and not cancelled, is settled.
     fn unsettled(&self) -> Option<Task> {
-        let all = self.model.submitted.iter().filter(|(call, _)| self.model.calls.contains_key(call));
+        let all =
+            self.model.submitted.iter().filter(|(call, _)| self.model.calls.contains_key(call));
         let mut all = all.flat_map(|(call, count)| (0..*count).map(|index| (*call, index)));
         all.find(|task| !self.model.settled.contains(task))
     }
@@ -373,7 +434,8 @@ impl Table {
             }
             let mut effects = Effects::default();
             let calls: Vec<_> = self.model.calls.keys().copied().collect();
-            let taken = calls.into_iter().filter(|call| self.take_outcome(*call, &mut effects)).count();
+            let taken =
+                calls.into_iter().filter(|call| self.take_outcome(*call, &mut effects)).count();
             self.apply(effects);
             if taken == 0 {
                 return;
@@ -381,14 +443,20 @@ impl Table {
         }
     }
 
-    /// All that was submitted is done: by the workers that there are, if one takes tasks without end, else by a new one.
+    /// All that was submitted is done: by the workers that there are, if one takes tasks without
+    /// end, else by a new one.
     fn finish(&mut self) {
         self.work();
         if !self.model.lasting.is_empty() {
-            assert_eq!(self.unsettled(), None, "a task was forgotten, although a worker has nothing to do");
+            assert_eq!(
+                self.unsettled(),
+                None,
+                "a task was forgotten, although a worker has nothing to do"
+            );
         }
         for worker in self.model.workers.keys().copied().collect::<Vec<_>>() {
-            let position = self.model.workers.keys().position(|id| *id == worker).expect("it is still there");
+            let position =
+                self.model.workers.keys().position(|id| *id == worker).expect("it is still there");
             self.take(Step::Lose { worker: position, planned: true });
         }
         self.take(Step::Join { threads: 2, quota: None });
@@ -400,7 +468,8 @@ impl Table {
 }
 
 fn count_settled(effects: &Effects<WorkerId, Nobody>) -> u64 {
-    let count = |settled: &Settled| if let Settled::Outcomes(run) = settled { run.len() } else { 1 };
+    let count =
+        |settled: &Settled| if let Settled::Outcomes(run) = settled { run.len() } else { 1 };
     effects.settled.iter().map(|(_, settled)| count(settled)).sum()
 }
 
@@ -452,17 +521,34 @@ fn timeouts_and_deaths_are_counted_apart() {
     let timeout = |_| ExitReason::TaskTimedOut(LIMIT);
     let death = |_| ExitReason::Signal(9);
     let in_turn = |worker| if worker % 2 == 0 { death(worker) } else { timeout(worker) };
-    assert_eq!(workers_until_abandoned(limited(3, 1), timeout), 1, "a timeout is as long as it says");
+    assert_eq!(
+        workers_until_abandoned(limited(3, 1), timeout),
+        1,
+        "a timeout is as long as it says"
+    );
     assert_eq!(workers_until_abandoned(limited(1, 4), timeout), 4, "a timeout is no death");
     assert_eq!(workers_until_abandoned(limited(3, 1), death), 3, "a death is no timeout");
-    assert_eq!(workers_until_abandoned(limited(3, 3), in_turn), 5, "death, timeout, death, timeout, death");
-    assert_eq!(workers_until_abandoned(limited(9, 2), in_turn), 4, "death, timeout, death, timeout");
+    assert_eq!(
+        workers_until_abandoned(limited(3, 3), in_turn),
+        5,
+        "death, timeout, death, timeout, death"
+    );
+    assert_eq!(
+        workers_until_abandoned(limited(9, 2), in_turn),
+        4,
+        "death, timeout, death, timeout"
+    );
 }
 
 #[test]
 fn tasks_of_one_worker_that_run_past_their_timeout_together_all_count() {
     let mut ledger = Ledger::new();
-    ledger.begin(1, nobody(1), EntryRef { offset: 1, name: 0 }, Terms { timeout: Some(LIMIT), ..terms() });
+    ledger.begin(
+        1,
+        nobody(1),
+        EntryRef { offset: 1, name: 0 },
+        Terms { timeout: Some(LIMIT), ..terms() },
+    );
     ledger.join(1, 1, 2, None, &mut Effects::default());
     let mut effects = Effects::default();
     ledger.submit(Run::new(1, 0, 2, arguments(2)), &mut effects);
@@ -479,8 +565,9 @@ fn long_tasks_are_handed_out_one_for_each_thread() {
     ledger.begin(1, nobody(1), EntryRef { offset: 1, name: 0 }, terms());
     ledger.join(1, 1, 2, None, &mut effects);
     ledger.submit(Run::new(1, 0, 100, arguments(100)), &mut effects);
-    let count =
-        |effects: &Effects<_, _>| effects.assignments.iter().map(|(_, a): &(u64, Assignment)| a.count).sum::<u32>();
+    let count = |effects: &Effects<_, _>| {
+        effects.assignments.iter().map(|(_, a): &(u64, Assignment)| a.count).sum::<u32>()
+    };
     assert_eq!(count(&effects), 2, "nothing is known of the function yet");
     let mut effects = Effects::default();
     let slow = Results { busy: 10_000_000, ..results(1, 0, 1, false) };
@@ -523,7 +610,8 @@ fn calls_share_a_worker_by_the_time_of_their_tasks() {
     for _ in 0..200 {
         let (_, assignment) = assigned.remove(0);
         // Tasks of the second call take ten times as long.
-        let busy = if assignment.call == 1 { 1_000_000 } else { 10_000_000 } * u64::from(assignment.count);
+        let busy =
+            if assignment.call == 1 { 1_000_000 } else { 10_000_000 } * u64::from(assignment.count);
         nanos[assignment.call as usize - 1] += busy;
         let mut effects = Effects::default();
         let done = results(assignment.call, assignment.first, u64::from(assignment.count), false);
@@ -554,7 +642,11 @@ fn a_worker_that_gave_back_all_that_it_held_gets_work_again() {
 fn a_full_buffer() -> (Ledger<WorkerId, Nobody>, Nobody, Effects<WorkerId, Nobody>) {
     let mut ledger = Ledger::new();
     let mut effects = Effects::default();
-    let caller = Nobody { order: Order::Tasks, buffer: Rc::new(Buffer::new(8 * OUTCOME, Release::Taken)), ..nobody(1) };
+    let caller = Nobody {
+        order: Order::Tasks,
+        buffer: Rc::new(Buffer::new(8 * OUTCOME, Release::Taken)),
+        ..nobody(1)
+    };
     ledger.begin(1, caller.clone(), EntryRef { offset: 1, name: 0 }, terms());
     ledger.submit(Run::new(1, 0, 100, arguments(100)), &mut effects);
     ledger.join(1, 1, 1, None, &mut effects);
@@ -601,7 +693,11 @@ fn a_full_buffer_does_not_keep_back_the_task_that_the_caller_waits_for() {
 fn tasks_come_back_when_outcomes_are_larger_than_they_seemed() {
     let mut ledger = Ledger::new();
     let mut effects = Effects::default();
-    let caller = Nobody { order: Order::Arrival, buffer: Rc::new(Buffer::new(1000, Release::Taken)), ..nobody(1) };
+    let caller = Nobody {
+        order: Order::Arrival,
+        buffer: Rc::new(Buffer::new(1000, Release::Taken)),
+        ..nobody(1)
+    };
     ledger.begin(1, caller.clone(), EntryRef { offset: 1, name: 0 }, terms());
     ledger.submit(Run::new(1, 0, 100, arguments(100)), &mut effects);
     ledger.join(1, 1, 1, None, &mut effects);

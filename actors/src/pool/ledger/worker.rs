@@ -98,14 +98,21 @@ impl<W> Worker<W> {
         if !self.overdue.is_empty() {
             return Blame::These(Cause::Timeout, self.overdue.clone());
         }
-        let running: Vec<_> =
-            self.running.iter().copied().filter(|(call, index)| find(&self.pending, *call, *index).is_some()).collect();
+        let running: Vec<_> = self
+            .running
+            .iter()
+            .copied()
+            .filter(|(call, index)| find(&self.pending, *call, *index).is_some())
+            .collect();
         let known = running.len() as u64;
         if known > 0 && (known >= self.threads || known == self.held) {
             return Blame::These(Cause::Death, running);
         }
         if self.held <= self.threads {
-            let tasks = self.pending.values().flat_map(|run| (run.start..run.end).map(|index| (run.call, index)));
+            let tasks = self
+                .pending
+                .values()
+                .flat_map(|run| (run.start..run.end).map(|index| (run.call, index)));
             return Blame::These(Cause::Death, tasks.collect());
         }
         Blame::Someone
@@ -120,7 +127,11 @@ pub(super) fn list<W>(roomy: &mut VecDeque<WorkerId>, worker: &mut Worker<W>, id
 }
 
 /// The run that holds a task.
-pub(super) fn find(pending: &BTreeMap<(CallId, u64), Run>, call: CallId, index: u64) -> Option<&Run> {
+pub(super) fn find(
+    pending: &BTreeMap<(CallId, u64), Run>,
+    call: CallId,
+    index: u64,
+) -> Option<&Run> {
     let (key, run) = pending.range(..=(call, index)).next_back()?;
     (key.0 == call && run.contains(index)).then_some(run)
 }

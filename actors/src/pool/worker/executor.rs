@@ -22,8 +22,9 @@ const WORTH: Duration = Duration::from_micros(100);
 const FULL: usize = 32 << 10;
 /// An outcome of this many bytes leaves alone, and is not copied.
 const LARGE: usize = 64 << 10;
-/// Output is flushed after each task while fewer tasks than this are left in the run, else with the outcomes: the tasks of
-/// a longer run are so short that flushing would take a good part of their time.
+/// Output is flushed after each task while fewer tasks than this are left in the run, else with the
+/// outcomes: the tasks of a longer run are so short that flushing would take a good part of their
+/// time.
 const FEW: u64 = 256;
 
 /// Runs the executors until no work comes any more.
@@ -38,7 +39,8 @@ pub(super) fn run_all(bench: &Arc<Bench>) {
     let threads = match started {
         Ok(threads) => threads,
         Err(error) => {
-            let problem = format!("its threads could not be started: {}", shortage::explain(&error));
+            let problem =
+                format!("its threads could not be started: {}", shortage::explain(&error));
             let _ = bench.link.send(Control::Failed(problem).message());
             return bench.wait_for_close();
         }
@@ -160,12 +162,13 @@ impl SlotState {
         let now = Instant::now();
         let busy = outcomes.since.replace(now).map_or(0, |since| (now - since).as_nanos() as u64);
         (outcomes.count, outcomes.look_at) = (0, 0);
-        let (pieces, bytes) = (std::mem::take(&mut outcomes.pieces), std::mem::take(&mut outcomes.bytes));
+        let (pieces, bytes) =
+            (std::mem::take(&mut outcomes.pieces), std::mem::take(&mut outcomes.bytes));
         Some(Results { call: outcomes.call, busy: busy.max(1), pieces, outcomes: bytes.into() })
     }
 
-    /// Whether the outcomes that are there should leave, although more work is at hand, of which so much is in no slot: so
-    /// that the pool can send more before this worker has nothing left.
+    /// Whether the outcomes that are there should leave, although more work is at hand, of which so
+    /// much is in no slot: so that the pool can send more before this worker has nothing left.
     #[inline]
     fn is_worth_sending(&mut self, untaken: u64) -> bool {
         let left = untaken + self.run.as_ref().map_or(0, Assigned::len);
@@ -176,12 +179,14 @@ impl SlotState {
 }
 
 impl Outcomes {
-    /// Looks at the clock, and says when to look again: half way to [`WORTH`], if tasks go on as they did.
+    /// Looks at the clock, and says when to look again: half way to [`WORTH`], if tasks go on as
+    /// they did.
     fn took_long(&mut self) -> bool {
         let Some(since) = self.since else { return true };
         let taken = since.elapsed();
         let missing = WORTH.saturating_sub(taken).as_nanos() as u64;
-        self.look_at = self.count + self.count.saturating_mul(missing) / (2 * taken.as_nanos().max(1) as u64);
+        self.look_at =
+            self.count + self.count.saturating_mul(missing) / (2 * taken.as_nanos().max(1) as u64);
         missing == 0
     }
 
@@ -271,7 +276,13 @@ impl Executor<'_> {
     }
 
     /// Sends an outcome that is too large to be gathered with others, after those that are there.
-    fn send_large(&self, mut slot: MutexGuard<'_, SlotState>, index: u64, outcome: Outcome, value: &mut Vec<u8>) {
+    fn send_large(
+        &self,
+        mut slot: MutexGuard<'_, SlotState>,
+        index: u64,
+        outcome: Outcome,
+        value: &mut Vec<u8>,
+    ) {
         let before = slot.take_outcomes();
         let call = slot.outcomes.call;
         drop(slot);
@@ -284,7 +295,10 @@ impl Executor<'_> {
         }
         let prefix = prefix(value.len(), outcome == Outcome::Failure);
         let outcome = std::mem::take(value).into();
-        let _ = self.bench.link.send(FromWorker::Large { call, busy: busy.max(1), index, prefix, outcome }.message());
+        let _ = self
+            .bench
+            .link
+            .send(FromWorker::Large { call, busy: busy.max(1), index, prefix, outcome }.message());
     }
 }
 
@@ -307,8 +321,11 @@ fn claim(slot: &mut SlotState, arguments: &[u8]) -> Option<(usize, usize)> {
         slot.run = None;
         return None;
     }
-    // The pool wrote the lengths; where they lie, the task's arguments will not decode, and it fails alone.
-    let length = Items::new(&arguments[slot.position.min(arguments.len())..]).next().map_or(0, |(item, _)| item.len());
+    // The pool wrote the lengths; where they lie, the task's arguments will not decode, and it
+    // fails alone.
+    let length = Items::new(&arguments[slot.position.min(arguments.len())..])
+        .next()
+        .map_or(0, |(item, _)| item.len());
     let start = (slot.position + PREFIX).min(arguments.len());
     slot.position = start + length;
     slot.current = Some(Current { call: run.call, index: run.first, timeout: run.timeout });
@@ -328,7 +345,8 @@ impl Tasks for Executor<'_> {
     fn finish(&mut self, mut outcome: Outcome, value: &mut Vec<u8>) {
         // With the outcome, the pool lets go of the objects whose handles are in the arguments.
         wait_until_attached();
-        // What a task printed leaves this process before its outcome does: the pool may kill it as soon as it has that.
+        // What a task printed leaves this process before its outcome does: the pool may kill it as
+        // soon as it has that.
         if self.flushes {
             flush_output();
         }
@@ -363,8 +381,12 @@ impl Tasks for Executor<'_> {
 
 #[cold]
 fn too_large(value: &mut Vec<u8>, limit: usize) -> Outcome {
-    let problem = format!("it takes {} bytes, which is more than `max_message` allows ({limit})", value.len());
+    let problem = format!(
+        "it takes {} bytes, which is more than `max_message` allows ({limit})",
+        value.len()
+    );
     value.clear();
-    codec::append(value, &Failure::new(FailureKind::Result, problem)).expect("a failure serialises");
+    codec::append(value, &Failure::new(FailureKind::Result, problem))
+        .expect("a failure serialises");
     Outcome::Failure
 }

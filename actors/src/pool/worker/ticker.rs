@@ -12,7 +12,8 @@ use crate::pool::wire::WorkerNote;
 
 /// How often it looks while tasks are short.
 const TICK: Duration = Duration::from_millis(1);
-/// A task that takes this long holds up those that its executor was to run next: they go back to the pool.
+/// A task that takes this long holds up those that its executor was to run next: they go back to
+/// the pool.
 const HELD_UP: Duration = Duration::from_millis(5);
 
 /// What it has seen of one executor.
@@ -42,8 +43,14 @@ pub(super) async fn tick(bench: Arc<Bench>, arrived: Arc<Notify>) {
 /// Looks once. Returns when to look again; never, while nothing runs.
 fn look(bench: &Bench, seen: &mut [Seen]) -> Option<Duration> {
     let now = Instant::now();
-    let pause = bench.slots.iter().zip(&mut *seen).filter_map(|(slot, seen)| look_at(bench, slot, seen, now)).min();
-    let all_held_up = seen.iter().all(|seen| seen.since.is_some_and(|since| now - since >= HELD_UP));
+    let pause = bench
+        .slots
+        .iter()
+        .zip(&mut *seen)
+        .filter_map(|(slot, seen)| look_at(bench, slot, seen, now))
+        .min();
+    let all_held_up =
+        seen.iter().all(|seen| seen.since.is_some_and(|since| now - since >= HELD_UP));
     if all_held_up {
         // Nobody here will begin these soon.
         let mut work = bench.work.lock();

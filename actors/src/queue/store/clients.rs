@@ -41,11 +41,25 @@ impl Clients {
     }
 
     /// A process has a new client, in place of the one that it had before, if any.
-    pub(super) fn attach(&mut self, port: PortId, link: Arc<dyn Link>, asker: Asker, ready: &mut Blocks) {
+    pub(super) fn attach(
+        &mut self,
+        port: PortId,
+        link: Arc<dyn Link>,
+        asker: Asker,
+        ready: &mut Blocks,
+    ) {
         let peer = asker.peer;
         self.take_back(peer, ready);
         let outstanding = Outstanding::default();
-        let client = Client { port, link, _attached: asker, outstanding, epoch: 0, recalled: false, gets: false };
+        let client = Client {
+            port,
+            link,
+            _attached: asker,
+            outstanding,
+            epoch: 0,
+            recalled: false,
+            gets: false,
+        };
         self.clients.insert(peer, client);
     }
 
@@ -56,9 +70,15 @@ impl Clients {
         self.lacking(peer, demand)
     }
 
-    /// A client has used so many of all that it was sent and keeps nothing. What it has not used is back in `ready`, and
-    /// it lacks all that it waits for: how many those are.
-    pub(super) fn settle(&mut self, peer: PeerId, demand: usize, used: u64, ready: &mut Blocks) -> Option<usize> {
+    /// A client has used so many of all that it was sent and keeps nothing. What it has not used is
+    /// back in `ready`, and it lacks all that it waits for: how many those are.
+    pub(super) fn settle(
+        &mut self,
+        peer: PeerId,
+        demand: usize,
+        used: u64,
+        ready: &mut Blocks,
+    ) -> Option<usize> {
         self.used(peer, used);
         self.take_back(peer, ready);
         self.lacking(peer, demand)
@@ -86,8 +106,8 @@ impl Clients {
         }
     }
 
-    /// A process is gone. What it was lent is back in `ready`; what it waited for it has most likely used, so nobody is
-    /// to be given it again.
+    /// A process is gone. What it was lent is back in `ready`; what it waited for it has most
+    /// likely used, so nobody is to be given it again.
     pub(super) fn lost(&mut self, peer: PeerId, ready: &mut Blocks) {
         let Some(mut client) = self.clients.remove(&peer) else { return };
         for (_, block) in client.outstanding.take_all().filter(|(terms, _)| *terms == Terms::Lent) {

@@ -47,7 +47,8 @@ impl Demands {
         self.line.retain(|demand| !matches!(demand, Demand::Here(sender) if sender.is_closed()));
     }
 
-    /// A client waits for so many in all. New ones go behind all others; if there are fewer now, its last ones leave.
+    /// A client waits for so many in all. New ones go behind all others; if there are fewer now,
+    /// its last ones leave.
     pub(super) fn set(&mut self, peer: PeerId, count: usize, extra: usize) {
         let before = self.of_clients.insert(peer, count).unwrap_or(0);
         for _ in before..count {

@@ -27,7 +27,8 @@ impl Outstanding {
         self.sent.extend(blocks.into_iter().map(|block| (terms, block)));
     }
 
-    /// So many of all that it was ever sent are used. Says how many had been lent, of those of which that was not known.
+    /// So many of all that it was ever sent are used. Says how many had been lent, of those of
+    /// which that was not known.
     pub(super) fn used(&mut self, used: u64) -> usize {
         let mut more = usize::try_from(used.saturating_sub(self.used)).unwrap_or(usize::MAX);
         let mut lent = 0;

@@ -3,7 +3,8 @@
 use crate::remote::{Asker, PeerId};
 use crate::sync::Ticket;
 
-/// How many elements were put in that nobody has said to be done with, and who waits until there are none.
+/// How many elements were put in that nobody has said to be done with, and who waits until there
+/// are none.
 #[derive(Default)]
 pub(super) struct Unfinished {
     count: u64,

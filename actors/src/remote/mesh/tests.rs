@@ -60,7 +60,8 @@ fn peers_that_fall_silent_or_are_looked_for_in_vain_are_given_up() {
             }
         }
 
-        // A message that this build does not know: only another build could send it, and that is refused before.
+        // A message that this build does not know: only another build could send it, and that is
+        // refused before.
         struct Deaf;
         impl actix::Actor for Deaf {
             type Context = actix::Context<Deaf>;
@@ -70,7 +71,8 @@ fn peers_that_fall_silent_or_are_looked_for_in_vain_are_given_up() {
         let mut dispatch = crate::remote::porter::Dispatch::new(usize::MAX);
         let unknown = fiber_core::entry::EntryRef { offset: 8, name: 7 };
         link.send(Parcel::call(actor, unknown, &()).unwrap().into_message(6)).unwrap();
-        let delivery = std::future::poll_fn(|task| inbox.poll_next(task)).await.expect("it is open");
+        let delivery =
+            std::future::poll_fn(|task| inbox.poll_next(task)).await.expect("it is open");
         let addr = actix::Actor::start(Deaf);
         dispatch.handle(&mut addr.clone(), &mut (), delivery).unwrap();
         loop {

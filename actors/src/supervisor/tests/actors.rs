@@ -2,7 +2,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use actix::{Actor, ActorContext, Arbiter, AsyncContext, Context, Handler, Message, ResponseFuture, System};
+use actix::{
+    Actor, ActorContext, Arbiter, AsyncContext, Context, Handler, Message, ResponseFuture, System,
+};
 use fiber_core::{Error, ExitReason};
 use tokio::sync::oneshot;
 
@@ -67,13 +69,18 @@ fn a_panic_fails_its_call_with_its_message_and_the_next_call_meets_a_fresh_state
             assert_eq!(counter.send(Do::Add).await.unwrap(), 1);
             assert_eq!(counter.send(Do::Add).await.unwrap(), 2);
             let error = counter.send(Do::Panic).await.unwrap_err();
-            let Error::ActorStopped { name, reason: ExitReason::Panicked(message) } = error else { panic!("{error}") };
+            let Error::ActorStopped { name, reason: ExitReason::Panicked(message) } = error else {
+                panic!("{error}")
+            };
             assert_eq!(name, "panics/counter");
             assert!(message.starts_with("boom at 2 (at "), "{message}");
         }
         supervisor.shutdown().await.unwrap();
         let error = counter.send(Do::Add).await.unwrap_err();
-        assert!(matches!(error, Error::ActorStopped { reason: ExitReason::Shutdown, .. }), "{error}");
+        assert!(
+            matches!(error, Error::ActorStopped { reason: ExitReason::Shutdown, .. }),
+            "{error}"
+        );
         assert!(counter.addr().is_none());
     });
 }
@@ -83,7 +90,11 @@ fn an_actor_in_a_nested_supervisor_is_reached_by_its_path_across_restarts_of_the
     run(async {
         let inner = eager("").intensity(0, Duration::from_secs(60));
         let inner = inner.child(ChildSpec::actor("counter", Counter::default));
-        let supervisor = eager("paths").child(ChildSpec::supervisor("inner", inner)).start_on(&system()).await.unwrap();
+        let supervisor = eager("paths")
+            .child(ChildSpec::supervisor("inner", inner))
+            .start_on(&system())
+            .await
+            .unwrap();
         let counter = supervisor.child::<Counter>("inner/counter").unwrap();
         assert_eq!(counter.send(Do::Add).await.unwrap(), 1);
         counter.send(Do::Panic).await.unwrap_err();
@@ -91,7 +102,10 @@ fn an_actor_in_a_nested_supervisor_is_reached_by_its_path_across_restarts_of_the
         assert_eq!(counter.path(), "paths/inner/counter");
         settled(&supervisor).await;
         assert_eq!(tree().find("paths/inner").unwrap().restarts, 1);
-        assert!(matches!(supervisor.child::<Watchless>("inner/counter"), Err(Error::Invalid { .. })));
+        assert!(matches!(
+            supervisor.child::<Watchless>("inner/counter"),
+            Err(Error::Invalid { .. })
+        ));
         assert!(matches!(supervisor.child::<Counter>("counter"), Err(Error::Invalid { .. })));
     });
 }
@@ -105,7 +119,10 @@ fn a_panic_in_a_spawned_future_ends_the_actor_too() {
         counter.send(Do::Add).await.unwrap();
         counter.addr().unwrap().do_send(Do::PanicInFuture);
         let (_, reason) = next(&mut told).await;
-        assert!(matches!(&reason, ExitReason::Panicked(message) if message.starts_with("in a future")), "{reason}");
+        assert!(
+            matches!(&reason, ExitReason::Panicked(message) if message.starts_with("in a future")),
+            "{reason}"
+        );
         assert_eq!(counter.send(Do::Add).await.unwrap(), 1);
     });
 }
@@ -160,7 +177,11 @@ fn a_panic_in_started_or_in_the_factory_fails_the_start() {
         let arbiter = system();
         let panics = Arc::new(AtomicU32::new(1));
         let factory = move || Watchless(panics.clone());
-        let error = eager("starts").child(ChildSpec::actor("a", factory)).start_on(&arbiter).await.unwrap_err();
+        let error = eager("starts")
+            .child(ChildSpec::actor("a", factory))
+            .start_on(&arbiter)
+            .await
+            .unwrap_err();
         assert!(error.to_string().contains("its child `a` panicked: 1 to go"), "{error}");
         let supervisor = eager("starts").start_on(&arbiter).await.unwrap();
         let broken = ChildSpec::actor("b", || -> Counter { panic!("no counter") });
@@ -176,12 +197,17 @@ fn calls_wait_while_the_actor_is_restarted() {
         let factory = {
             let (made, panics) = (made.clone(), panics.clone());
             move || {
-                let fails = made.fetch_add(1, Ordering::SeqCst) > 0 && panics.fetch_add(1, Ordering::SeqCst) < 2;
+                let fails = made.fetch_add(1, Ordering::SeqCst) > 0
+                    && panics.fetch_add(1, Ordering::SeqCst) < 2;
                 assert!(!fails, "not yet");
                 Counter(0)
             }
         };
-        let supervisor = eager("waits").child(ChildSpec::actor("counter", factory)).start_on(&system()).await.unwrap();
+        let supervisor = eager("waits")
+            .child(ChildSpec::actor("counter", factory))
+            .start_on(&system())
+            .await
+            .unwrap();
         let counter = supervisor.child::<Counter>("counter").unwrap();
         counter.send(Do::Panic).await.unwrap_err();
         // Two starts fail before one succeeds; this call sees none of that.
@@ -195,7 +221,9 @@ fn actors_run_beside_the_supervisor_or_where_they_are_told_to() {
     run(async {
         let arbiter = system();
         let (send, own) = oneshot::channel();
-        arbiter.spawn_fn(move || send.send((Arbiter::new().handle(), std::thread::current().id())).unwrap());
+        arbiter.spawn_fn(move || {
+            send.send((Arbiter::new().handle(), std::thread::current().id())).unwrap()
+        });
         let (own, supervisors) = own.await.unwrap();
         let thread = |arbiter: &actix::ArbiterHandle| {
             let (send, id) = oneshot::channel();
@@ -229,10 +257,13 @@ fn an_actor_that_blocks_is_given_up_and_what_it_does_later_is_ignored() {
     run(async {
         let arbiter = system();
         let (send, other) = oneshot::channel();
-        arbiter.spawn_fn(move || send.send([Arbiter::new().handle(), Arbiter::new().handle()]).unwrap());
+        arbiter.spawn_fn(move || {
+            send.send([Arbiter::new().handle(), Arbiter::new().handle()]).unwrap()
+        });
         let [first, second] = other.await.unwrap();
         let spec = ChildSpec::actor("counter", Counter::default).on(first);
-        let supervisor = eager("blocks").child(spec.shutdown(Shutdown::Kill)).start_on(&arbiter).await.unwrap();
+        let supervisor =
+            eager("blocks").child(spec.shutdown(Shutdown::Kill)).start_on(&arbiter).await.unwrap();
         let blocked = supervisor.child::<Counter>("counter").unwrap();
         let (release, until) = std::sync::mpsc::channel();
         let (began, blocks) = oneshot::channel();
@@ -266,7 +297,8 @@ impl Actor for Stubborn {
 #[test]
 fn an_actor_that_refuses_to_stop_is_killed_after_its_deadline() {
     run(async {
-        let spec = ChildSpec::actor("a", || Stubborn).shutdown(Shutdown::After(Duration::from_millis(20)));
+        let spec =
+            ChildSpec::actor("a", || Stubborn).shutdown(Shutdown::After(Duration::from_millis(20)));
         let supervisor = eager("stubborn").child(spec).start_on(&system()).await.unwrap();
         supervisor.shutdown().await.unwrap();
         assert!(tree().find("stubborn").is_none());

@@ -6,7 +6,8 @@ use crate::supervisor::Backoff;
 
 #[test]
 fn the_first_restart_comes_at_once_and_the_next_ones_wait_longer_and_longer() {
-    let backoff = Backoff::new(Duration::from_millis(100), Duration::from_millis(1_000)).jitter(0.0);
+    let backoff =
+        Backoff::new(Duration::from_millis(100), Duration::from_millis(1_000)).jitter(0.0);
     let pauses: Vec<u128> = (0..7).map(|before| backoff.pause(before, 0.5).as_millis()).collect();
     assert_eq!(pauses, [0, 100, 200, 400, 800, 1_000, 1_000]);
 }

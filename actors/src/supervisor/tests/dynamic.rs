@@ -64,8 +64,14 @@ fn children_start_and_end_at_the_same_time_as_others() {
         for _ in 0..4 {
             log.next().await;
         }
-        supervisor.add(scene.mannered("c", Manner::Ignores).shutdown(Shutdown::Wait)).await.unwrap();
-        supervisor.add(scene.mannered("d", Manner::Ignores).shutdown(Shutdown::Wait)).await.unwrap();
+        supervisor
+            .add(scene.mannered("c", Manner::Ignores).shutdown(Shutdown::Wait))
+            .await
+            .unwrap();
+        supervisor
+            .add(scene.mannered("d", Manner::Ignores).shutdown(Shutdown::Wait))
+            .await
+            .unwrap();
         log.expect(&["start c", "start d"]).await;
         let end = async {
             log.expect(&["stop c", "stop d"]).await;
@@ -97,7 +103,8 @@ fn a_thousand_children_are_added_and_shut_down() {
     run(async {
         let (scene, _log) = scene();
         let supervisor = eager("thousand").start_on(&system()).await.unwrap();
-        let specs: Vec<_> = (0..1_000).map(|number| scene.child(&format!("child-{number}"))).collect();
+        let specs: Vec<_> =
+            (0..1_000).map(|number| scene.child(&format!("child-{number}"))).collect();
         let added = join_all(specs.into_iter().map(|spec| supervisor.add(spec))).await;
         added.into_iter().for_each(Result::unwrap);
         assert_eq!(tree().find("thousand").unwrap().children.len(), 1_000);
@@ -114,7 +121,10 @@ fn added_children_end_together_only_if_they_do_not_depend_on_each_other() {
             let builder = eager("ends").strategy(strategy).child(scene.child("static"));
             let supervisor = builder.start_on(&system()).await.unwrap();
             for name in ["a", "b"] {
-                supervisor.add(scene.mannered(name, Manner::Ignores).shutdown(Shutdown::Wait)).await.unwrap();
+                supervisor
+                    .add(scene.mannered(name, Manner::Ignores).shutdown(Shutdown::Wait))
+                    .await
+                    .unwrap();
             }
             log.expect(&["start static", "start a", "start b"]).await;
             let ends = async {

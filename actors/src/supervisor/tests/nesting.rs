@@ -11,8 +11,13 @@ const CRASH: ExitReason = ExitReason::Code(1);
 fn a_supervisor_that_gives_up_is_restarted_with_its_whole_sub_tree() {
     run(async {
         let (scene, mut log) = scene();
-        let inner = eager("").intensity(0, Duration::from_secs(60)).child(scene.child("a")).child(scene.child("b"));
-        let builder = eager("outer").child(scene.child("before")).child(ChildSpec::supervisor("inner", inner));
+        let inner = eager("")
+            .intensity(0, Duration::from_secs(60))
+            .child(scene.child("a"))
+            .child(scene.child("b"));
+        let builder = eager("outer")
+            .child(scene.child("before"))
+            .child(ChildSpec::supervisor("inner", inner));
         let supervisor = builder.child(scene.child("after")).start_on(&system()).await.unwrap();
         log.expect(&["start before", "start a", "start b", "start after"]).await;
         scene.exit("b", CRASH);
@@ -39,12 +44,19 @@ fn failures_escalate_to_the_top() {
         let low = eager("").intensity(0, none).child(scene.child("a"));
         let middle = eager("").intensity(0, none).child(ChildSpec::supervisor("low", low));
         let builder = eager("top").intensity(0, none).child(scene.child("z"));
-        let supervisor = builder.child(ChildSpec::supervisor("middle", middle)).start_on(&system()).await.unwrap();
+        let supervisor = builder
+            .child(ChildSpec::supervisor("middle", middle))
+            .start_on(&system())
+            .await
+            .unwrap();
         scene.exit("a", CRASH);
-        let ExitReason::IntensityReached { child, last, .. } = supervisor.ended().await.unwrap() else {
+        let ExitReason::IntensityReached { child, last, .. } = supervisor.ended().await.unwrap()
+        else {
             panic!("no reason")
         };
-        let ExitReason::IntensityReached { child: below, .. } = *last else { panic!("no reason below") };
+        let ExitReason::IntensityReached { child: below, .. } = *last else {
+            panic!("no reason below")
+        };
         assert_eq!((child.as_str(), below.as_str()), ("middle", "low"));
         log.expect(&["start z", "start a", "stop z"]).await;
         log.expect_no_more();
@@ -57,9 +69,13 @@ fn a_nested_start_that_fails_fails_the_start_of_all() {
         let (scene, mut log) = scene();
         let inner = eager("").child(scene.child("a")).child(scene.child("b"));
         scene.fail_starts("b", 1);
-        let builder = eager("whole").child(scene.child("first")).child(ChildSpec::supervisor("inner", inner));
+        let builder =
+            eager("whole").child(scene.child("first")).child(ChildSpec::supervisor("inner", inner));
         let error = builder.start_on(&system()).await.unwrap_err();
-        assert!(error.to_string().contains("its child `inner` could not be started: its child `b`"), "{error}");
+        assert!(
+            error.to_string().contains("its child `inner` could not be started: its child `b`"),
+            "{error}"
+        );
         log.expect(&["start first", "start a", "fail b", "stop a", "stop first"]).await;
     });
 }
@@ -69,7 +85,11 @@ fn children_added_to_a_nested_supervisor_end_with_it() {
     run(async {
         let (scene, mut log) = scene();
         let inner = eager("").intensity(0, Duration::from_secs(60)).child(scene.child("a"));
-        let supervisor = eager("lost").child(ChildSpec::supervisor("inner", inner)).start_on(&system()).await.unwrap();
+        let supervisor = eager("lost")
+            .child(ChildSpec::supervisor("inner", inner))
+            .start_on(&system())
+            .await
+            .unwrap();
         let inner = supervisor.supervisor("inner").unwrap();
         inner.add(scene.child("x")).await.unwrap();
         scene.exit("a", CRASH);
@@ -101,7 +121,8 @@ fn a_nested_supervisor_restarts_with_its_group() {
         let (scene, mut log) = scene();
         let inner = eager("").child(scene.child("a")).child(scene.child("b"));
         let builder = eager("group").strategy(Strategy::RestForOne).child(scene.child("first"));
-        let supervisor = builder.child(ChildSpec::supervisor("inner", inner)).start_on(&system()).await.unwrap();
+        let supervisor =
+            builder.child(ChildSpec::supervisor("inner", inner)).start_on(&system()).await.unwrap();
         scene.exit("first", CRASH);
         log.expect(&["start first", "start a", "start b"]).await;
         log.expect(&["stop b", "stop a", "start first", "start a", "start b"]).await;

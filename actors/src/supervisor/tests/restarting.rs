@@ -13,7 +13,8 @@ const CRASH: ExitReason = ExitReason::Code(1);
 fn one_for_one_restarts_only_the_child_that_failed() {
     run(async {
         let (scene, mut log) = scene();
-        let builder = eager("ofo").child(scene.child("a")).child(scene.child("b")).child(scene.child("c"));
+        let builder =
+            eager("ofo").child(scene.child("a")).child(scene.child("b")).child(scene.child("c"));
         let supervisor = builder.start_on(&system()).await.unwrap();
         scene.exit("b", CRASH);
         log.expect(&["start a", "start b", "start c", "start b"]).await;
@@ -29,7 +30,8 @@ fn one_for_all_ends_the_others_in_reverse_order_and_starts_all_in_order() {
     run(async {
         let (scene, mut log) = scene();
         let builder = eager("ofa").strategy(Strategy::OneForAll);
-        let builder = builder.child(scene.child("a")).child(scene.child("b")).child(scene.child("c"));
+        let builder =
+            builder.child(scene.child("a")).child(scene.child("b")).child(scene.child("c"));
         let supervisor = builder.start_on(&system()).await.unwrap();
         scene.exit("b", CRASH);
         log.expect(&["start a", "start b", "start c"]).await;
@@ -46,7 +48,8 @@ fn rest_for_one_restarts_the_child_and_those_after_it() {
     run(async {
         let (scene, mut log) = scene();
         let builder = eager("rfo").strategy(Strategy::RestForOne);
-        let builder = builder.child(scene.child("a")).child(scene.child("b")).child(scene.child("c"));
+        let builder =
+            builder.child(scene.child("a")).child(scene.child("b")).child(scene.child("c"));
         let supervisor = builder.child(scene.child("d")).start_on(&system()).await.unwrap();
         scene.exit("b", CRASH);
         log.expect(&["start a", "start b", "start c", "start d"]).await;
@@ -62,9 +65,11 @@ fn rest_for_one_restarts_the_child_and_those_after_it() {
 fn children_that_fail_together_are_one_failure_of_their_group() {
     run(async {
         let (scene, mut log) = scene();
-        let builder = eager("together").strategy(Strategy::OneForAll).intensity(1, Duration::from_secs(60));
+        let builder =
+            eager("together").strategy(Strategy::OneForAll).intensity(1, Duration::from_secs(60));
         let builder = builder.child(scene.child("a")).child(scene.mannered("b", Manner::Ignores));
-        let supervisor = builder.child(scene.mannered("c", Manner::Ignores)).start_on(&system()).await.unwrap();
+        let supervisor =
+            builder.child(scene.mannered("c", Manner::Ignores)).start_on(&system()).await.unwrap();
         scene.exit("a", CRASH);
         log.expect(&["start a", "start b", "start c", "stop c"]).await;
         // One that has not been told to end yet, and one that has.
@@ -76,7 +81,10 @@ fn children_that_fail_together_are_one_failure_of_their_group() {
         scene.exit("c", CRASH);
         log.expect(&["stop b"]).await;
         scene.exit("b", CRASH);
-        assert!(matches!(supervisor.ended().await.unwrap(), ExitReason::IntensityReached { restarts: 1, .. }));
+        assert!(matches!(
+            supervisor.ended().await.unwrap(),
+            ExitReason::IntensityReached { restarts: 1, .. }
+        ));
         log.expect_no_more();
     });
 }
@@ -93,7 +101,8 @@ fn restart_kinds_decide_what_happens_after_a_normal_end_and_after_a_failure() {
             (Restart::Temporary, CRASH, false),
         ] {
             let (scene, mut log) = scene();
-            let builder = eager("kinds").child(scene.child("a").restart(restart)).child(scene.child("z"));
+            let builder =
+                eager("kinds").child(scene.child("a").restart(restart)).child(scene.child("z"));
             let supervisor = builder.start_on(&system()).await.unwrap();
             scene.exit_now("a", reason.clone()).await;
             scene.exit("z", CRASH);
@@ -113,10 +122,12 @@ fn a_temporary_child_is_not_started_again_with_its_group() {
     run(async {
         let (scene, mut log) = scene();
         let builder = eager("temporary").strategy(Strategy::OneForAll).child(scene.child("a"));
-        let builder = builder.child(scene.child("b").restart(Restart::Temporary)).child(scene.child("c"));
+        let builder =
+            builder.child(scene.child("b").restart(Restart::Temporary)).child(scene.child("c"));
         let supervisor = builder.start_on(&system()).await.unwrap();
         scene.exit("a", CRASH);
-        log.expect(&["start a", "start b", "start c", "stop c", "stop b", "start a", "start c"]).await;
+        log.expect(&["start a", "start b", "start c", "stop c", "stop b", "start a", "start c"])
+            .await;
         settled(&supervisor).await;
         supervisor.shutdown().await.unwrap();
         log.expect(&["stop c", "stop a"]).await;
@@ -129,7 +140,12 @@ fn one_failure_more_than_the_intensity_ends_the_supervisor_and_says_why() {
     run(async {
         let (scene, mut log) = scene();
         let builder = eager("intense").intensity(2, Duration::from_secs(60));
-        let supervisor = builder.child(scene.child("a")).child(scene.child("b")).start_on(&system()).await.unwrap();
+        let supervisor = builder
+            .child(scene.child("a"))
+            .child(scene.child("b"))
+            .start_on(&system())
+            .await
+            .unwrap();
         log.expect(&["start a", "start b"]).await;
         for _ in 0..2 {
             scene.exit("b", CRASH);
@@ -137,13 +153,18 @@ fn one_failure_more_than_the_intensity_ends_the_supervisor_and_says_why() {
         }
         scene.exit("b", ExitReason::Code(3));
         log.expect(&["stop a"]).await;
-        let ExitReason::IntensityReached { restarts, child, last, .. } = supervisor.ended().await.unwrap() else {
+        let ExitReason::IntensityReached { restarts, child, last, .. } =
+            supervisor.ended().await.unwrap()
+        else {
             panic!("another reason")
         };
         assert_eq!((restarts, child.as_str(), *last), (2, "b", ExitReason::Code(3)));
         let refused = supervisor.add(scene.child("late")).await.unwrap_err();
         assert!(
-            matches!(refused, Error::ActorStopped { reason: ExitReason::IntensityReached { .. }, .. }),
+            matches!(
+                refused,
+                Error::ActorStopped { reason: ExitReason::IntensityReached { .. }, .. }
+            ),
             "{refused}"
         );
         log.expect_no_more();
@@ -178,7 +199,8 @@ fn a_spec_can_say_which_failures_count() {
         let (scene, mut log) = scene();
         let builder = eager("which").intensity(0, Duration::from_secs(60));
         let counts = Counts::When(|reason, ran| ran.is_some() && *reason == ExitReason::Code(2));
-        let supervisor = builder.child(scene.child("a").counts(counts)).start_on(&system()).await.unwrap();
+        let supervisor =
+            builder.child(scene.child("a").counts(counts)).start_on(&system()).await.unwrap();
         scene.exit("a", CRASH);
         log.expect(&["start a", "start a"]).await;
         scene.exit("a", ExitReason::Code(2));
@@ -206,8 +228,14 @@ fn a_group_waits_out_its_pause_together() {
     run(async {
         let (scene, mut log) = scene();
         let backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(20));
-        let supervisor = Supervisor::builder("pause").backoff(backoff).strategy(Strategy::OneForAll);
-        let supervisor = supervisor.child(scene.child("a")).child(scene.child("b")).start_on(&system()).await.unwrap();
+        let supervisor =
+            Supervisor::builder("pause").backoff(backoff).strategy(Strategy::OneForAll);
+        let supervisor = supervisor
+            .child(scene.child("a"))
+            .child(scene.child("b"))
+            .start_on(&system())
+            .await
+            .unwrap();
         log.expect(&["start a", "start b"]).await;
         scene.fail_starts("b", 1);
         scene.exit("b", CRASH);
@@ -221,7 +249,11 @@ fn a_group_waits_out_its_pause_together() {
 fn a_killed_child_is_restarted_and_the_kill_is_its_reason() {
     run(async {
         let (scene, mut log) = scene();
-        let supervisor = eager("killed").child(scene.mannered("a", Manner::Ignores)).start_on(&system()).await.unwrap();
+        let supervisor = eager("killed")
+            .child(scene.mannered("a", Manner::Ignores))
+            .start_on(&system())
+            .await
+            .unwrap();
         let reason = ExitReason::TaskTimedOut(Duration::from_secs(1));
         supervisor.kill("a", reason.clone()).await.unwrap();
         log.expect(&["start a", "kill a", "start a"]).await;

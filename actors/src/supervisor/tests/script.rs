@@ -18,7 +18,9 @@ use crate::supervisor::{
 /// Runs a test in a runtime that is not the supervisor's.
 pub(super) fn run<T>(test: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async { tokio::time::timeout(Duration::from_secs(30), test).await.expect("in time") })
+    runtime.block_on(async {
+        tokio::time::timeout(Duration::from_secs(30), test).await.expect("in time")
+    })
 }
 
 /// A thread with an actix system of its own.
@@ -32,7 +34,8 @@ pub(super) fn system() -> ArbiterHandle {
     arbiter.recv().unwrap()
 }
 
-/// Waits until the supervisor has seen all starts and ends of its children that are known to have happened.
+/// Waits until the supervisor has seen all starts and ends of its children that are known to have
+/// happened.
 pub(super) async fn settled(supervisor: &SupervisorRef) {
     // It looks at their news before it looks at a command.
     supervisor.kill("nobody", ExitReason::Normal).await.unwrap_err();
@@ -151,7 +154,10 @@ struct Actor {
 }
 
 impl Start for Actor {
-    fn start(&mut self, child: ChildContext) -> LocalBoxFuture<'static, Result<Running, ExitReason>> {
+    fn start(
+        &mut self,
+        child: ChildContext,
+    ) -> LocalBoxFuture<'static, Result<Running, ExitReason>> {
         let (exit, exited) = oneshot::channel();
         let (ends, gone) = oneshot::channel();
         {
@@ -194,7 +200,10 @@ struct Slow {
 }
 
 impl Start for Slow {
-    fn start(&mut self, child: ChildContext) -> LocalBoxFuture<'static, Result<Running, ExitReason>> {
+    fn start(
+        &mut self,
+        child: ChildContext,
+    ) -> LocalBoxFuture<'static, Result<Running, ExitReason>> {
         self.scene.say(format!("begin {}", self.name));
         self.mine.send_replace(true);
         let mut begun = self.theirs.subscribe();

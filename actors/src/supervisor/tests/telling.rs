@@ -13,7 +13,9 @@ const CRASH: ExitReason = ExitReason::Code(1);
 pub(super) struct Watcher(mpsc::UnboundedSender<Down>);
 
 impl Watcher {
-    pub(super) fn start_on(arbiter: &ArbiterHandle) -> (mpsc::UnboundedReceiver<Down>, Recipient<Down>) {
+    pub(super) fn start_on(
+        arbiter: &ArbiterHandle,
+    ) -> (mpsc::UnboundedReceiver<Down>, Recipient<Down>) {
         let (sender, told) = mpsc::unbounded_channel();
         let (give, recipient) = std::sync::mpsc::channel();
         arbiter.spawn_fn(move || {
@@ -47,7 +49,8 @@ pub(super) async fn next(told: &mut mpsc::UnboundedReceiver<Down>) -> (String, E
 fn who_watches_a_child_is_told_once_of_each_incarnation() {
     run(async {
         let (scene, mut log) = scene();
-        let supervisor = eager("watched").child(scene.child("a")).start_on(&system()).await.unwrap();
+        let supervisor =
+            eager("watched").child(scene.child("a")).start_on(&system()).await.unwrap();
         let (mut told, recipient) = Watcher::start_on(&system());
         supervisor.watch_child("a", recipient).unwrap();
         log.expect(&["start a"]).await;
@@ -89,12 +92,18 @@ fn who_watches_a_nested_supervisor_is_told_of_each_incarnation() {
     run(async {
         let (scene, mut log) = scene();
         let inner = eager("").intensity(0, Duration::from_secs(60)).child(scene.child("a"));
-        let supervisor = eager("over").child(ChildSpec::supervisor("inner", inner)).start_on(&system()).await.unwrap();
+        let supervisor = eager("over")
+            .child(ChildSpec::supervisor("inner", inner))
+            .start_on(&system())
+            .await
+            .unwrap();
         let (mut told, recipient) = Watcher::start_on(&system());
         let inner = supervisor.supervisor("inner").unwrap();
         inner.watch(recipient);
         scene.exit("a", CRASH);
-        assert!(matches!(next(&mut told).await, (name, ExitReason::IntensityReached { .. }) if name == "over/inner"));
+        assert!(
+            matches!(next(&mut told).await, (name, ExitReason::IntensityReached { .. }) if name == "over/inner")
+        );
         log.expect(&["start a", "start a"]).await;
         settled(&supervisor).await;
         supervisor.shutdown().await.unwrap();
@@ -128,8 +137,11 @@ fn the_tree_shows_who_runs_where_and_how_often_it_was_restarted() {
         let (scene, mut log) = scene();
         let hour = Duration::from_secs(3_600);
         let inner = eager("").child(scene.child("x"));
-        let builder = Supervisor::builder("pool-1").backoff(Backoff::new(hour, hour)).child(scene.child("worker-1"));
-        let builder = builder.child(scene.child("worker-2")).child(ChildSpec::supervisor("inner", inner));
+        let builder = Supervisor::builder("pool-1")
+            .backoff(Backoff::new(hour, hour))
+            .child(scene.child("worker-1"));
+        let builder =
+            builder.child(scene.child("worker-2")).child(ChildSpec::supervisor("inner", inner));
         let done = scene.child("done").restart(Restart::Transient);
         let supervisor = builder.child(done).start_on(&system()).await.unwrap();
         log.expect(&["start worker-1", "start worker-2", "start x", "start done"]).await;

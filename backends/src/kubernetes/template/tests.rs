@@ -10,16 +10,21 @@ fn config(change: impl FnOnce(&mut Config)) -> Config {
 #[test]
 fn limits_are_requests() {
     let template = Template::new(&config(|_| {}), Image::named("image:1", None)).unwrap();
-    let pod = template.pod(Plan { meta: Meta::new().cpu(0.5).memory(96 << 20).gpu(2), ..Default::default() });
+    let pod = template
+        .pod(Plan { meta: Meta::new().cpu(0.5).memory(96 << 20).gpu(2), ..Default::default() });
     let resources = pod.spec.unwrap().containers.remove(0).resources.unwrap();
     assert_eq!(resources.limits, resources.requests);
     let amount = |name: &str| resources.limits.as_ref().unwrap()[name].0.clone();
-    assert_eq!((amount("cpu"), amount("memory"), amount(GPU)), ("500m".into(), (96 << 20).to_string(), "2".into()));
+    assert_eq!(
+        (amount("cpu"), amount("memory"), amount(GPU)),
+        ("500m".into(), (96 << 20).to_string(), "2".into())
+    );
 }
 
 #[test]
 fn texts_arrive_as_they_are() {
-    let template = Template::new(&config(|_| {}), Image::named("image:1", Some("/bin/$(x)".into()))).unwrap();
+    let template =
+        Template::new(&config(|_| {}), Image::named("image:1", Some("/bin/$(x)".into()))).unwrap();
     let plan = Plan {
         arguments: vec!["$(HOME)".into(), "$$".into()],
         environment: vec![variable("A", "$(B)")],
@@ -44,7 +49,11 @@ fn what_the_own_pod_has_is_inherited() {
         ),
         containers: vec![Container {
             volume_mounts: Some(vec![
-                VolumeMount { name: "data".into(), mount_path: "/persistent".into(), ..Default::default() },
+                VolumeMount {
+                    name: "data".into(),
+                    mount_path: "/persistent".into(),
+                    ..Default::default()
+                },
                 VolumeMount {
                     name: "kube-api-access-x".into(),
                     mount_path: "/var/run/secrets/kubernetes.io/serviceaccount".into(),
@@ -60,7 +69,8 @@ fn what_the_own_pod_has_is_inherited() {
         config.node_selector = vec!["zone=a".into()];
         config.mounts = vec!["/etc:/host:ro".into()];
     });
-    let template = Template::inheriting(&config, Image::named("image:1", None), Some(&own)).unwrap();
+    let template =
+        Template::inheriting(&config, Image::named("image:1", None), Some(&own)).unwrap();
     let pod = template.pod(Plan::default());
     assert_eq!(pod.metadata.owner_references.unwrap()[0].name, "parent");
     let spec = pod.spec.unwrap();
@@ -71,14 +81,23 @@ fn what_the_own_pod_has_is_inherited() {
     let names: Vec<_> = spec.volumes.unwrap().into_iter().map(|volume| volume.name).collect();
     assert_eq!(names, ["mount-0", "data"]);
     let mounts = spec.containers[0].volume_mounts.clone().unwrap();
-    assert_eq!(mounts.iter().map(|mount| mount.mount_path.as_str()).collect::<Vec<_>>(), ["/host", "/persistent"]);
+    assert_eq!(
+        mounts.iter().map(|mount| mount.mount_path.as_str()).collect::<Vec<_>>(),
+        ["/host", "/persistent"]
+    );
 }
 
 #[test]
 fn what_is_wrong_is_named() {
     let error = |change: fn(&mut Config)| check(&config(change)).unwrap_err();
     assert!(error(|config| config.user = Some("anna".into())).contains("`user` is `anna`"));
-    assert!(error(|config| config.node_selector = vec!["fast".into()]).contains("`node_selector` has `fast`"));
-    assert!(error(|config| config.tolerations = vec!["a:Never".into()]).contains("`tolerations` has `a:Never`"));
+    assert!(
+        error(|config| config.node_selector = vec!["fast".into()])
+            .contains("`node_selector` has `fast`")
+    );
+    assert!(
+        error(|config| config.tolerations = vec!["a:Never".into()])
+            .contains("`tolerations` has `a:Never`")
+    );
     assert!(error(|config| config.mounts = vec!["data".into()]).contains("`mounts` has `data`"));
 }

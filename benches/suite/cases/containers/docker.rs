@@ -24,12 +24,18 @@ impl Model {
     pub(super) fn of_a_worker() -> anyhow::Result<Model> {
         let owner = format!("process {} ", std::process::id());
         let format = "{{.ID}} {{.Label \"fiber.owner\"}}";
-        let list = docker(&["ps", "--no-trunc", "--filter", "label=fiber.owner", "--format", format])?;
+        let list =
+            docker(&["ps", "--no-trunc", "--filter", "label=fiber.owner", "--format", format])?;
         let mut containers = list.lines().filter_map(|line| line.split_once(' '));
-        let (id, _) = containers.find(|(_, label)| label.starts_with(&owner)).context("a worker has a container")?;
+        let (id, _) = containers
+            .find(|(_, label)| label.starts_with(&owner))
+            .context("a worker has a container")?;
         let inspect = |what: &str| docker(&["inspect", "--format", what, id]);
         let environment = inspect("{{range .Config.Env}}{{println .}}{{end}}")?;
-        let libraries = environment.lines().filter(|line| line.starts_with("LD_LIBRARY_PATH=")).map(str::to_string);
+        let libraries = environment
+            .lines()
+            .filter(|line| line.starts_with("LD_LIBRARY_PATH="))
+            .map(str::to_string);
         Ok(Model {
             image: inspect("{{.Image}}")?,
             program: inspect("{{index .Config.Entrypoint 0}}")?,
@@ -51,7 +57,10 @@ impl Engine for Model {
             let mut command = Command::new("docker");
             command.args(["run", "--rm", "--init", "-e", &format!("{BARE}=1")]);
             command.args(self.environment.iter().flat_map(|variable| ["-e", variable]));
-            command.args(["--entrypoint", &self.program, &self.image]).stdin(Stdio::null()).stdout(Stdio::piped());
+            command
+                .args(["--entrypoint", &self.program, &self.image])
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped());
             runs.push(command.spawn()?);
         }
         for run in &mut runs {
@@ -67,6 +76,11 @@ impl Engine for Model {
 
 fn docker(arguments: &[&str]) -> anyhow::Result<String> {
     let output = Command::new("docker").args(arguments).output()?;
-    ensure!(output.status.success(), "docker {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
+    ensure!(
+        output.status.success(),
+        "docker {}: {}",
+        arguments.join(" "),
+        String::from_utf8_lossy(&output.stderr)
+    );
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_string())
 }

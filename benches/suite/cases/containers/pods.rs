@@ -17,7 +17,8 @@ const LABEL: &str = "bench=bare";
 
 /// The cluster's version, if one answers.
 pub(super) fn version() -> Option<String> {
-    let version: Value = serde_json::from_str(&kubectl(&["get", "--raw", "/version"], "").ok()?).ok()?;
+    let version: Value =
+        serde_json::from_str(&kubectl(&["get", "--raw", "/version"], "").ok()?).ok()?;
     version["gitVersion"].as_str().map(str::to_string)
 }
 
@@ -33,16 +34,22 @@ pub(super) struct Model {
 impl Model {
     pub(super) fn of_a_worker() -> anyhow::Result<Model> {
         let owner = format!("process {} ", std::process::id());
-        let pods: Value = serde_json::from_str(&kubectl(&["get", "pods", "-l", "fiber.session", "-o", "json"], "")?)?;
+        let pods: Value = serde_json::from_str(&kubectl(
+            &["get", "pods", "-l", "fiber.session", "-o", "json"],
+            "",
+        )?)?;
         let mut pods = pods["items"].as_array().context("it is a list")?.iter();
         let owned = |pod: &&Value| {
-            pod["metadata"]["annotations"]["fiber.owner"].as_str().is_some_and(|text| text.starts_with(&owner))
+            pod["metadata"]["annotations"]["fiber.owner"]
+                .as_str()
+                .is_some_and(|text| text.starts_with(&owner))
         };
         let container = &pods.find(owned).context("a worker has a pod")?["spec"]["containers"][0];
         let variables = container["env"].as_array().context("it has some")?;
         let variable = |name: &str| variables.iter().find(|variable| variable["name"] == name);
-        let parent =
-            variable("FIBER_NODE").and_then(|variable| variable["value"].as_str()).context("it has a parent")?;
+        let parent = variable("FIBER_NODE")
+            .and_then(|variable| variable["value"].as_str())
+            .context("it has a parent")?;
         let (_, address) = parent.rsplit_once("://").context("its address is a URL")?;
         let (host, _) = address.rsplit_once(':').context("with a port")?;
         Ok(Model {
@@ -88,7 +95,10 @@ impl Engine for Model {
         let start = Instant::now();
         let mut runs = Vec::new();
         for index in 0..count {
-            runs.push(start_kubectl(&["create", "--raw", &path, "-f", "-"], &self.pod(index, &address).to_string())?);
+            runs.push(start_kubectl(
+                &["create", "--raw", &path, "-f", "-"],
+                &self.pod(index, &address).to_string(),
+            )?);
         }
         for _ in 0..count {
             listener.accept()?;
@@ -118,6 +128,11 @@ fn start_kubectl(arguments: &[&str], input: &str) -> anyhow::Result<Child> {
 
 fn kubectl(arguments: &[&str], input: &str) -> anyhow::Result<String> {
     let output = start_kubectl(arguments, input)?.wait_with_output()?;
-    ensure!(output.status.success(), "kubectl {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
+    ensure!(
+        output.status.success(),
+        "kubectl {}: {}",
+        arguments.join(" "),
+        String::from_utf8_lossy(&output.stderr)
+    );
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_string())
 }

@@ -35,7 +35,8 @@ impl Engine for Docker {
 
     fn units_of(&self, head: &str) -> Vec<String> {
         let heads = names(&format!("name=^{head}$"));
-        // Once it is gone its id is, too: whatever is left then is found by its age, in the tests' own eyes.
+        // Once it is gone its id is, too: whatever is left then is found by its age, in the tests'
+        // own eyes.
         let Ok(id) = try_docker(&["inspect", "--format", "{{.Id}}", head]) else { return heads };
         heads.into_iter().chain(names(&format!("label=fiber.owner=container {id}"))).collect()
     }
@@ -63,6 +64,9 @@ impl Engine for Docker {
     }
 
     fn absence(&self) -> (&'static [(&'static str, &'static str)], &'static [&'static str]) {
-        (&[("DOCKER_HOST", "unix:///no/such/socket")], &["no Docker engine answers at unix:///no/such/socket"])
+        (
+            &[("DOCKER_HOST", "unix:///no/such/socket")],
+            &["no Docker engine answers at unix:///no/such/socket"],
+        )
     }
 }

@@ -109,7 +109,9 @@ impl Engine for Kubernetes {
             .and_then(|_| try_kubectl(&["delete", "pv", &volume]))
             // It is this host's if the node is this host.
             .and_then(|_| match std::fs::remove_dir_all(directory(claim)) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.to_string()),
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    Err(error.to_string())
+                }
                 _ => Ok(()),
             });
         if let Err(problem) = removed {

@@ -76,7 +76,11 @@ pub(super) struct Variant<'a, 'de> {
 impl Variant<'_, '_> {
     #[inline]
     fn expect_value(&self, wanted: &'static str) -> Result<()> {
-        if self.valued { Ok(()) } else { Err(Error::invalid_type(Unexpected::UnitVariant, &wanted)) }
+        if self.valued {
+            Ok(())
+        } else {
+            Err(Error::invalid_type(Unexpected::UnitVariant, &wanted))
+        }
     }
 }
 
@@ -111,7 +115,11 @@ impl<'de> de::VariantAccess<'de> for Variant<'_, 'de> {
     }
 
     #[inline]
-    fn struct_variant<V: Visitor<'de>>(self, _fields: &'static [&'static str], visitor: V) -> Result<V::Value> {
+    fn struct_variant<V: Visitor<'de>>(
+        self,
+        _fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value> {
         self.expect_value("struct variant")?;
         self.of.any(visitor, Binary::Numbers)
     }
@@ -130,6 +138,9 @@ impl<'de> de::SeqAccess<'de> for ExtensionAccess<'de> {
         if let Some(number) = self.number.take() {
             return seed.deserialize(I8Deserializer::new(number)).map(Some);
         }
-        self.bytes.take().map(|bytes| seed.deserialize(BorrowedBytesDeserializer::new(bytes))).transpose()
+        self.bytes
+            .take()
+            .map(|bytes| seed.deserialize(BorrowedBytesDeserializer::new(bytes)))
+            .transpose()
     }
 }

@@ -49,7 +49,13 @@ enum Internal {
     NewtypeOfStruct(Inner),
     NewtypeOfMap(BTreeMap<String, Deep>),
     NewtypeOfEnum(Adjacent),
-    Struct { deep: Deep, unit: Option<Option<()>>, list: Vec<Deep>, external: Option<External>, bytes: ByteBuf },
+    Struct {
+        deep: Deep,
+        unit: Option<Option<()>>,
+        list: Vec<Deep>,
+        external: Option<External>,
+        bytes: ByteBuf,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -73,7 +79,11 @@ struct Flattened {
 }
 
 fn inner() -> impl Strategy<Value = Inner> {
-    any::<(Deep, Option<Option<()>>, Option<String>)>().prop_map(|(deep, unit, text)| Inner { deep, unit, text })
+    any::<(Deep, Option<Option<()>>, Option<String>)>().prop_map(|(deep, unit, text)| Inner {
+        deep,
+        unit,
+        text,
+    })
 }
 
 fn external() -> impl Strategy<Value = External> {
@@ -101,13 +111,15 @@ fn adjacent() -> impl Strategy<Value = Adjacent> {
 }
 
 fn internal() -> impl Strategy<Value = Internal> {
-    let fields = (any::<(Deep, Option<Option<()>>, Vec<Deep>, Vec<u8>)>(), proptest::option::of(external()));
+    let fields =
+        (any::<(Deep, Option<Option<()>>, Vec<Deep>, Vec<u8>)>(), proptest::option::of(external()));
     prop_oneof![
         Just(Internal::Unit),
         Just(Internal::NewtypeOfUnit(())),
         Just(Internal::NewtypeOfUnitStruct(Unit)),
         inner().prop_map(Internal::NewtypeOfStruct),
-        proptest::collection::btree_map("[A-Z]*", any::<Deep>(), 0..20).prop_map(Internal::NewtypeOfMap),
+        proptest::collection::btree_map("[A-Z]*", any::<Deep>(), 0..20)
+            .prop_map(Internal::NewtypeOfMap),
         fields.prop_map(|((deep, unit, list, bytes), external)| Internal::Struct {
             deep,
             unit,
@@ -123,7 +135,8 @@ fn untagged() -> impl Strategy<Value = Untagged> {
     prop_oneof![
         Just(Untagged::Unit),
         any::<Option<Option<u8>>>().prop_map(|deep| Untagged::Newtype(Some(deep))),
-        any::<(Deep, Option<Option<()>>, String)>().prop_map(|(one, unit, name)| Untagged::Struct { one, unit, name }),
+        any::<(Deep, Option<Option<()>>, String)>()
+            .prop_map(|(one, unit, name)| Untagged::Struct { one, unit, name }),
         any::<(Deep, Option<Option<()>>)>().prop_map(|(deep, unit)| Untagged::Tuple(deep, unit)),
         any::<String>().prop_map(|text| Untagged::NewtypeOfText(Some(Some(text)))),
         any::<Deep>().prop_map(|deep| Untagged::NewtypeOfEnum(Some(Some(External::Newtype(deep))))),

@@ -59,9 +59,19 @@ fn nested<T: Arbitrary + Clone + 'static>() -> impl Strategy<Value = Nested<T>> 
 }
 
 fn flat() -> impl Strategy<Value = Flat> {
-    (nested(), any::<(Option<String>, Option<Option<()>>, Vec<Option<Option<char>>>, (f32, f64), Vec<u8>)>()).prop_map(
-        |(deep, (text, unit, list, floats, blob))| Flat { deep, text, unit, list, floats, blob: ByteBuf::from(blob) },
+    (
+        nested(),
+        any::<(Option<String>, Option<Option<()>>, Vec<Option<Option<char>>>, (f32, f64), Vec<u8>)>(
+        ),
     )
+        .prop_map(|(deep, (text, unit, list, floats, blob))| Flat {
+            deep,
+            text,
+            unit,
+            list,
+            floats,
+            blob: ByteBuf::from(blob),
+        })
 }
 
 fn fields() -> impl Strategy<Value = Fields> {
@@ -194,18 +204,39 @@ fn options_around_nothing_differ_at_every_depth() {
 
 #[test]
 fn special_floats_arrive_bit_by_bit() {
-    for bits in [f64::NAN.to_bits(), f64::NAN.to_bits() | 5, f64::INFINITY.to_bits(), (-0.0_f64).to_bits(), 1] {
+    for bits in [
+        f64::NAN.to_bits(),
+        f64::NAN.to_bits() | 5,
+        f64::INFINITY.to_bits(),
+        (-0.0_f64).to_bits(),
+        1,
+    ] {
         assert_eq!(decode::<f64>(&encode(&f64::from_bits(bits)).unwrap()).unwrap().to_bits(), bits);
     }
     let not_quiet = 0x7fa0_0001;
-    assert_eq!(decode::<f32>(&encode(&f32::from_bits(not_quiet)).unwrap()).unwrap().to_bits(), not_quiet);
+    assert_eq!(
+        decode::<f32>(&encode(&f32::from_bits(not_quiet)).unwrap()).unwrap().to_bits(),
+        not_quiet
+    );
 }
 
 #[test]
 fn the_limits_of_times_and_empty_things_arrive() {
     arrives(&(Duration::MAX, SystemTime::UNIX_EPOCH));
-    arrives(&(String::new(), ByteBuf::new(), [(); 3], [0_u8; 0], Vec::<Unit>::new(), vec![(); 70_000]));
-    arrives(&(i128::MIN, u128::MAX, Some(i128::MAX), vec![Some(Some(u128::MAX)), Some(None), None]));
+    arrives(&(
+        String::new(),
+        ByteBuf::new(),
+        [(); 3],
+        [0_u8; 0],
+        Vec::<Unit>::new(),
+        vec![(); 70_000],
+    ));
+    arrives(&(
+        i128::MIN,
+        u128::MAX,
+        Some(i128::MAX),
+        vec![Some(Some(u128::MAX)), Some(None), None],
+    ));
 }
 
 #[test]

@@ -60,7 +60,11 @@ fn unknown_and_wrong_lengths_are_corrected() {
         let numbers: Vec<_> = (0..given).collect();
         for told in [0, 3, 16, 70_000] {
             let value = (Miscounted { told, given }, "after");
-            assert_eq!(encode(&value).unwrap(), by_rmp_serde(&(&numbers, "after")), "{told} for {given}");
+            assert_eq!(
+                encode(&value).unwrap(),
+                by_rmp_serde(&(&numbers, "after")),
+                "{told} for {given}"
+            );
         }
         let map: BTreeMap<_, _> = numbers.iter().map(|n| (*n, Some(Some(())))).collect();
         assert_eq!(encode(&(Unknown(given), "after")).unwrap(), encode(&(map, "after")).unwrap());
@@ -69,7 +73,8 @@ fn unknown_and_wrong_lengths_are_corrected() {
     let mut out = vec![1, 2, 3];
     super::encode::Serializer::new(&mut out).collect_seq(unknown).unwrap();
     assert_eq!(out, [1, 2, 3, 0x95, 7, 7, 7, 7, 7]);
-    let read: (BTreeMap<String, Option<()>>, u8) = decode(&encode(&(MiscountedFields, 9)).unwrap()).unwrap();
+    let read: (BTreeMap<String, Option<()>>, u8) =
+        decode(&encode(&(MiscountedFields, 9)).unwrap()).unwrap();
     assert_eq!(read, (BTreeMap::from([("one".to_owned(), Some(()))]), 9));
 }
 
@@ -95,7 +100,10 @@ fn extensions_travel_as_with_rmp_serde() {
 
 #[test]
 fn bytes_come_to_a_type_that_wants_numbers() {
-    assert_eq!(decode::<Vec<u8>>(&encode(&ByteBuf::from([0, 200, 0xc1])).unwrap()).unwrap(), [0, 200, 0xc1]);
+    assert_eq!(
+        decode::<Vec<u8>>(&encode(&ByteBuf::from([0, 200, 0xc1])).unwrap()).unwrap(),
+        [0, 200, 0xc1]
+    );
 }
 
 #[derive(Debug, Deserialize)]
@@ -136,7 +144,9 @@ fn a_claimed_length_reserves_no_memory() {
     // Types reserve room for as many elements as the length says.
     struct Reserved(usize);
     impl<'de> Deserialize<'de> for Reserved {
-        fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        fn deserialize<D: serde::Deserializer<'de>>(
+            deserializer: D,
+        ) -> std::result::Result<Self, D::Error> {
             struct Visitor;
             impl<'de> serde::de::Visitor<'de> for Visitor {
                 type Value = Reserved;
@@ -186,17 +196,16 @@ fn everything() -> impl Strategy<Value = Everything> {
         Just(Everything::Unit),
         any::<(i8, u64, i128, f32, f64, bool, char)>()
             .prop_map(|(a, b, c, d, e, f, g)| Everything::Numbers(a, b, c, d, e, f, g)),
-        any::<(String, Vec<u8>, Option<Option<()>>)>().prop_map(|(text, bytes, deep)| Everything::Texts {
-            text,
-            bytes: bytes.into(),
-            deep
-        }),
-        any::<(i8, Vec<u8>)>().prop_map(|(number, bytes)| Everything::Extended(Extended((number, bytes.into())))),
+        any::<(String, Vec<u8>, Option<Option<()>>)>()
+            .prop_map(|(text, bytes, deep)| Everything::Texts { text, bytes: bytes.into(), deep }),
+        any::<(i8, Vec<u8>)>()
+            .prop_map(|(number, bytes)| Everything::Extended(Extended((number, bytes.into())))),
     ];
     leaf.prop_recursive(4, 40, 20, |inner| {
         prop_oneof![
             proptest::collection::vec(inner.clone(), 0..20).prop_map(Everything::Many),
-            proptest::collection::btree_map(any::<Option<u8>>(), inner, 0..20).prop_map(Everything::Entries),
+            proptest::collection::btree_map(any::<Option<u8>>(), inner, 0..20)
+                .prop_map(Everything::Entries),
         ]
     })
 }
