@@ -35,11 +35,11 @@ impl Handler<CountWords> for Librarian {
 }
 
 /// Keeps a number, in a process of its own.
-struct Ledger {
+struct Scheduler {
     balance: i64,
 }
 
-impl Actor for Ledger {
+impl Actor for Scheduler {
     type Context = Context<Self>;
 }
 
@@ -47,7 +47,7 @@ impl Actor for Ledger {
 #[rtype(result = "i64")]
 struct Book(i64);
 
-impl Handler<Book> for Ledger {
+impl Handler<Book> for Scheduler {
     type Result = i64;
 
     fn handle(&mut self, book: Book, _: &mut Context<Self>) -> i64 {
@@ -77,8 +77,9 @@ impl Handler<Complain> for Clerk {
 
 #[fiber::main]
 async fn main() -> fiber::Result<()> {
-    let (ledger_child, ledger) =
-        AsyncManager::<Ledger>::builder().name("ledger").child(|| Ledger { balance: 100 }, ())?;
+    let (ledger_child, scheduler) = AsyncManager::<Scheduler>::builder()
+        .name("scheduler")
+        .child(|| Scheduler { balance: 100 }, ())?;
     let librarian = || Librarian { pool: Pool::new(2).expect("a pool can be made") };
     let office = Supervisor::builder("office")
         .child(ledger_child)
@@ -87,7 +88,7 @@ async fn main() -> fiber::Result<()> {
         .start()
         .await?;
 
-    println!("the ledger says {}", ledger.send(Book(5)).await?);
+    println!("the scheduler says {}", scheduler.send(Book(5)).await?);
     let pages = vec!["to be or not to be".to_string(), "that is the question".to_string()];
     println!(
         "the pages have {} words",
@@ -97,15 +98,15 @@ async fn main() -> fiber::Result<()> {
 
     let complaint = office.child::<Clerk>("clerk")?.send(Complain).await;
     println!("the clerk: {}", complaint.expect_err("it panics"));
-    office.kill("ledger", ExitReason::Signal(9)).await?;
+    office.kill("scheduler", ExitReason::Signal(9)).await?;
 
     // Started anew, it begins with what its factory gives it. What is sent meanwhile waits.
     let restarted =
-        || fiber::tree().find("office/ledger").is_some_and(|ledger| ledger.restarts > 0);
+        || fiber::tree().find("office/scheduler").is_some_and(|scheduler| scheduler.restarts > 0);
     while !restarted() {
         actix::clock::sleep(Duration::from_millis(1)).await;
     }
-    println!("the ledger, killed, says {}", ledger.send(Book(5)).await?);
+    println!("the scheduler, killed, says {}", scheduler.send(Book(5)).await?);
     while fiber::tree().find("office/clerk").is_none_or(|clerk| clerk.state != State::Running) {
         actix::clock::sleep(Duration::from_millis(1)).await;
     }

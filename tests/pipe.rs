@@ -172,7 +172,7 @@ fn who_sends_more_than_is_received_waits() {
 
 /// Sends more than a pipe holds before its reader takes anything.
 fn send_much(sender: &PipeSender<String>) {
-    ["a", "b", "c"].iter().for_each(|letter| sender.send(letter.repeat(5 << 20)).wait().unwrap());
+    ["a", "b", "c"].iter().for_each(|request| sender.send(request.repeat(5 << 20)).wait().unwrap());
 }
 
 fn letters(receiver: &PipeReceiver<String>) -> String {

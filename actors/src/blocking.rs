@@ -12,7 +12,7 @@ use fiber_transport::Linger;
 use futures_core::Stream;
 use futures_util::task::AtomicWaker;
 
-use crate::runtime::runtime;
+use crate::tokio_runtime::new_runtime;
 
 /// The exit code of a program whose async `main` could not begin.
 const EXIT_NO_RUNTIME: i32 = 1;
@@ -26,14 +26,14 @@ impl BlockOn for BlockingRuntime {
         // A panic here is the failure of one task.
         let refused =
             |error| panic!("there is no runtime for its future: {}", shortage::explain(&error));
-        let runtime = self.0.get_or_init(|| runtime().map_or_else(refused, Into::into));
+        let runtime = self.0.get_or_init(|| new_runtime().map_or_else(refused, Into::into));
         runtime.block_on(lingering(future));
     }
 }
 
 /// Runs the body of an async `main` in an actix system of the main thread.
 pub fn block_on_main<F: Future>(main: F) -> F::Output {
-    let runtime = runtime().unwrap_or_else(|error| {
+    let runtime = new_runtime().unwrap_or_else(|error| {
         eprintln!("fiber: there is no runtime for `main`: {}", shortage::explain(&error));
         std::process::exit(EXIT_NO_RUNTIME)
     });

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_rt::ArbiterHandle;
-use fiber_core::{BuildId, Config, NodeId, SessionKey, shortage};
+use fiber_core::{BuildId, Config, ProcessId, SessionKey, shortage};
 use fiber_transport::{Connection, HandshakeError, Link, Message, PeerInfo, Role, connect, join};
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep, timeout};
 
@@ -32,7 +32,7 @@ pub(crate) const MESH: u8 = 2;
 /// What the node and its mesh have in common.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
-    pub(crate) id: NodeId,
+    pub(crate) id: ProcessId,
     pub(crate) config: Config,
     pub(crate) key: SessionKey,
     /// Tells this session from others.
@@ -43,7 +43,7 @@ pub(crate) struct Endpoint {
 
 impl Endpoint {
     pub(crate) fn new(
-        id: NodeId,
+        id: ProcessId,
         config: Config,
         key: SessionKey,
         arbiter: ArbiterHandle,
@@ -65,12 +65,12 @@ impl Endpoint {
 pub(crate) async fn meet(
     address: &str,
     key: &SessionKey,
-    own: NodeId,
-    to: NodeId,
+    own: ProcessId,
+    to: ProcessId,
     role: Role,
 ) -> Result<Connection, String> {
     let build = BuildId::current().map_err(|error| error.to_string())?.clone();
-    let info = PeerInfo { node: own, to, role, build, pid: std::process::id(), host: host_name() };
+    let info = PeerInfo { id: own, to, role, build, pid: std::process::id(), host: host_name() };
     let attempt = || async {
         let mut connection = connect(address, key).await?;
         join(&mut connection, key, &info).await?;
@@ -132,24 +132,24 @@ pub(crate) async fn give_signs_of_life(
 }
 
 /// Counts the signs of life of another node against time.
-pub(crate) struct Pulse {
+pub(crate) struct HeartbeatMonitor {
     beat: Interval,
     silent_beats: u128,
     allowed: u128,
 }
 
-impl Pulse {
-    pub(crate) fn new(config: &Config) -> Pulse {
+impl HeartbeatMonitor {
+    pub(crate) fn new(config: &Config) -> HeartbeatMonitor {
         let mut beat = interval(config.heartbeat);
         // A tick that comes late counts once: if this process stood still, that is not the other's
         // fault.
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let allowed =
             config.heartbeat_timeout.as_millis().div_ceil(config.heartbeat.as_millis().max(1));
-        Pulse { beat, silent_beats: 0, allowed }
+        HeartbeatMonitor { beat, silent_beats: 0, allowed }
     }
 
-    pub(crate) fn felt(&mut self) {
+    pub(crate) fn received(&mut self) {
         self.silent_beats = 0;
     }
 

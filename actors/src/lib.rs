@@ -6,7 +6,6 @@ mod actor_pool;
 mod blocking;
 mod endpoint;
 mod manager;
-mod node;
 mod pipe;
 mod pool;
 mod process;
@@ -17,13 +16,13 @@ mod ring;
 mod runtime;
 pub mod supervisor;
 pub mod sync;
+mod tokio_runtime;
 
 pub use actor_pool::{ActorPool, ActorPoolBuilder, Nobody, Routing};
 pub use blocking::{Blocking, block_on_main};
 pub use manager::{
     AsyncManager, Keep, ManagerBuilder, NoSnapshots, Snapshot, Snapshots, SyncManager,
 };
-pub use node::init;
 pub use pipe::{Pipe, PipeReceiver, PipeSender};
 pub use pool::{Apply, Broadcast, Imap, ImapUnordered, Map, Pool, PoolBuilder, suspend_progress};
 pub use process::{Process, ProcessBuilder, ProcessHandle, active_children};
@@ -33,5 +32,6 @@ pub use reply::Reply;
 pub use ring::{
     Alone, Element, NodeFunction, Reduction, Rendezvous, Ring, RingBuilder, RingNode, RingRun,
 };
+pub use runtime::init;
 #[doc(no_inline)]
 pub use supervisor::tree;

@@ -22,9 +22,9 @@ use tokio::sync::{oneshot, watch};
 pub use self::builder::ManagerBuilder;
 pub use self::snapshot::{Keep, NoSnapshots, Snapshot, Snapshots};
 use self::start::Process;
-use crate::node::{Command, Node};
 use crate::remote::{Owned, RemoteAddr, RemoteMessage};
 use crate::reply::Reply;
+use crate::runtime::{Command, Runtime};
 use crate::supervisor::SupervisorRef;
 
 /// An actor in a process of its own, supervised: its owner, and its address.
@@ -81,7 +81,7 @@ pub struct AsyncManager<A: Actor> {
 pub struct SyncManager<A: Actor>(AsyncManager<A>);
 
 struct Shared {
-    node: &'static Node,
+    runtime: &'static Runtime,
     name: String,
     owned: Arc<Owned>,
     supervisor: SupervisorRef,
@@ -137,7 +137,9 @@ impl<A: Actor> AsyncManager<A> {
     pub fn stop(&self) -> Reply<()> {
         let supervisor = self.shared.supervisor.clone();
         let (done, ended) = oneshot::channel();
-        self.shared.node.spawn(move || async move { drop(done.send(supervisor.shutdown().await)) });
+        self.shared
+            .runtime
+            .spawn(move || async move { drop(done.send(supervisor.shutdown().await)) });
         Reply::new(async move { ended.await.unwrap_or(Ok(())) })
     }
 }
@@ -210,6 +212,6 @@ impl<A: Actor> fmt::Debug for SyncManager<A> {
 impl Drop for Shared {
     fn drop(&mut self) {
         let supervisor = self.supervisor.clone();
-        self.node.spawn(move || async move { drop(supervisor.shutdown().await) });
+        self.runtime.spawn(move || async move { drop(supervisor.shutdown().await) });
     }
 }

@@ -5,13 +5,13 @@ mod broadcast;
 mod buffer;
 mod builder;
 mod calls;
+mod controller;
 mod exchange;
 mod feeder;
-mod ledger;
-mod manager;
 mod pinned;
 mod progress;
 mod run;
+mod scheduler;
 mod shared;
 mod wire;
 mod worker;
@@ -30,7 +30,7 @@ use fiber_core::{
 use crate::reply::Reply;
 use exchange::{Exchange, Order};
 use feeder::{encode, feed, feed_one, look_after};
-use ledger::Terms;
+use scheduler::Terms;
 use shared::{Done, Ending, Request, Shared, State};
 
 pub use broadcast::Broadcast;
@@ -76,7 +76,7 @@ struct Owner {
 impl Drop for Owner {
     fn drop(&mut self) {
         self.shared.end("was dropped");
-        self.shared.manager.do_send(Request::Terminate(Arc::clone(&self.shared), None));
+        self.shared.controller.do_send(Request::Terminate(Arc::clone(&self.shared), None));
     }
 }
 
@@ -105,7 +105,7 @@ impl Pool {
 
     fn of(shared: Arc<Shared>) -> Pool {
         let terms = Terms { chunk: 1, timeout: None, retries: 0, deaths: 3, timeouts: 1 };
-        let buffer = shared.node.config().call_buffer.as_u64();
+        let buffer = shared.runtime.config().call_buffer.as_u64();
         Pool { owner: Arc::new(Owner { shared }), terms, buffer }
     }
 
@@ -397,7 +397,7 @@ impl Pool {
         }
         shared.ensure_started(Meta::new());
         let (noted, begun) = tokio::sync::oneshot::channel();
-        shared.manager.do_send(Request::Scale(processes, noted));
+        shared.controller.do_send(Request::Scale(processes, noted));
         Reply::new(async move {
             // If the manager is gone, the pool has ended, and the next line says so.
             let _ = begun.await;
@@ -417,7 +417,7 @@ impl Pool {
             *state = State::Closed;
         }
         drop(state);
-        shared.manager.do_send(Request::Close);
+        shared.controller.do_send(Request::Close);
     }
 
     /// Closes the pool, and waits until all calls are done and all workers have ended.
@@ -435,7 +435,7 @@ impl Pool {
 
     fn ended(&self, request: impl FnOnce(Done) -> Request) -> Reply<()> {
         let (done, ended) = tokio::sync::oneshot::channel();
-        self.shared().manager.do_send(request(done));
+        self.shared().controller.do_send(request(done));
         Reply::new(async move {
             // If the manager is gone, so are the workers.
             let _ = ended.await;
@@ -485,7 +485,7 @@ impl Pool {
             match feeder.spawn(move || feed(&pool, &feeding, items)) {
                 Ok(_) => {
                     let (pool, looked_after) = (Arc::downgrade(&shared), Arc::clone(&exchange));
-                    shared.node.spawn(move || look_after(pool, looked_after));
+                    shared.runtime.spawn(move || look_after(pool, looked_after));
                     Ok((exchange, shared))
                 }
                 Err(error) => {
@@ -508,9 +508,9 @@ impl Pool {
         let state = shared.state.lock();
         shared.refusal(&state)?;
         // Under the lock, so that no call begins while the pool ends.
-        let mut ledger = shared.ledger.lock();
-        ledger.begin(exchange.id, Arc::clone(&exchange), entry.reference(), self.terms);
-        drop((ledger, state));
+        let mut scheduler = shared.scheduler.lock();
+        scheduler.begin(exchange.id, Arc::clone(&exchange), entry.reference(), self.terms);
+        drop((scheduler, state));
         shared.ensure_started(meta);
         Ok(exchange)
     }

@@ -28,8 +28,8 @@ use self::child::{Life, ProcessStart, Work};
 pub(crate) use self::control::ProcessControl;
 pub(crate) use self::initializer::Initializer;
 pub(crate) use self::root::{OneTask, ProcessRoot};
-use crate::node::{Command, Node};
 use crate::reply::Reply;
+use crate::runtime::{Command, Runtime};
 use crate::supervisor::{ChildSpec, Restart, Shutdown, Supervisor, SupervisorRef};
 
 /// A process that runs one function; a future of what it returns.
@@ -166,7 +166,7 @@ impl ProcessBuilder {
         K: Kind<F::Output>,
     {
         let (name, work) = self.work::<F, A, M, K>(function, args)?;
-        let (node, function) = (work.node, work.function);
+        let (runtime, function) = (work.runtime, work.function);
         // Names of processes may repeat; those of a supervisor's children may not.
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let child = format!("{name} #{}", NEXT.fetch_add(1, Ordering::Relaxed));
@@ -174,10 +174,10 @@ impl ProcessBuilder {
         let shared = Arc::clone(life.shared());
         let spec = ChildSpec::new(child, ProcessStart::once(life))
             .restart(Restart::Temporary)
-            .shutdown(Shutdown::After(node.config().shutdown_timeout));
+            .shutdown(Shutdown::After(runtime.config().shutdown_timeout));
         let failing = Arc::clone(&shared);
-        node.spawn(move || async move {
-            let added = match supervisor(node).await {
+        runtime.spawn(move || async move {
+            let added = match supervisor(runtime).await {
                 Ok(supervisor) => supervisor.add(spec).await,
                 Err(error) => Err(error),
             };
@@ -200,9 +200,9 @@ impl ProcessBuilder {
         if let Some(name) = &self.name {
             check_name(name)?;
         }
-        let node = Node::get()?;
+        let runtime = Runtime::get()?;
         let entry = task_entry::<F, A, M, K>();
-        let limit = node.config().max_message.as_u64();
+        let limit = runtime.config().max_message.as_u64();
         let (arguments, pins) = travel::pinned(|| codec::encode(args));
         let arguments = arguments?;
         if arguments.len() as u64 > limit {
@@ -213,10 +213,10 @@ impl ProcessBuilder {
             .name
             .unwrap_or_else(|| format!("process-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
         let work = Work {
-            node,
+            runtime,
             function: entry.name(),
             meta: self.meta.or(Meta::of::<F>()),
-            output: self.output.unwrap_or(node.config().output),
+            output: self.output.unwrap_or(runtime.config().output),
             root: ProcessRoot { entry: entry.reference(), arguments: arguments.into(), limit },
             pins,
         };
@@ -236,9 +236,11 @@ fn check_name(name: &str) -> Result<()> {
 }
 
 /// The supervisor of the processes that are spawned one by one.
-async fn supervisor(node: &'static Node) -> Result<&'static SupervisorRef> {
+async fn supervisor(runtime: &'static Runtime) -> Result<&'static SupervisorRef> {
     static SUPERVISOR: OnceCell<SupervisorRef> = OnceCell::const_new();
-    SUPERVISOR.get_or_try_init(|| Supervisor::builder("processes").start_on(node.arbiter())).await
+    SUPERVISOR
+        .get_or_try_init(|| Supervisor::builder("processes").start_on(runtime.arbiter()))
+        .await
 }
 
 impl Process<()> {
@@ -392,8 +394,8 @@ impl ProcessHandle {
         let shared = Arc::clone(&self.shared);
         let (answer, exit) = tokio::sync::oneshot::channel();
         // Timers belong to the node's thread: the caller's may have none.
-        match Node::get() {
-            Ok(node) => node.spawn(move || async move {
+        match Runtime::get() {
+            Ok(runtime) => runtime.spawn(move || async move {
                 let _ = answer.send(tokio::time::timeout(limit, shared.end_of_it()).await.ok());
             }),
             Err(_) => drop(answer),

@@ -44,9 +44,9 @@ use self::owner::{Outcome, Owner, RankStart, State};
 pub use self::rendezvous::Rendezvous;
 pub(crate) use self::root::RingRoot;
 use self::root::ring_entry;
-use crate::node::Node;
 use crate::process::Initializer;
 use crate::reply::Reply;
+use crate::runtime::Runtime;
 use crate::supervisor::{Backoff, ChildSpec, Restart, Shutdown, Strategy, Supervisor};
 
 /// Processes with ranks that run one function and work together: see [`RingNode`] for what they can
@@ -61,9 +61,9 @@ use crate::supervisor::{Backoff, ChildSpec, Restart, Shutdown, Strategy, Supervi
 /// # fiber::init();
 /// use fiber::{Reduction, Ring, RingNode};
 ///
-/// fn mean_of_ranks(mut node: RingNode, weight: f64) -> fiber::Result<f64> {
-///     let mut value = [node.rank() as f64 * weight];
-///     node.all_reduce(&mut value, Reduction::Mean)?;
+/// fn mean_of_ranks(mut runtime: RingNode, weight: f64) -> fiber::Result<f64> {
+///     let mut value = [runtime.rank() as f64 * weight];
+///     runtime.all_reduce(&mut value, Reduction::Mean)?;
 ///     Ok(value[0])
 /// }
 ///
@@ -136,7 +136,7 @@ impl RingBuilder {
         self
     }
 
-    /// Asks for resources for each node, over what the function's `#[fiber::meta]` asks.
+    /// Asks for resources for each runtime, over what the function's `#[fiber::meta]` asks.
     pub fn meta(mut self, meta: Meta) -> RingBuilder {
         self.meta = meta;
         self
@@ -148,7 +148,7 @@ impl RingBuilder {
         self
     }
 
-    /// Has each node run this before its function, whenever it starts. If it panics, the run ends.
+    /// Has each runtime run this before its function, whenever it starts. If it panics, the run ends.
     pub fn initializer<F, A, M, N>(mut self, function: F, args: A) -> RingBuilder
     where
         F: Function<A, M>,
@@ -175,7 +175,7 @@ impl RingBuilder {
         self
     }
 
-    /// Sets how long a call of a node waits for others while nothing moves; then the run ends with
+    /// Sets how long a call of a runtime waits for others while nothing moves; then the run ends with
     /// an error that says what each rank is doing. The default is 5 minutes.
     pub fn deadline(mut self, deadline: Duration) -> RingBuilder {
         self.deadline = deadline;
@@ -200,9 +200,9 @@ impl RingBuilder {
     /// returned, by rank.
     ///
     /// # Errors
-    /// Awaiting the handle gives [`Error::RankDied`] if a node died and could not be started again,
+    /// Awaiting the handle gives [`Error::RankDied`] if a runtime died and could not be started again,
     /// [`Error::Ring`] if the ranks did not do the same, [`Error::Task`] if a function panicked
-    /// (its `index` is the rank), [`Error::Start`] if a node could not be started;
+    /// (its `index` is the rank), [`Error::Start`] if a runtime could not be started;
     /// [`Error::Invalid`] for a number that can't be; [`Error::Encode`] and [`Error::TooLarge`] for
     /// the arguments; [`Error::NotInitialised`].
     pub fn run<F, A, M, N>(self, function: F, args: A) -> RingRun<<F::Output as Output<N>>::Value>
@@ -254,8 +254,8 @@ impl RingBuilder {
         });
         match prepared {
             Ok((owner, intensity, backoff)) => {
-                let (running, node) = (Arc::clone(&owner), owner.node);
-                node.spawn(move || async move {
+                let (running, runtime) = (Arc::clone(&owner), owner.runtime);
+                runtime.spawn(move || async move {
                     drop(done.send(supervise(running, intensity, backoff).await))
                 });
                 RingRun { name, outcome, owner: Some(owner), over: false, value: PhantomData }
@@ -275,8 +275,8 @@ impl RingBuilder {
         meta: Meta,
         (arguments, pins): (Vec<u8>, Pins),
     ) -> Result<(Arc<Owner>, (u32, Duration), Backoff)> {
-        let node = Node::get()?;
-        let config = node.config();
+        let runtime = Runtime::get()?;
+        let config = runtime.config();
         let default = match config.processes {
             0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             processes => processes,
@@ -302,7 +302,7 @@ impl RingBuilder {
             deadline: self.deadline,
         };
         let owner = Owner {
-            node,
+            runtime,
             name,
             function,
             root,
@@ -323,7 +323,7 @@ async fn supervise(
     (restarts, period): (u32, Duration),
     backoff: Backoff,
 ) -> Outcome {
-    let node = owner.node;
+    let runtime = owner.runtime;
     let size = owner.pids.borrow().len();
     let mut supervisor = Supervisor::builder(owner.name.clone())
         .strategy(Strategy::OneForAll)
@@ -333,10 +333,10 @@ async fn supervise(
         let start = RankStart { owner: Arc::clone(&owner), rank };
         let spec = ChildSpec::new(format!("rank-{rank}"), start)
             .restart(Restart::Permanent)
-            .shutdown(Shutdown::After(node.config().shutdown_timeout));
+            .shutdown(Shutdown::After(runtime.config().shutdown_timeout));
         supervisor = supervisor.child(spec);
     }
-    match supervisor.start_on(node.arbiter()).await {
+    match supervisor.start_on(runtime.arbiter()).await {
         Ok(supervisor) => {
             owner.supervised(supervisor.clone());
             let reason = supervisor.ended().await?;

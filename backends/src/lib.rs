@@ -88,16 +88,16 @@ pub struct Reach {
     /// The host name or address that jobs are told, if it is another.
     pub advertised: Option<String>,
     /// Whether jobs are children of this process in the eyes of the system.
-    pub kinship: Kinship,
+    pub locality: Locality,
 }
 
 /// What a job is to this process in the eyes of the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kinship {
+pub enum Locality {
     /// Its child, so that the kernel ends it with this process.
     Child,
     /// A stranger, in another container or on another host.
-    Elsewhere,
+    Remote,
 }
 
 /// Runs jobs. Its methods are called on the node's thread.
@@ -193,8 +193,8 @@ pub fn backend(config: &Config) -> Result<Arc<dyn Backend>> {
 
 impl Reach {
     /// From processes of this host only.
-    fn host_only(link: LinkKind, kinship: Kinship) -> Reach {
-        Reach { link, bind: Ipv4Addr::LOCALHOST.into(), advertised: None, kinship }
+    fn host_only(link: LinkKind, locality: Locality) -> Reach {
+        Reach { link, bind: Ipv4Addr::LOCALHOST.into(), advertised: None, locality }
     }
 }
 

@@ -30,7 +30,7 @@ use self::resources::{Grant, ran_out_of_memory};
 use crate::gpus::{Gpus, VISIBLE};
 use crate::oom::OomKills;
 use crate::output::{Log, Stream, Tail, Target, finish, pump};
-use crate::{Backend, Job, JobSpec, JobState, Kinship, Reach};
+use crate::{Backend, Job, JobSpec, JobState, Locality, Reach};
 
 const EXECUTABLE: &str = "/proc/self/exe";
 /// How long a pipe is read after its process ended, in case a process that escaped from its group
@@ -57,7 +57,7 @@ impl Backend for Local {
     }
 
     fn reach(&self) -> LocalBoxFuture<'_, Result<Reach>> {
-        Box::pin(std::future::ready(Ok(Reach::host_only(self.link, Kinship::Child))))
+        Box::pin(std::future::ready(Ok(Reach::host_only(self.link, Locality::Child))))
     }
 
     fn create(&self, spec: JobSpec) -> LocalBoxFuture<'_, Result<Arc<dyn Job>>> {

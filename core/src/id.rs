@@ -8,26 +8,26 @@ use serde::{Deserialize, Serialize};
 /// A node of a session: one process, from its start to its end. The parent gives its children their
 /// ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct NodeId(pub u64);
+pub struct ProcessId(pub u64);
 
-impl NodeId {
+impl ProcessId {
     /// One that no other node of any session has.
-    pub fn random() -> NodeId {
-        NodeId(u64::from_le_bytes(random()))
+    pub fn random() -> ProcessId {
+        ProcessId(u64::from_le_bytes(random()))
     }
 }
 
-impl fmt::Display for NodeId {
+impl fmt::Display for ProcessId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.0)
     }
 }
 
-impl FromStr for NodeId {
+impl FromStr for ProcessId {
     type Err = std::num::ParseIntError;
 
-    fn from_str(text: &str) -> Result<NodeId, std::num::ParseIntError> {
-        u64::from_str_radix(text, 16).map(NodeId)
+    fn from_str(text: &str) -> Result<ProcessId, std::num::ParseIntError> {
+        u64::from_str_radix(text, 16).map(ProcessId)
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use fiber_core::{BuildId, NodeId, SessionKey};
+use fiber_core::{BuildId, ProcessId, SessionKey};
 use fiber_transport::nng::{accept_keys, connect_keys};
 use fiber_transport::{Closed, Connection, Incoming, Link, Message, PeerInfo, Role, accept, join};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
@@ -44,7 +44,7 @@ fuzz_target!(|attack: Attack| {
     }
 });
 
-const NODE: NodeId = NodeId(1);
+const NODE: ProcessId = ProcessId(1);
 
 /// The lengths of what is said.
 const TO_ACCEPTOR: usize = 8 + 32 + 32 + 32;
@@ -118,7 +118,7 @@ async fn node(key: &SessionKey, messages: &[Vec<u8>]) {
     assert!(answered < 1024, "a stranger made a node say {answered} bytes");
     let (mut joining, _) = connection();
     let build = BuildId::stated("a build");
-    let info = PeerInfo { node: NODE, to: NODE, role: Role::Peer, build, pid: 1, host: "a host".into() };
+    let info = PeerInfo { id: NODE, to: NODE, role: Role::Peer, build, pid: 1, host: "a host".into() };
     assert!(join(&mut joining, key, &info).await.is_err());
 }
 

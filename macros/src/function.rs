@@ -35,7 +35,10 @@ impl Parse for Function {
         let body = match input.parse()? {
             TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => group,
             other => {
-                return Err(syn::Error::new(other.span(), "expected the function's body in braces"));
+                return Err(syn::Error::new(
+                    other.span(),
+                    "expected the function's body in braces",
+                ));
             }
         };
         Ok(Function { attributes, visibility, signature, body })

@@ -16,7 +16,7 @@ const UNITS: [(&str, u64); 10] = [
 /// The bytes that `text` stands for, or what is wrong with it, worded to follow "which".
 pub(crate) fn bytes(text: &str) -> Result<u64, &'static str> {
     let text = text.trim();
-    let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+    let digits = text.find(|request: char| !request.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     if number.is_empty() {
         return Err("does not begin with a whole number");

@@ -254,7 +254,7 @@ async fn init_in_a_runtime() {
 
 fn init_in_parent_alone() {
     eprintln!("main began");
-    if std::env::var_os("FIBER_NODE").is_none() {
+    if std::env::var_os("FIBER_PARENT").is_none() {
         fiber::init();
     }
     match Process::spawn(square, 2).and_then(Process::wait) {
@@ -265,7 +265,7 @@ fn init_in_parent_alone() {
 
 fn init_after_work() {
     eprintln!("main began");
-    if std::env::var_os("FIBER_NODE").is_some() {
+    if std::env::var_os("FIBER_PARENT").is_some() {
         hang();
     }
     fiber::init();
@@ -457,7 +457,7 @@ fn little_address_space() {
 }
 
 fn killed_as_they_start() {
-    if std::env::var_os("FIBER_NODE").is_some() {
+    if std::env::var_os("FIBER_PARENT").is_some() {
         let _ = kill_process(rustix::process::getpid(), Signal::KILL);
     }
     fiber::init();

@@ -37,7 +37,7 @@ fn children_have_nothing_to_read() {
         let environment = std::fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
         let is_child = environment
             .split(|byte| *byte == 0)
-            .any(|variable| variable.starts_with(b"FIBER_NODE="));
+            .any(|variable| variable.starts_with(b"FIBER_PARENT="));
         if is_child {
             let input = std::fs::read_link(format!("/proc/{process}/fd/0")).unwrap_or_default();
             assert_eq!(input, Path::new("/dev/null"));

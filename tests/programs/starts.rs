@@ -78,7 +78,7 @@ fn children_that_never_reach_init_are_given_up() {
 }
 
 fn called(node: &str, key: &str) -> Ending {
-    Setup::new("main with init").env("FIBER_NODE", node).env("FIBER_KEY", key).run()
+    Setup::new("main with init").env("FIBER_PARENT", node).env("FIBER_KEY", key).run()
 }
 
 fn a_child_that_can_not_connect_says_so_and_ends() {
@@ -100,9 +100,9 @@ fn a_child_that_is_called_with_nonsense_says_so_and_ends() {
     let node = format!("7:8:{}:unix:fiber-nobody", std::process::id());
     for (node, key) in [("nonsense", KEY), ("", KEY), (&*node, "short"), (&*node, "")] {
         let ending = called(node, key).code(70);
-        assert!(ending.errors.contains("FIBER_NODE and FIBER_KEY"), "{}", ending.errors);
+        assert!(ending.errors.contains("FIBER_PARENT and FIBER_KEY"), "{}", ending.errors);
         assert!(ending.errors.contains("unset them") && ending.out.is_empty(), "{}", ending.errors);
     }
-    let ending = Setup::new("main with init").env("FIBER_NODE", &node).run().code(70);
+    let ending = Setup::new("main with init").env("FIBER_PARENT", &node).run().code(70);
     assert!(ending.errors.contains("unset them"), "{}", ending.errors);
 }

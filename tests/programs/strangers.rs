@@ -30,7 +30,8 @@ fn address(program: &Program, link: &str) -> String {
     let called = program.processes().into_iter().find_map(|pid| {
         let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
         let variables = environment.split(|byte| *byte == 0);
-        let node = variables.filter_map(|variable| variable.strip_prefix(b"FIBER_NODE=")).next()?;
+        let node =
+            variables.filter_map(|variable| variable.strip_prefix(b"FIBER_PARENT=")).next()?;
         String::from_utf8(node.to_vec()).ok()
     });
     let called = called.expect("its children are told");
@@ -113,7 +114,7 @@ fn a_peer_without_the_key_is_turned_away() {
         let (mut program, address) = at_work(link);
         let node = format!("1:2:{}:{address}", std::process::id());
         let ending = Setup::new("main with init")
-            .env("FIBER_NODE", node)
+            .env("FIBER_PARENT", node)
             .env("FIBER_KEY", key)
             .run()
             .code(70);

@@ -15,7 +15,7 @@ use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
-use fiber_core::{BuildId, NodeId, SessionKey, codec, random};
+use fiber_core::{BuildId, ProcessId, SessionKey, codec, random};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -31,9 +31,9 @@ const LAST_WORD: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerInfo {
     /// Its id.
-    pub node: NodeId,
+    pub id: ProcessId,
     /// The node that it wants to reach: by now another process may listen at the address.
-    pub to: NodeId,
+    pub to: ProcessId,
     /// What it is to the node that it connects to.
     pub role: Role,
     /// The build that it runs.
@@ -87,7 +87,7 @@ pub enum HandshakeError {
     Key,
     /// It wants to reach another node.
     #[error("it looks for node {0}, which is not this one (any more)")]
-    Stray(NodeId),
+    Stray(ProcessId),
     /// Its build is another.
     #[error(
         "it runs build {theirs}, this process build {ours}: run the same build everywhere (rebuild the image)"
@@ -131,7 +131,7 @@ type Verdict = Result<(), String>;
 pub async fn accept(
     mut connection: Connection,
     key: &SessionKey,
-    this: NodeId,
+    this: ProcessId,
 ) -> Result<Peer, (HandshakeError, Option<PeerInfo>)> {
     let info = accept_claim(&mut connection, key).await.map_err(|error| (error, None))?;
     match check(&info, this) {
@@ -149,7 +149,7 @@ pub async fn accept(
     }
 }
 
-fn check(info: &PeerInfo, this: NodeId) -> Result<(), HandshakeError> {
+fn check(info: &PeerInfo, this: ProcessId) -> Result<(), HandshakeError> {
     let ours = BuildId::current()?;
     if info.build != *ours {
         return Err(HandshakeError::Build { ours: ours.clone(), theirs: info.build.clone() });

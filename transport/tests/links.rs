@@ -10,7 +10,7 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use fiber_core::{BuildId, LinkKind, NodeId, SessionKey};
+use fiber_core::{BuildId, LinkKind, ProcessId, SessionKey};
 use fiber_transport::{
     Closed, Connection, HandshakeError, ListenAt, Listener, Message, PeerInfo, Role, accept,
     connect, join, listen,
@@ -238,8 +238,8 @@ async fn a_message_above_the_limit_is_an_error_that_names_both_sizes(kind: LinkK
 
 fn info() -> PeerInfo {
     PeerInfo {
-        node: NodeId(7),
-        to: NodeId(1),
+        id: ProcessId(7),
+        to: ProcessId(1),
         role: Role::Child,
         build: BuildId::current().unwrap().clone(),
         pid: 42,
@@ -258,7 +258,7 @@ async fn a_handshake_tells_who_the_peer_is(kind: LinkKind) {
     };
     let accepted = async {
         let connection = poll_fn(|context| listener.poll_accept(context)).await.unwrap();
-        accept(connection, &key, NodeId(1)).await.unwrap()
+        accept(connection, &key, ProcessId(1)).await.unwrap()
     };
     let (peer, mut connection) = tokio::join!(accepted, joined);
     assert_eq!(peer.info, info());
@@ -277,7 +277,7 @@ async fn a_peer_of_another_build_learns_why_it_is_refused(kind: LinkKind) {
     };
     let accepted = async {
         let connection = poll_fn(|context| listener.poll_accept(context)).await.unwrap();
-        accept(connection, &key, NodeId(1)).await.map(|peer| peer.info)
+        accept(connection, &key, ProcessId(1)).await.map(|peer| peer.info)
     };
     let (accepted, joined) = tokio::join!(accepted, joined);
     let (error, told) = accepted.expect_err("it must not be let in");
@@ -293,7 +293,7 @@ async fn a_peer_with_another_key_is_refused_and_learns_nothing(kind: LinkKind) {
     let address = listener.address();
     let refusals = tokio::task::spawn_local(async move {
         let connection = poll_fn(|context| listener.poll_accept(context)).await.unwrap();
-        accept(connection, &key, NodeId(1)).await.map(|peer| peer.info)
+        accept(connection, &key, ProcessId(1)).await.map(|peer| peer.info)
     });
     let other = SessionKey::random();
     let joined = async {
@@ -326,7 +326,7 @@ async fn nonsense_does_not_disturb_others(kind: LinkKind) {
             let connection = poll_fn(|context| listener.poll_accept(context)).await.unwrap();
             let key = echo_key.clone();
             tokio::task::spawn_local(async move {
-                let Ok(mut peer) = accept(connection, &key, NodeId(1)).await else { return };
+                let Ok(mut peer) = accept(connection, &key, ProcessId(1)).await else { return };
                 while let Some(Ok(received)) = peer.connection.next().await {
                     let _ = peer.connection.link.send(message(received));
                 }

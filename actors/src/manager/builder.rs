@@ -14,9 +14,9 @@ use super::AsyncManager;
 use super::host::{HostRoot, host_entry};
 use super::snapshot::{Every, Keep, NoSnapshots, Snapshots};
 use super::start::Prepared;
-use crate::node::Node;
-use crate::remote::{NodeRef, RemoteAddr};
+use crate::remote::{ProcessRef, RemoteAddr};
 use crate::reply::Reply;
+use crate::runtime::Runtime;
 use crate::supervisor::{Backoff, ChildSpec, Restart};
 
 /// A manager to be; [`AsyncManager::builder`] makes one.
@@ -151,19 +151,19 @@ impl<K> ManagerBuilder<K> {
         let prepared = self.prepare::<F, Args, M>(&args);
         drop(args);
         let (done, started) = oneshot::channel();
-        let node = match prepared {
-            Ok((node, manager)) => {
-                node.spawn(move || async move { drop(done.send(manager.start(node).await)) });
-                Ok(node)
+        let runtime = match prepared {
+            Ok((runtime, manager)) => {
+                runtime.spawn(move || async move { drop(done.send(manager.start(runtime).await)) });
+                Ok(runtime)
             }
             Err(error) => Err(error),
         };
         Reply::new(async move {
-            let node = node?;
+            let runtime = runtime?;
             let ended =
                 |_| Err(Error::system("the manager could not be started", "fiber's thread ended"));
             let (home, shared) = started.await.unwrap_or_else(ended)?;
-            let addr = RemoteAddr::owned(node, &shared.name, home, shared.owned.id());
+            let addr = RemoteAddr::owned(runtime, &shared.name, home, shared.owned.id());
             Ok(AsyncManager { addr, shared })
         })
     }
@@ -223,14 +223,14 @@ impl<K> ManagerBuilder<K> {
     {
         const { captures_nothing::<F>() };
         let _ = factory;
-        let (node, prepared) = self.prepare::<F, Args, M>(&args)?;
-        let home = NodeRef { id: node.id(), address: node.address_now()?.into() };
+        let (runtime, prepared) = self.prepare::<F, Args, M>(&args)?;
+        let home = ProcessRef { id: runtime.id(), address: runtime.address_now()?.into() };
         let name = prepared.name.clone();
-        let (child, owned, _) = prepared.child(node, name.clone());
-        Ok((child, RemoteAddr::owned(node, &name, home, owned.id())))
+        let (child, owned, _) = prepared.child(runtime, name.clone());
+        Ok((child, RemoteAddr::owned(runtime, &name, home, owned.id())))
     }
 
-    fn prepare<F, Args, M>(self, args: &Args) -> Result<(&'static Node, Prepared)>
+    fn prepare<F, Args, M>(self, args: &Args) -> Result<(&'static Runtime, Prepared)>
     where
         F: Function<Args, M>,
         F::Output: Actor<Context = Context<F::Output>>,
@@ -239,8 +239,8 @@ impl<K> ManagerBuilder<K> {
         K: Keep<F::Output>,
     {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let node = Node::get()?;
-        let config = node.config();
+        let runtime = Runtime::get()?;
+        let config = runtime.config();
         let limit = config.max_message.as_u64();
         let entry = host_entry::<F, Args, M, K>();
         let (arguments, pins) = travel::pinned(|| codec::encode(args));
@@ -266,7 +266,7 @@ impl<K> ManagerBuilder<K> {
             intensity: self.intensity,
         };
         Ok((
-            node,
+            runtime,
             Prepared {
                 name,
                 root,

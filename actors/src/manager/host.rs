@@ -17,10 +17,10 @@ use tokio::sync::watch;
 
 use super::snapshot::{Every, Keep};
 use crate::endpoint::{ROOT, message_limit};
-use crate::node::{Control, Inbound, Node, Root, Running};
 use crate::remote::{Host, Inbox};
-use crate::runtime::runtime;
+use crate::runtime::{Control, Inbound, Root, Running, Runtime};
 use crate::supervisor::{ChildSpec, Lifecycle, Restart, Supervisor};
+use crate::tokio_runtime::new_runtime;
 
 /// The exit code of a process whose actor was given up.
 const EXIT_GIVEN_UP: i32 = 1;
@@ -64,11 +64,11 @@ impl Note {
 }
 
 impl Root for HostRoot {
-    fn start(self, node: &'static Node, link: Arc<dyn Link>) -> Running {
+    fn start(self, runtime: &'static Runtime, link: Arc<dyn Link>) -> Running {
         let (told, shutdown) = watch::channel(false);
         let capacity = usize::try_from(self.mailbox).unwrap_or(usize::MAX);
         let inbox = Arc::new(Inbox::new(capacity));
-        node.registry().host(Arc::clone(&inbox));
+        runtime.registry().host(Arc::clone(&inbox));
         let receive = move |inbound| {
             if let Inbound::Shutdown = inbound {
                 told.send_replace(true);
@@ -85,7 +85,7 @@ impl Root for HostRoot {
                     }
                 }
             };
-            let mut job = HostJob { node, link, root: self, inbox, shutdown, code: 0 };
+            let mut job = HostJob { runtime, link, root: self, inbox, shutdown, code: 0 };
             entry.call()(&mut job, &mut (), &mut ());
             job.code
         };
@@ -123,7 +123,7 @@ where
         let (stops, stopped) = watch::channel(false);
         let hosting = Arc::new(Hosting::<K> {
             stops,
-            host: Host::new(Arc::clone(&job.inbox), message_limit(job.node.config())),
+            host: Host::new(Arc::clone(&job.inbox), message_limit(job.runtime.config())),
             link: Arc::clone(&job.link),
             latest: Arc::clone(&latest),
             every: job.root.every,
@@ -150,7 +150,7 @@ where
 
 /// A process's main thread at work.
 struct HostJob {
-    node: &'static Node,
+    runtime: &'static Runtime,
     link: Arc<dyn Link>,
     root: HostRoot,
     inbox: Arc<Inbox>,
@@ -164,7 +164,7 @@ impl HostJob {
         spec: impl FnOnce(actix::ArbiterHandle) -> ChildSpec,
         mut stopped: watch::Receiver<bool>,
     ) {
-        let runtime = match runtime() {
+        let runtime = match new_runtime() {
             Ok(runtime) => runtime,
             Err(error) => {
                 let problem = format!("there is no runtime for it: {}", shortage::explain(&error));
@@ -176,7 +176,7 @@ impl HostJob {
             }
         };
         actix_rt::System::with_tokio_rt(|| runtime).block_on(async {
-            let address = self.node.address_now().map(ToString::to_string);
+            let address = self.runtime.address_now().map(ToString::to_string);
             let (restarts, period) = self.root.intensity;
             let home = Arbiter::current();
             let supervisor = Supervisor::builder(&*self.root.name)
@@ -255,7 +255,7 @@ where
             context.run_interval(time, move |actor, _| keep(actor));
         }
         let (messages, mut handled) = (self.every.messages, 0);
-        context.spawn(self.host.porter(move |actor: &mut A| {
+        context.spawn(self.host.inbox_pump(move |actor: &mut A| {
             handled += 1;
             if messages == Some(handled) {
                 handled = 0;

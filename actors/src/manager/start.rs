@@ -12,9 +12,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::Shared;
 use super::host::{HostRoot, Note};
-use crate::node::{Command, Control, Errand, Launch, Node, attend, launch};
 use crate::process::ProcessControl;
-use crate::remote::{NodeRef, Owned};
+use crate::remote::{Owned, ProcessRef};
+use crate::runtime::{Command, Control, Launch, Runtime, StartRequest, attend, launch};
 use crate::supervisor::{
     Backoff, ChildContext, ChildSpec, Restart, Running, Shutdown, Start, Supervisor,
 };
@@ -41,26 +41,29 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    pub(super) async fn start(self, node: &'static Node) -> Result<(NodeRef, Arc<Shared>)> {
-        let home = NodeRef { id: node.id(), address: node.address().await?.into() };
+    pub(super) async fn start(
+        self,
+        runtime: &'static Runtime,
+    ) -> Result<(ProcessRef, Arc<Shared>)> {
+        let home = ProcessRef { id: runtime.id(), address: runtime.address().await?.into() };
         let (name, (restarts, period)) = (self.name.clone(), self.intensity);
         let supervisor =
             Supervisor::builder(&*name).intensity(restarts, period).backoff(self.backoff.clone());
-        let (child, owned, process) = self.child(node, "process".into());
-        let supervisor = supervisor.child(child).start_on(node.arbiter()).await?;
-        Ok((home, Arc::new(Shared { node, name, owned, supervisor, process })))
+        let (child, owned, process) = self.child(runtime, "process".into());
+        let supervisor = supervisor.child(child).start_on(runtime.arbiter()).await?;
+        Ok((home, Arc::new(Shared { runtime, name, owned, supervisor, process })))
     }
 
     /// The process as a child, its place in the mesh, and where its current incarnation is told.
     pub(super) fn child(
         self,
-        node: &'static Node,
+        runtime: &'static Runtime,
         name: String,
     ) -> (ChildSpec, Arc<Owned>, watch::Receiver<Option<Process>>) {
-        let owned = node.registry().own();
+        let owned = runtime.registry().own();
         let (process, current) = watch::channel(None);
         let start = ManagerStart {
-            node,
+            runtime,
             name: self.name,
             owned: Arc::clone(&owned),
             meta: self.meta,
@@ -80,7 +83,7 @@ impl Prepared {
 
 /// Starts an actor's process, once for each incarnation.
 struct ManagerStart {
-    node: &'static Node,
+    runtime: &'static Runtime,
     name: String,
     owned: Arc<Owned>,
     meta: Meta,
@@ -97,8 +100,8 @@ impl Start for ManagerStart {
         &mut self,
         context: ChildContext,
     ) -> LocalBoxFuture<'static, Result<Running, ExitReason>> {
-        let (node, owned, process) =
-            (self.node, Arc::clone(&self.owned), Arc::clone(&self.process));
+        let (runtime, owned, process) =
+            (self.runtime, Arc::clone(&self.owned), Arc::clone(&self.process));
         let (kept, restart) = (Arc::clone(&self.snapshot), self.restart);
         let mut root = self.root.clone();
         root.snapshot = kept.lock().as_ref().map(|snapshot| snapshot.to_vec());
@@ -107,14 +110,14 @@ impl Start for ManagerStart {
             restarts: context.restarts(),
             meta: self.meta,
             output: self.output,
-            errand: Errand::new(&root),
-            patience: None,
+            request: StartRequest::new(&root),
+            scheduling: None,
         };
         Box::pin(async move {
-            let launched = launch(node, spec).await.map_err(|exit| exit.reason)?;
+            let launched = launch(runtime, spec).await.map_err(|exit| exit.reason)?;
             let (pid, place) = (launched.info.pid, launched.place());
             let address = launched.address.clone().unwrap_or_default().into();
-            let incarnation = owned.up(NodeRef { id: launched.info.node, address });
+            let incarnation = owned.up(ProcessRef { id: launched.info.id, address });
             let (commands, inbox) = mpsc::unbounded_channel();
             process.send_replace(Some(Process { pid, commands: commands.clone() }));
             let (exited, exit) = oneshot::channel();
@@ -130,7 +133,7 @@ impl Start for ManagerStart {
                     }
                     None => tracing::error!("a message of a manager's process was ignored"),
                 };
-                let exit = attend(node, launched, inbox, receive).await;
+                let exit = attend(runtime, launched, inbox, receive).await;
                 process.send_if_modified(|current| {
                     let ours = current.as_ref().is_some_and(|process| process.pid == pid);
                     if ours {
@@ -165,6 +168,6 @@ impl Drop for ManagerStart {
     fn drop(&mut self) {
         // Its supervisor has forgotten it, or it was never started.
         self.owned.gone(ExitReason::Shutdown);
-        self.node.registry().retire(self.owned.id());
+        self.runtime.registry().retire(self.owned.id());
     }
 }

@@ -3,7 +3,7 @@
 //! Stored are arguments, from the feeder until their tasks are settled, and outcomes, until the
 //! caller takes them. A call whose results are taken one by one has half of its limit for each;
 //! `map` stores all results anyway, so there the limit is for arguments alone. The feeder stops
-//! while there is no room for arguments. The ledger hands no task out while there is no room for
+//! while there is no room for arguments. The scheduler hands no task out while there is no room for
 //! its outcome, which is thought to be as large as the largest that came lately.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -29,7 +29,7 @@ pub(super) struct Buffer {
     expected: AtomicU64,
     /// The task whose outcome the caller takes next.
     next: AtomicU64,
-    /// Whether the ledger keeps tasks back until outcomes have been taken.
+    /// Whether the scheduler keeps tasks back until outcomes have been taken.
     withholds: AtomicBool,
 }
 
@@ -86,7 +86,7 @@ impl Buffer {
     }
 
     /// Outcomes have been taken, and the caller goes on with task `next`. Returns whether the
-    /// ledger is to look again, because it keeps tasks back.
+    /// scheduler is to look again, because it keeps tasks back.
     pub(super) fn free_outcomes(&self, tasks: u64, bytes: u64, next: u64) -> bool {
         if self.most_outcomes.is_none() {
             return false;
@@ -97,7 +97,7 @@ impl Buffer {
         self.withholds.load(SeqCst) && self.withholds.swap(false, SeqCst)
     }
 
-    /// The ledger is about to keep tasks back. It has to look for room once more after this.
+    /// The scheduler is about to keep tasks back. It has to look for room once more after this.
     pub(super) fn withhold(&self) {
         self.withholds.store(true, SeqCst);
     }

@@ -10,12 +10,12 @@ use fiber_core::{
 };
 
 use super::Pool;
-use super::manager::{self, Manager};
+use super::controller::{self, Controller};
 use super::shared::Shared;
 use super::worker::WorkerRoot;
-use crate::node::Node;
 use crate::process::Initializer;
 use crate::reply::Reply;
+use crate::runtime::Runtime;
 
 /// What a pool is to be; [`Pool::builder`] makes one.
 #[derive(Clone, Debug)]
@@ -124,8 +124,8 @@ impl PoolBuilder {
     /// wrong; [`Error::NotInitialised`].
     pub fn build(self) -> Result<Pool> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let node = Node::get()?;
-        let config = node.config();
+        let runtime = Runtime::get()?;
+        let config = runtime.config();
         let default = match config.processes {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             count => count,
@@ -152,7 +152,7 @@ impl PoolBuilder {
             initializer: self.initializer.transpose()?,
             max_message: max_message as u64,
         };
-        let plan = manager::Plan {
+        let plan = controller::Plan {
             meta: self.meta,
             output: self.output.unwrap_or(config.output),
             root,
@@ -160,9 +160,11 @@ impl PoolBuilder {
             bounds,
         };
         let shared = Arc::new_cyclic(|weak| {
-            let manager =
-                manager::start(node, Manager::new(node, name.clone(), weak.clone(), plan));
-            Shared::new(node, name, max_message, manager)
+            let controller = controller::start(
+                runtime,
+                Controller::new(runtime, name.clone(), weak.clone(), plan),
+            );
+            Shared::new(runtime, name, max_message, controller)
         });
         Ok(Pool::of(shared))
     }

@@ -51,8 +51,8 @@ impl Active {
     /// Takes the outcomes on the node's thread until the call has ended. Results are not decoded
     /// there: that is code of users.
     fn detach(mut self) {
-        let node = self.pool.node;
-        node.spawn(move || async move {
+        let runtime = self.pool.runtime;
+        runtime.spawn(move || async move {
             while let Some(arrived) = poll_fn(|context| self.poll_arrived(context)).await {
                 match arrived {
                     Ok(arrived) => {

@@ -14,9 +14,9 @@ use fiber_core::{Error, Result};
 use parking_lot::{Condvar, Mutex};
 
 use super::buffer::Buffer;
-use super::ledger::{Caller, Settled};
 use super::pinned::Pinned;
 use super::run::{CallId, Run};
+use super::scheduler::{Caller, Settled};
 
 /// When the feeder may forget a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -252,7 +252,7 @@ impl Exchange {
         Poll::Pending
     }
 
-    /// Notes that the caller has taken outcomes. Returns whether the ledger keeps tasks of the call
+    /// Notes that the caller has taken outcomes. Returns whether the scheduler keeps tasks of the call
     /// back, and is to look again.
     #[must_use]
     pub(super) fn taken(&self, arrived: &Arrived) -> bool {

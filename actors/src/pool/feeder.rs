@@ -30,7 +30,7 @@ pub(super) async fn look_after(pool: Weak<Shared>, exchange: Arc<Exchange>) {
         tokio::time::sleep(Duration::from_millis(1)).await;
         let Some(pool) = pool.upgrade() else { return };
         if pool.has_idle() && exchange.has_open() {
-            pool.with_ledger(|ledger, effects| ledger.dispatch(effects));
+            pool.with_scheduler(|scheduler, effects| scheduler.dispatch(effects));
         }
     }
 }

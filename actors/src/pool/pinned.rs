@@ -8,7 +8,7 @@ use std::time::Duration;
 use fiber_core::travel::Pins;
 use parking_lot::Mutex;
 
-use crate::node::Node;
+use crate::runtime::Runtime;
 
 /// How long the tasks of a call that nobody waits for may take to begin, if they are on their way
 /// to a worker.
@@ -46,10 +46,10 @@ impl Drop for Pinned {
     fn drop(&mut self) {
         let left = std::mem::take(self.tasks.get_mut());
         if !left.is_empty()
-            && let Some(node) = Node::current()
+            && let Some(runtime) = Runtime::current()
         {
             // Workers may have begun, or be about to begin, what was cancelled.
-            node.spawn(move || async move {
+            runtime.spawn(move || async move {
                 tokio::time::sleep(BEGINNING).await;
                 drop(left);
             });

@@ -13,10 +13,10 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::exchange::Exchange;
-use super::ledger::{Effects, LEAST, Ledger, Tasks, WorkerId};
 use super::run::{CallId, Run};
+use super::scheduler::{Effects, LEAST, Scheduler, Tasks, WorkerId};
 use super::wire::{FromWorker, PoolNote, ToWorker, WorkerNote};
-use crate::node::{Command, Node};
+use crate::runtime::{Command, Runtime};
 
 /// A worker that was ready for less than this died young.
 const SHORT_LIFE: Duration = Duration::from_secs(1);
@@ -30,10 +30,10 @@ pub(crate) enum Ending {
 
 /// What the handles of a pool, its manager and its workers' attendants share.
 pub(crate) struct Shared {
-    pub(super) node: &'static Node,
+    pub(super) runtime: &'static Runtime,
     pub(super) name: String,
     pub(super) max_message: usize,
-    pub(super) ledger: Mutex<Ledger<Arc<Worker>, Arc<Exchange>>>,
+    pub(super) scheduler: Mutex<Scheduler<Arc<Worker>, Arc<Exchange>>>,
     /// How many workers have nothing to do; feeders look at it.
     pub(super) idle: AtomicUsize,
     pub(super) ahead: AtomicU64,
@@ -41,7 +41,7 @@ pub(crate) struct Shared {
     pub(super) started: AtomicBool,
     pub(super) ready: watch::Sender<Readiness>,
     pub(super) broadcasts: Mutex<HashMap<u64, Bytes>>,
-    pub(super) manager: Recipient<Request>,
+    pub(super) controller: Recipient<Request>,
 }
 
 pub(super) enum State {
@@ -104,23 +104,23 @@ impl Message for Request {
 
 impl Shared {
     pub(super) fn new(
-        node: &'static Node,
+        runtime: &'static Runtime,
         name: String,
         max_message: usize,
-        manager: Recipient<Request>,
+        controller: Recipient<Request>,
     ) -> Shared {
         Shared {
-            node,
+            runtime,
             name,
             max_message,
-            ledger: Mutex::new(Ledger::new()),
+            scheduler: Mutex::new(Scheduler::new()),
             idle: AtomicUsize::new(0),
             ahead: AtomicU64::new(LEAST),
             state: Mutex::new(State::Open),
             started: AtomicBool::new(false),
             ready: watch::Sender::new(Readiness::default()),
             broadcasts: Mutex::default(),
-            manager,
+            controller,
         }
     }
 
@@ -141,7 +141,7 @@ impl Shared {
 
     pub(super) fn ensure_started(&self, meta: Meta) {
         if !self.started.swap(true, Ordering::AcqRel) {
-            self.manager.do_send(Request::Start(meta));
+            self.controller.do_send(Request::Start(meta));
         }
     }
 
@@ -160,23 +160,23 @@ impl Shared {
         }
     }
 
-    /// Changes the ledger, and does what follows from it.
-    pub(super) fn with_ledger<T>(
+    /// Changes the scheduler, and does what follows from it.
+    pub(super) fn with_scheduler<T>(
         &self,
         change: impl FnOnce(
-            &mut Ledger<Arc<Worker>, Arc<Exchange>>,
+            &mut Scheduler<Arc<Worker>, Arc<Exchange>>,
             &mut Effects<Arc<Worker>, Arc<Exchange>>,
         ) -> T,
     ) -> T {
         let mut effects = Effects::default();
-        let mut ledger = self.ledger.lock();
-        let result = change(&mut ledger, &mut effects);
-        self.idle.store(ledger.idle(), Ordering::Release);
-        let all_done = ledger.is_empty();
-        drop(ledger);
+        let mut scheduler = self.scheduler.lock();
+        let result = change(&mut scheduler, &mut effects);
+        self.idle.store(scheduler.idle(), Ordering::Release);
+        let all_done = scheduler.is_empty();
+        drop(scheduler);
         self.perform(effects);
         if all_done && matches!(*self.state.lock(), State::Closed) {
-            self.manager.do_send(Request::Close);
+            self.controller.do_send(Request::Close);
         }
         result
     }
@@ -195,7 +195,7 @@ impl Shared {
         }
         for (worker, drained) in effects.retired {
             if drained {
-                self.manager.do_send(Request::Retire(worker.child.clone()));
+                self.controller.do_send(Request::Retire(worker.child.clone()));
             } else {
                 let _ = worker.commands.send(Command::Shutdown);
             }
@@ -206,20 +206,20 @@ impl Shared {
     }
 
     pub(super) fn submit(&self, run: Run) {
-        self.with_ledger(|ledger, effects| ledger.submit(run, effects));
+        self.with_scheduler(|scheduler, effects| scheduler.submit(run, effects));
     }
 
     /// The caller has taken outcomes, so there may be room for those of tasks that were kept back.
     pub(super) fn resume(&self, call: CallId) {
-        self.with_ledger(|ledger, effects| ledger.resume(call, effects));
+        self.with_scheduler(|scheduler, effects| scheduler.resume(call, effects));
     }
 
     pub(super) fn finish_feeding(&self, call: CallId) {
-        self.with_ledger(|ledger, _| ledger.finish_feeding(call));
+        self.with_scheduler(|scheduler, _| scheduler.finish_feeding(call));
     }
 
     pub(super) fn cancel(&self, call: CallId, ending: Ending) {
-        let concerned = self.with_ledger(|ledger, _| ledger.cancel(call));
+        let concerned = self.with_scheduler(|scheduler, _| scheduler.cancel(call));
         for worker in concerned {
             let note = PoolNote::Cancel { call, kill: ending == Ending::Kill };
             let _ = worker.link.send(ToWorker::Note(note).message());
@@ -244,30 +244,30 @@ impl Shared {
                 worker.link.send(ToWorker::Broadcast { id: *id, value: value.clone() }.message());
         }
         let child = worker.child.clone();
-        let count = self.with_ledger(|ledger, effects| {
-            ledger.join(worker.id, worker, threads, quota, effects);
-            ledger.workers()
+        let count = self.with_scheduler(|scheduler, effects| {
+            scheduler.join(worker.id, worker, threads, quota, effects);
+            scheduler.workers()
         });
         drop(broadcasts);
         self.ahead.fetch_max(LEAST * count as u64 * threads, Ordering::Relaxed);
         self.ready.send_modify(|readiness| readiness.ready = count);
-        self.manager.do_send(Request::Joined(child));
+        self.controller.do_send(Request::Joined(child));
     }
 
     /// A worker's process has ended.
     pub(super) fn lost(&self, worker: &Worker, exit: &Exit) {
         let is_young = |worker: &Worker| worker.ready_since.elapsed() < SHORT_LIFE;
-        let (count, useless) = self.with_ledger(|ledger, effects| {
-            let tasks = ledger.lost(worker.id, exit, effects);
+        let (count, useless) = self.with_scheduler(|scheduler, effects| {
+            let tasks = scheduler.lost(worker.id, exit, effects);
             let others_work =
-                ledger.is_of_use() || ledger.handles().iter().any(|other| !is_young(other));
-            (ledger.workers(), tasks == Tasks::None && is_young(worker) && !others_work)
+                scheduler.is_of_use() || scheduler.handles().iter().any(|other| !is_young(other));
+            (scheduler.workers(), tasks == Tasks::None && is_young(worker) && !others_work)
         });
         self.ready.send_modify(|readiness| readiness.ready = count);
         if useless {
-            self.manager.do_send(Request::DiedUnused(exit.to_string()));
+            self.controller.do_send(Request::DiedUnused(exit.to_string()));
         } else {
-            self.manager.do_send(Request::Lived);
+            self.controller.do_send(Request::Lived);
         }
     }
 
@@ -276,15 +276,15 @@ impl Shared {
         let id = worker.id;
         match FromWorker::read(message) {
             Ok(FromWorker::Results(results)) => {
-                self.with_ledger(|ledger, effects| ledger.complete(id, results, effects));
+                self.with_scheduler(|scheduler, effects| scheduler.complete(id, results, effects));
             }
-            Ok(FromWorker::Note(note)) => self.with_ledger(|ledger, effects| match note {
+            Ok(FromWorker::Note(note)) => self.with_scheduler(|scheduler, effects| match note {
                 WorkerNote::Returned { call, first, count } => {
-                    ledger.returned(id, call, first, count, effects)
+                    scheduler.returned(id, call, first, count, effects)
                 }
-                WorkerNote::Running { call, index } => ledger.runs(id, call, index),
-                WorkerNote::Overdue { call, index } => ledger.overdue(id, call, index, effects),
-                WorkerNote::RunsCancelled => ledger.runs_cancelled(id, effects),
+                WorkerNote::Running { call, index } => scheduler.runs(id, call, index),
+                WorkerNote::Overdue { call, index } => scheduler.overdue(id, call, index, effects),
+                WorkerNote::RunsCancelled => scheduler.runs_cancelled(id, effects),
             }),
             Ok(FromWorker::Large { .. }) => unreachable!("large outcomes are read as results"),
             Err(error) => {
@@ -301,7 +301,7 @@ impl Shared {
         }
         self.still_there()?;
         let mut broadcasts = self.broadcasts.lock();
-        for worker in self.ledger.lock().handles() {
+        for worker in self.scheduler.lock().handles() {
             let _ = worker.link.send(ToWorker::Broadcast { id, value: value.clone() }.message());
         }
         broadcasts.insert(id, value);
@@ -311,7 +311,7 @@ impl Shared {
     pub(super) fn forget_broadcast(&self, id: u64) {
         let mut broadcasts = self.broadcasts.lock();
         broadcasts.remove(&id);
-        for worker in self.ledger.lock().handles() {
+        for worker in self.scheduler.lock().handles() {
             let _ = worker.link.send(ToWorker::Note(PoolNote::Forget { broadcast: id }).message());
         }
     }
@@ -324,7 +324,7 @@ impl Shared {
         }
         *state = State::Ended(why.to_string());
         drop(state);
-        let callers = self.ledger.lock().abandon();
+        let callers = self.scheduler.lock().abandon();
         for exchange in callers {
             exchange.end(Error::PoolEnded { pool: self.name.clone(), state: why.into() });
         }

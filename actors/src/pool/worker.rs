@@ -1,6 +1,6 @@
 //! A worker: what runs in a pool's processes.
 //!
-//! The node's thread receives assignments into the [`Bench`]; the executors, threads of the process
+//! The node's thread receives assignments into the [`WorkQueue`]; the executors, threads of the process
 //! with the main thread first, take runs from it and call the function for each task. Outcomes
 //! gather with each executor and leave together: when as many are there as tasks are left, when
 //! they are many bytes, and when a task holds them up. The last is for the node's thread to see,
@@ -24,8 +24,8 @@ use tokio::sync::Notify;
 use super::broadcast;
 use super::run::{CallId, Items, push_item};
 use super::wire::{Assignment, FromWorker, PoolNote, Results, ToWorker, WorkerNote};
-use crate::node::{Control, Inbound, Node, Root, Running};
 use crate::process::Initializer;
+use crate::runtime::{Control, Inbound, Root, Running, Runtime};
 use executor::Slot;
 
 /// What a worker needs to know to begin.
@@ -37,7 +37,7 @@ pub(crate) struct WorkerRoot {
 }
 
 /// What the executors of a worker share.
-struct Bench {
+struct WorkQueue {
     link: Arc<dyn Link>,
     work: Mutex<Work>,
     /// How many tasks no executor has taken: to be known without the lock.
@@ -99,8 +99,8 @@ impl Assigned {
 }
 
 impl Root for WorkerRoot {
-    fn start(self, _: &'static Node, link: Arc<dyn Link>) -> Running {
-        let bench = Arc::new(Bench {
+    fn start(self, _: &'static Runtime, link: Arc<dyn Link>) -> Running {
+        let queue = Arc::new(WorkQueue {
             link,
             work: Mutex::default(),
             untaken: AtomicU64::new(0),
@@ -111,8 +111,8 @@ impl Root for WorkerRoot {
             max_message: self.max_message as usize,
         });
         let ticker = Arc::new(Notify::new());
-        tokio::task::spawn_local(ticker::tick(Arc::clone(&bench), Arc::clone(&ticker)));
-        let receiving = Arc::clone(&bench);
+        tokio::task::spawn_local(ticker::tick(Arc::clone(&queue), Arc::clone(&ticker)));
+        let receiving = Arc::clone(&queue);
         let inbox = move |inbound| match inbound {
             Inbound::Message(message) => {
                 receiving.receive(message);
@@ -123,20 +123,20 @@ impl Root for WorkerRoot {
         let initializer = self.initializer;
         let main = move || {
             if let Err(problem) = initializer.map_or(Ok(()), Initializer::run) {
-                let _ = bench.link.send(Control::Failed(problem).message());
+                let _ = queue.link.send(Control::Failed(problem).message());
                 // The parent ends this process when it has read that; until then the message must
                 // not be lost.
-                bench.wait_for_close();
+                queue.wait_for_close();
                 return 1;
             }
-            executor::run_all(&bench);
+            executor::run_all(&queue);
             0
         };
         Running { inbox: Box::new(inbox), main: Box::new(main) }
     }
 }
 
-impl Bench {
+impl WorkQueue {
     fn receive(&self, message: Bytes) {
         match ToWorker::read(message) {
             Ok(ToWorker::Assignment(assignment)) => self.accept(assignment),

@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::root::ProcessRoot;
 use super::{Process, Shared, State, register};
-use crate::node::{Command, Control, Errand, Launch, Node, attend, launch};
+use crate::runtime::{Command, Control, Launch, Runtime, StartRequest, attend, launch};
 use crate::supervisor::{self, ChildContext, ChildSpec, Running, Start};
 
 impl ChildSpec {
@@ -70,7 +70,7 @@ impl ChildSpec {
 /// What a process is to do, and with what.
 #[derive(Clone)]
 pub(super) struct Work {
-    pub(super) node: &'static Node,
+    pub(super) runtime: &'static Runtime,
     pub(super) function: &'static str,
     pub(super) meta: Meta,
     pub(super) output: OutputMode,
@@ -100,12 +100,14 @@ impl Life {
     }
 
     async fn start(self, context: ChildContext) -> Result<Running, ExitReason> {
-        let Life { shared, mut commands, work: Work { node, meta, output, root, pins, .. } } = self;
+        let Life { shared, mut commands, work: Work { runtime, meta, output, root, pins, .. } } =
+            self;
         let mut ending = EndsWith(shared);
         let shared = Arc::clone(&ending.0);
         let (name, restarts) = (shared.name.clone(), context.restarts());
-        let errand = Errand::new(&root);
-        let launch = launch(node, Launch { name, restarts, meta, output, errand, patience: None });
+        let request = StartRequest::new(&root);
+        let launch =
+            launch(runtime, Launch { name, restarts, meta, output, request, scheduling: None });
         tokio::pin!(launch);
         let mut asked = Vec::new();
         let launched = loop {
@@ -145,7 +147,7 @@ impl Life {
                 // It waits for this, so that its result is not lost with it.
                 let _ = link.send(Control::Shutdown.message());
             };
-            let exit = attend(node, launched, commands, receive).await;
+            let exit = attend(runtime, launched, commands, receive).await;
             drop(pins);
             let _ = exited.send(reason(&shared, &exit, told.get()));
             ending.end(exit);

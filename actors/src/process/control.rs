@@ -3,7 +3,7 @@
 use fiber_core::ExitReason;
 use tokio::sync::mpsc;
 
-use crate::node::Command;
+use crate::runtime::Command;
 use crate::supervisor::Control;
 
 /// Has a process end when its work is done. Dropped, it ends it at once.

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::blocking::BlockingRuntime;
 use crate::endpoint::ROOT;
-use crate::node::{Control, Inbound, Node, Root, Running};
 use crate::remote::wait_until_attached;
+use crate::runtime::{Control, Inbound, Root, Running, Runtime};
 
 /// The exit code of a process whose function panicked, as Rust programs have it.
 const EXIT_PANICKED: i32 = 101;
@@ -28,7 +28,7 @@ pub(crate) struct ProcessRoot {
 }
 
 impl Root for ProcessRoot {
-    fn start(self, _: &'static Node, link: Arc<dyn Link>) -> Running {
+    fn start(self, _: &'static Runtime, link: Arc<dyn Link>) -> Running {
         let told = Arc::new((Mutex::new(Told::Nothing), Condvar::new()));
         let telling = Arc::clone(&told);
         let inbox = move |inbound| {

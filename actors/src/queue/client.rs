@@ -12,15 +12,15 @@ use bytes::{Buf, Bytes};
 use dashmap::{DashMap, Entry};
 use fiber_core::process::at_exit;
 use fiber_core::travel::Trial;
-use fiber_core::{Error, NodeId, Result, codec};
+use fiber_core::{Error, ProcessId, Result, codec};
 use parking_lot::{Mutex, MutexGuard};
 use serde_bytes::ByteBuf;
 use tokio::sync::oneshot;
 
 use super::blocks::{Blocks, Encoded, HEAD};
 use super::wire::{ADMITTED, ASK, Ask, Closing, ENDED, GIVE, LEND, PUT, RECALL, WANT, read_block};
-use crate::node::Node;
-use crate::remote::{Asked, Handle, Letter, PeerId, Port, PortId, PortRef};
+use crate::remote::{Asked, Handle, PeerId, Port, PortId, PortRef, Request};
+use crate::runtime::Runtime;
 
 /// Frames of elements that are under way at a time. What is put meanwhile gathers in the next.
 const FRAMES: usize = 2;
@@ -36,7 +36,7 @@ const TURN: Duration = Duration::from_millis(2);
 pub(super) struct Client {
     queue: Handle,
     own: PortId,
-    node: &'static Node,
+    runtime: &'static Runtime,
     state: Mutex<State>,
 }
 
@@ -68,7 +68,7 @@ struct State {
     failed: Option<Error>,
 }
 
-static CLIENTS: LazyLock<DashMap<(NodeId, PortId), Weak<Client>>> = LazyLock::new(|| {
+static CLIENTS: LazyLock<DashMap<(ProcessId, PortId), Weak<Client>>> = LazyLock::new(|| {
     at_exit(settle);
     DashMap::new()
 });
@@ -84,7 +84,7 @@ pub(super) enum Got {
 impl Client {
     /// The one of this process.
     pub(super) fn of(queue: &Handle) -> Result<Arc<Client>> {
-        let node = queue.node()?;
+        let runtime = queue.runtime()?;
         let key = (queue.home(), queue.id);
         let place = loop {
             match CLIENTS.entry(key) {
@@ -99,10 +99,10 @@ impl Client {
             // told first.
             thread::yield_now();
         };
-        let client = node.registry().ports().open(|own| Client {
+        let client = runtime.registry().ports().open(|own| Client {
             queue: queue.clone(),
             own,
-            node,
+            runtime,
             state: Mutex::default(),
         });
         drop(place.insert(Arc::downgrade(&client)));
@@ -116,10 +116,10 @@ impl Client {
     }
 
     fn asking(&self, ask: &Ask) -> Vec<u8> {
-        let mut parcel = self.queue.parcel();
-        parcel.push(ASK);
-        codec::append(&mut parcel, ask).expect("requests are made of what serialises");
-        parcel
+        let mut payload = self.queue.payload();
+        payload.push(ASK);
+        codec::append(&mut payload, ask).expect("requests are made of what serialises");
+        payload
     }
 
     /// Asks the owner, which by then knows all that this process has done before.
@@ -169,7 +169,7 @@ impl Client {
         if element.is_long() {
             self.send_frame(&mut state);
             let mut frame = element.into_frame();
-            let mut head = self.queue.parcel();
+            let mut head = self.queue.payload();
             head.push(PUT);
             head.extend_from_slice(&1_u32.to_le_bytes());
             frame[..HEAD].copy_from_slice(&head);
@@ -298,12 +298,12 @@ impl Client {
     /// Tells the owner how many are waited for, and how many more may come.
     fn want(&self, state: &mut State, extra: usize) {
         state.told_used = state.used;
-        let mut parcel = self.queue.parcel();
-        parcel.push(WANT);
-        parcel.extend_from_slice(&(state.waiting.len() as u32).to_le_bytes());
-        parcel.extend_from_slice(&(extra as u32).to_le_bytes());
-        parcel.extend_from_slice(&state.used.to_le_bytes());
-        self.queue.tell(parcel);
+        let mut payload = self.queue.payload();
+        payload.push(WANT);
+        payload.extend_from_slice(&(state.waiting.len() as u32).to_le_bytes());
+        payload.extend_from_slice(&(extra as u32).to_le_bytes());
+        payload.extend_from_slice(&state.used.to_le_bytes());
+        self.queue.tell(payload);
     }
 
     /// Who waited for this promise does not any more.
@@ -425,8 +425,8 @@ impl Port for Client {
         self
     }
 
-    fn receive(&self, letter: Letter) {
-        let mut body = letter.body;
+    fn receive(&self, request: Request) {
+        let mut body = request.body;
         match (!body.is_empty()).then(|| body.get_u8()) {
             Some(GIVE) => self.sent(body, true),
             Some(LEND) => self.sent(body, false),
@@ -449,7 +449,7 @@ impl Drop for Client {
             let ask = state.settle();
             self.queue.tell(self.asking(&ask));
         }
-        self.node.registry().ports().close(self.own);
+        self.runtime.registry().ports().close(self.own);
         self.leave();
     }
 }

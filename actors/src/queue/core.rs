@@ -10,8 +10,8 @@ use super::blocks::Encoded;
 use super::client::Client;
 use super::store::{Capacity, Store};
 use super::wire::{ASK, Ask, Closing};
-use crate::node::Node;
 use crate::remote::{Asked, Handle, PortRef};
+use crate::runtime::Runtime;
 use crate::sync::Waiting;
 
 /// A queue, wherever it is.
@@ -34,9 +34,9 @@ pub(super) enum Side {
 
 impl Core {
     pub(super) fn new(name: &str, capacity: Capacity) -> Result<Core> {
-        let node = Node::get()?;
-        let store = node.registry().ports().open(|port| Store::new(port, capacity));
-        let queue = Handle::here(PortRef::here(node, name, store.port)?, store.clone());
+        let runtime = Runtime::get()?;
+        let store = runtime.registry().ports().open(|port| Store::new(port, capacity));
+        let queue = Handle::here(PortRef::here(runtime, name, store.port)?, store.clone());
         let bounded = matches!(capacity, Capacity::Elements(_));
         Ok(Core {
             shared: Arc::new(Shared { queue, bounded, side: OnceLock::from(Side::Here(store)) }),
@@ -56,8 +56,8 @@ impl Core {
         if let Some(side) = shared.side.get() {
             return Ok(side);
         }
-        let node = shared.queue.node()?;
-        let side = if node.id() == shared.queue.home() {
+        let runtime = shared.queue.runtime()?;
+        let side = if runtime.id() == shared.queue.home() {
             match shared.queue.object().map(|port| Arc::clone(port).as_any().downcast::<Store>()) {
                 Some(Ok(store)) => Side::Here(store),
                 _ => return Err(self.closed(Closing::Closed)),
@@ -81,7 +81,7 @@ impl Core {
     }
 
     pub(super) fn encode<T: Serialize + ?Sized>(&self, value: &T) -> Result<Encoded> {
-        let limit = Node::get()?.config().max_message.as_u64();
+        let limit = Runtime::get()?.config().max_message.as_u64();
         travel::once(|| Encoded::new(value, limit))
     }
 
@@ -101,24 +101,24 @@ impl Core {
     /// Asks the queue.
     pub(super) fn ask(&self, ask: &Ask) -> Result<Asked> {
         Ok(match self.side()? {
-            Side::Here(_) => self.shared.queue.ask(self.parcel(ask)),
+            Side::Here(_) => self.shared.queue.ask(self.payload(ask)),
             Side::There(client) => client.ask(ask),
         })
     }
 
     pub(super) fn tell(&self, ask: &Ask) {
         match self.side() {
-            Ok(Side::Here(_)) => self.shared.queue.tell(self.parcel(ask)),
+            Ok(Side::Here(_)) => self.shared.queue.tell(self.payload(ask)),
             Ok(Side::There(client)) => client.tell(ask),
             Err(error) => tracing::debug!("{} was not told: {error}", self.name()),
         }
     }
 
-    fn parcel(&self, ask: &Ask) -> Vec<u8> {
-        let mut parcel = self.shared.queue.parcel();
-        parcel.push(ASK);
-        codec::append(&mut parcel, ask).expect("requests are made of what serialises");
-        parcel
+    fn payload(&self, ask: &Ask) -> Vec<u8> {
+        let mut payload = self.shared.queue.payload();
+        payload.push(ASK);
+        codec::append(&mut payload, ask).expect("requests are made of what serialises");
+        payload
     }
 
     pub(super) fn call<R: DeserializeOwned + Send + 'static>(

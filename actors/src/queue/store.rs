@@ -34,8 +34,8 @@ use self::demands::{Demand, Demands};
 use self::unfinished::Unfinished;
 use super::blocks::{Block, Blocks, Encoded};
 use super::wire::{ADMITTED, ASK, Ask, Closing, PUT, Role, WANT, read_block};
-use crate::node::Node;
-use crate::remote::{Asker, Letter, PeerId, Port, PortId};
+use crate::remote::{PeerId, Port, PortId, Request, Requester};
+use crate::runtime::Runtime;
 use crate::sync::Ticket;
 
 /// How much a queue holds before who puts has to wait.
@@ -70,7 +70,7 @@ struct Blocked {
     /// `None` for what was sent through a pipe: who sent it does not wait until it is in.
     ticket: Option<Ticket>,
     block: Block,
-    asker: Asker,
+    requester: Requester,
 }
 
 impl Store {
@@ -96,8 +96,8 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        if let Some(node) = Node::current() {
-            node.registry().ports().close(self.port);
+        if let Some(runtime) = Runtime::current() {
+            runtime.registry().ports().close(self.port);
         }
     }
 }
@@ -107,24 +107,24 @@ impl Port for Store {
         self
     }
 
-    fn receive(&self, letter: Letter) {
-        let Letter { mut body, asker, link } = letter;
+    fn receive(&self, request: Request) {
+        let Request { mut body, requester, link } = request;
         let mut state = self.state.lock();
         match (!body.is_empty()).then(|| body.get_u8()) {
             Some(PUT) => match read_block(body) {
-                Some(block) => state.put(None, block, asker),
-                None => asker.fail(FailureKind::Arguments, &"it is no block of elements"),
+                Some(block) => state.put(None, block, requester),
+                None => requester.fail(FailureKind::Arguments, &"it is no block of elements"),
             },
             Some(WANT) if body.len() >= 16 => {
                 let (demand, extra, used) =
                     (body.get_u32_le(), body.get_u32_le(), body.get_u64_le());
-                state.want(asker.peer, demand, extra as usize, used);
+                state.want(requester.peer, demand, extra as usize, used);
             }
             Some(ASK) => match codec::decode(&body) {
-                Ok(ask) => state.ask(ask, asker, link),
-                Err(error) => asker.fail(FailureKind::Arguments, &error),
+                Ok(ask) => state.ask(ask, requester, link),
+                Err(error) => requester.fail(FailureKind::Arguments, &error),
             },
-            _ => asker.fail(FailureKind::Arguments, &"it is nothing that a queue understands"),
+            _ => requester.fail(FailureKind::Arguments, &"it is nothing that a queue understands"),
         }
     }
 
@@ -159,11 +159,11 @@ impl State {
         Ok(())
     }
 
-    fn put(&mut self, ticket: Option<Ticket>, block: Block, asker: Asker) {
+    fn put(&mut self, ticket: Option<Ticket>, block: Block, requester: Requester) {
         if let Some(closing) = self.closing {
-            return asker.answer_bytes(&[closing as u8]);
+            return requester.answer_bytes(&[closing as u8]);
         }
-        self.blocked.push_back(Blocked { ticket, block, asker });
+        self.blocked.push_back(Blocked { ticket, block, requester });
         self.distribute();
     }
 
@@ -212,10 +212,10 @@ impl State {
         }
     }
 
-    fn admit(&mut self, Blocked { block, asker, .. }: Blocked) {
+    fn admit(&mut self, Blocked { block, requester, .. }: Blocked) {
         self.unfinished.add(block.count);
         self.ready.push_block(block);
-        asker.answer_bytes(&[ADMITTED]);
+        requester.answer_bytes(&[ADMITTED]);
     }
 
     /// Gives those who wait what is there, and lets in what waits for room.
@@ -243,10 +243,11 @@ impl State {
                         None => served.push((peer, extra, vec![block])),
                     }
                 }
-                Demand::Taker { asker, .. } => {
+                Demand::Taker { requester, .. } => {
                     let element = block.clone().into_element();
-                    let delivery = self.deliveries.begin(asker.peer, block);
-                    asker.answer(&Ok::<_, Closing>((delivery, serde_bytes::Bytes::new(&element))));
+                    let delivery = self.deliveries.begin(requester.peer, block);
+                    requester
+                        .answer(&Ok::<_, Closing>((delivery, serde_bytes::Bytes::new(&element))));
                 }
             }
         }
@@ -278,8 +279,8 @@ impl State {
                 // Dropping the promise says it.
                 Demand::Here(_) => {}
                 Demand::Client { peer, .. } => self.clients.tell_ended(peer, closing),
-                Demand::Taker { asker, .. } => {
-                    asker.answer(&Err::<(u64, serde_bytes::ByteBuf), _>(closing));
+                Demand::Taker { requester, .. } => {
+                    requester.answer(&Err::<(u64, serde_bytes::ByteBuf), _>(closing));
                 }
             }
         }
@@ -288,24 +289,24 @@ impl State {
     pub(super) fn close(&mut self, closing: Closing) {
         self.closing.get_or_insert(closing);
         for blocked in std::mem::take(&mut self.blocked) {
-            blocked.asker.answer_bytes(&[closing as u8]);
+            blocked.requester.answer_bytes(&[closing as u8]);
         }
         self.distribute();
         self.end_if_over();
     }
 
-    fn ask(&mut self, ask: Ask, asker: Asker, link: Option<Arc<dyn Link>>) {
-        let peer = asker.peer;
+    fn ask(&mut self, ask: Ask, requester: Requester, link: Option<Arc<dyn Link>>) {
+        let peer = requester.peer;
         match ask {
             Ask::Attach { port } => {
                 let Some(link) = link else { return };
                 // The process had one before if that has failed, and so did not settle.
                 self.demands.set(peer, 0, 0);
-                self.clients.attach(port, link, asker, &mut self.ready);
+                self.clients.attach(port, link, requester, &mut self.ready);
             }
             Ask::Settle { used, demand } => {
                 let lacking = self.clients.settle(peer, demand, used, &mut self.ready);
-                asker.answer(&());
+                requester.answer(&());
                 if let Some(lacking) = lacking {
                     self.demands.set(peer, lacking, 0);
                 }
@@ -314,7 +315,7 @@ impl State {
             }
             Ask::GiveBack(element) => self.give_back(&element),
             Ask::Take { ticket } => {
-                self.demands.wait_to_take(ticket, asker);
+                self.demands.wait_to_take(ticket, requester);
                 self.distribute();
             }
             Ask::Untake { ticket } => self.demands.untake(peer, ticket),
@@ -322,7 +323,7 @@ impl State {
                 if self.deliveries.end(delivery).is_some() {
                     self.unfinished.done(1);
                 }
-                asker.answer(&());
+                requester.answer(&());
                 self.end_if_over();
             }
             Ask::Return { delivery } => {
@@ -333,7 +334,7 @@ impl State {
             }
             Ask::TryGet => {
                 let element = self.ready.pop();
-                asker.answer(&element.as_ref().map(|element| serde_bytes::Bytes::new(element)));
+                requester.answer(&element.as_ref().map(|element| serde_bytes::Bytes::new(element)));
                 self.distribute();
             }
             Ask::TryPut(element) => {
@@ -343,26 +344,28 @@ impl State {
                     self.ready.push_block(Block::of(&element));
                     self.distribute();
                 }
-                asker.answer(&self.closing.map_or(Ok(room), Err));
+                requester.answer(&self.closing.map_or(Ok(room), Err));
             }
-            Ask::PutOne { ticket, element } => self.put(Some(ticket), Block::of(&element), asker),
+            Ask::PutOne { ticket, element } => {
+                self.put(Some(ticket), Block::of(&element), requester)
+            }
             Ask::Unput { ticket } => {
                 let is_it = |blocked: &Blocked| {
-                    blocked.ticket == Some(ticket) && blocked.asker.peer == peer
+                    blocked.ticket == Some(ticket) && blocked.requester.peer == peer
                 };
                 let place = self.blocked.iter().position(is_it);
                 if let Some(place) = place {
                     self.blocked.remove(place);
                 }
-                asker.answer(&place.is_some());
+                requester.answer(&place.is_some());
             }
-            Ask::Len => asker.answer(&(self.ready.len() + self.clients.lent())),
+            Ask::Len => requester.answer(&(self.ready.len() + self.clients.lent())),
             Ask::TaskDone(count) => self.unfinished.done(count),
-            Ask::Join { ticket } => self.unfinished.join(ticket, asker),
+            Ask::Join { ticket } => self.unfinished.join(ticket, requester),
             Ask::Unjoin { ticket } => self.unfinished.unjoin(peer, ticket),
             Ask::Close => {
                 self.close(Closing::Closed);
-                asker.answer(&());
+                requester.answer(&());
             }
             Ask::Claim { role, token } => self.claims.claim(role, peer, token),
             Ask::Unclaim { role } => {
@@ -410,7 +413,7 @@ impl State {
 
     fn lost(&mut self, peer: PeerId) {
         // Who waited was not told that it is in the queue. What nobody waited for has been sent.
-        self.blocked.retain(|blocked| blocked.ticket.is_none() || blocked.asker.peer != peer);
+        self.blocked.retain(|blocked| blocked.ticket.is_none() || blocked.requester.peer != peer);
         self.demands.lost(peer);
         self.unfinished.lost(peer);
         self.clients.lost(peer, &mut self.ready);

@@ -21,9 +21,9 @@ use super::message::RemoteMessage;
 use super::method::method;
 use super::pending::{Load, Pending};
 use super::route::Route;
-use super::wire::{ActorId, End, NodeRef, Parcel, Question};
-use crate::node::Node;
+use super::wire::{ActorId, End, Payload, ProcessRef, Question};
 use crate::reply::Reply;
+use crate::runtime::Runtime;
 use crate::supervisor::Down;
 
 /// The address of an actor, wherever it is: what [`actix::Addr`] is in one process.
@@ -106,7 +106,7 @@ struct Target {
     session: u64,
     name: Arc<str>,
     /// The actor's node, or its owner's.
-    node: NodeRef,
+    runtime: ProcessRef,
     actor: ActorId,
     owned: bool,
 }
@@ -122,19 +122,30 @@ impl<A: Actor> RemoteAddr<A> {
     /// If fiber can't work at all; [`Error::WouldDeadlock`] on fiber's own thread before this
     /// process has an address.
     pub fn export(addr: Addr<A>) -> Result<RemoteAddr<A>> {
-        let node = Node::get()?;
-        let home = NodeRef { id: node.id(), address: node.address_now()?.into() };
-        Ok(RemoteAddr::new(node, std::any::type_name::<A>(), home, export(node, addr), false))
+        let runtime = Runtime::get()?;
+        let home = ProcessRef { id: runtime.id(), address: runtime.address_now()?.into() };
+        Ok(RemoteAddr::new(runtime, std::any::type_name::<A>(), home, export(runtime, addr), false))
     }
 
     /// The address of an actor that this node owns.
-    pub(crate) fn owned(node: &Node, name: &str, home: NodeRef, actor: ActorId) -> RemoteAddr<A> {
-        RemoteAddr::new(node, name, home, actor, true)
+    pub(crate) fn owned(
+        runtime: &Runtime,
+        name: &str,
+        home: ProcessRef,
+        actor: ActorId,
+    ) -> RemoteAddr<A> {
+        RemoteAddr::new(runtime, name, home, actor, true)
     }
 
-    fn new(node: &Node, name: &str, home: NodeRef, actor: ActorId, owned: bool) -> RemoteAddr<A> {
+    fn new(
+        runtime: &Runtime,
+        name: &str,
+        home: ProcessRef,
+        actor: ActorId,
+        owned: bool,
+    ) -> RemoteAddr<A> {
         let target =
-            Target { session: node.session(), name: name.into(), node: home, actor, owned };
+            Target { session: runtime.session(), name: name.into(), runtime: home, actor, owned };
         let core =
             Core { target: Arc::new(target), route: Arc::default(), timeout: None, resend: false };
         RemoteAddr { core, actor: PhantomData }
@@ -231,12 +242,11 @@ impl<A: Actor> RemoteAddr<A> {
     pub fn ended(&self) -> Reply<ExitReason> {
         let core = self.core.clone();
         Reply::new(async move {
-            let node = core.node()?;
+            let runtime = core.runtime()?;
             let question = Question::Ended { actor: core.target.actor };
-            Ok(on_node(
-                node,
-                move || async move { node.mesh().ask(&core.target.node, question).await },
-            )
+            Ok(on_node(runtime, move || async move {
+                runtime.mesh().ask(&core.target.runtime, question).await
+            })
             .await
             .unwrap_or_else(|reason| reason))
         })
@@ -247,15 +257,15 @@ impl<A: Actor> RemoteAddr<A> {
     pub fn watch(&self, recipient: Recipient<Down>) -> Reply<()> {
         let core = self.core.clone();
         let (watching, watched) = oneshot::channel();
-        let node = core.node();
-        if let Ok(node) = &node {
-            let node = *node;
-            node.spawn(
-                move || async move { watch(node, &core.target, &recipient, watching).await },
-            );
+        let runtime = core.runtime();
+        if let Ok(runtime) = &runtime {
+            let runtime = *runtime;
+            runtime.spawn(move || async move {
+                watch(runtime, &core.target, &recipient, watching).await
+            });
         }
         Reply::new(async move {
-            node?;
+            runtime?;
             // Dropped, the recipient has been told of the end already.
             let _ = watched.await;
             Ok(())
@@ -265,23 +275,23 @@ impl<A: Actor> RemoteAddr<A> {
 
 /// Runs a future on the node's thread and waits for what it gives.
 async fn on_node<T: Send + 'static, F: Future<Output = Result<T, ExitReason>> + 'static>(
-    node: &'static Node,
+    runtime: &'static Runtime,
     future: impl FnOnce() -> F + Send + 'static,
 ) -> Result<T, ExitReason> {
     let (sender, value) = oneshot::channel();
-    node.spawn(move || async move { drop(sender.send(future().await)) });
+    runtime.spawn(move || async move { drop(sender.send(future().await)) });
     value.await.unwrap_or_else(|_| Err(ExitReason::LinkLost("this process ends".into())))
 }
 
 async fn watch(
-    node: &'static Node,
+    runtime: &'static Runtime,
     target: &Target,
     recipient: &Recipient<Down>,
     watching: oneshot::Sender<()>,
 ) {
-    let mut incarnation = match node
+    let mut incarnation = match runtime
         .mesh()
-        .ask::<u64>(&target.node, Question::Incarnation { actor: target.actor })
+        .ask::<u64>(&target.runtime, Question::Incarnation { actor: target.actor })
         .await
     {
         Ok(current) => current,
@@ -291,13 +301,19 @@ async fn watch(
     loop {
         let end = match target.owned {
             true => {
-                node.mesh()
-                    .ask::<End>(&target.node, Question::Fate { actor: target.actor, incarnation })
+                runtime
+                    .mesh()
+                    .ask::<End>(
+                        &target.runtime,
+                        Question::Fate { actor: target.actor, incarnation },
+                    )
                     .await
             }
             false => {
-                let reason =
-                    node.mesh().ask(&target.node, Question::Ended { actor: target.actor }).await;
+                let reason = runtime
+                    .mesh()
+                    .ask(&target.runtime, Question::Ended { actor: target.actor })
+                    .await;
                 reason.map(|reason| End { reason, incarnation, gone: true })
             }
         };
@@ -345,24 +361,24 @@ impl<M: RemoteMessage> RemoteRecipient<M> {
 
 impl Core {
     /// This process's node, if the address is of its session.
-    fn node(&self) -> Result<&'static Node> {
-        Node::of_session(self.target.session, &self.target.name)
+    fn runtime(&self) -> Result<&'static Runtime> {
+        Runtime::of_session(self.target.session, &self.target.name)
     }
 
-    fn route(&self, node: &'static Node) -> &Arc<Route> {
-        self.route.get_or_init(|| node.mesh().route(&self.target.node, self.target.actor))
+    fn route(&self, runtime: &'static Runtime) -> &Arc<Route> {
+        self.route.get_or_init(|| runtime.mesh().route(&self.target.runtime, self.target.actor))
     }
 
     fn connected(&self) -> bool {
-        let Ok(node) = self.node() else { return false };
+        let Ok(runtime) = self.runtime() else { return false };
         let target = &*self.target;
         if target.owned {
-            return self.route(node).is_open();
+            return self.route(runtime).is_open();
         }
-        if target.node.id == node.id() {
-            return node.registry().inbox(target.actor).is_some_and(|inbox| inbox.is_open());
+        if target.runtime.id == runtime.id() {
+            return runtime.registry().inbox(target.actor).is_some_and(|inbox| inbox.is_open());
         }
-        !node.mesh().channel(&target.node).is_closed()
+        !runtime.mesh().channel(&target.runtime).is_closed()
     }
 
     fn call<M: RemoteMessage>(
@@ -388,36 +404,36 @@ impl Core {
         message: &M,
         answer: Option<(oneshot::Sender<Answer>, Option<Load>)>,
     ) -> Result<()> {
-        let node = self.node()?;
+        let runtime = self.runtime()?;
         let target = &*self.target;
         let actor = if target.owned { ActorId::HOSTED } else { target.actor };
-        let encode = || Parcel::call(actor, method, message);
-        let (parcel, pins) = if answer.is_some() {
+        let encode = || Payload::call(actor, method, message);
+        let (payload, pins) = if answer.is_some() {
             travel::pinned(encode)
         } else {
             (travel::once(encode), Pins::default())
         };
-        let parcel = parcel?;
-        let limit = node.config().max_message.as_u64();
-        if parcel.len() as u64 > limit {
+        let payload = payload?;
+        let limit = runtime.config().max_message.as_u64();
+        if payload.len() as u64 > limit {
             let what = format!("a message of type `{}`", std::any::type_name::<M>());
-            return Err(Error::TooLarge { what, size: parcel.len() as u64, limit });
+            return Err(Error::TooLarge { what, size: payload.len() as u64, limit });
         }
         let pending = answer.map(|(sender, load)| Pending {
             waiter: match self.timeout {
-                Some(limit) => node.mesh().deadlines().within(limit, sender),
+                Some(limit) => runtime.mesh().deadlines().within(limit, sender),
                 None => Waiter::Patient(sender),
             },
             route: None,
-            again: (self.resend && target.owned).then(|| parcel.clone()),
+            again: (self.resend && target.owned).then(|| payload.clone()),
             load,
             _pins: pins,
         });
         if target.owned {
-            node.mesh().send(self.route(node), parcel, pending);
+            runtime.mesh().send(self.route(runtime), payload, pending);
             return Ok(());
         }
-        let Err(refused) = node.mesh().channel(&target.node).send(parcel, pending) else {
+        let Err(refused) = runtime.mesh().channel(&target.runtime).send(payload, pending) else {
             return Ok(());
         };
         match refused.pending {
@@ -453,7 +469,7 @@ impl<A> Eq for RemoteAddr<A> {}
 
 impl<A> Hash for RemoteAddr<A> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.core.target.node.id, self.core.target.actor).hash(state);
+        (self.core.target.runtime.id, self.core.target.actor).hash(state);
     }
 }
 
@@ -468,7 +484,7 @@ impl<M> Eq for RemoteRecipient<M> {}
 impl<A> fmt::Debug for RemoteAddr<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let target = &self.core.target;
-        write!(f, "RemoteAddr({} {} at {})", target.name, target.actor.0, target.node.id)
+        write!(f, "RemoteAddr({} {} at {})", target.name, target.actor.0, target.runtime.id)
     }
 }
 

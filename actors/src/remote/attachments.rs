@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use fiber_core::{NodeId, block_on};
+use fiber_core::{ProcessId, block_on};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -24,7 +24,7 @@ const LINGER: Duration = Duration::from_millis(100);
 /// How many attachments without handles there are at most.
 const MOST_IDLE: usize = 4096;
 
-type Key = (NodeId, PortId);
+type Key = (ProcessId, PortId);
 
 /// Keeps this process attached to an object of another one.
 pub(super) struct Attachment(Key);
@@ -84,15 +84,15 @@ impl Drop for Attachment {
             return;
         }
         attached.turn = turn;
-        let node = attached.port.current_node();
+        let runtime = attached.port.current_node();
         attachments.last_turn = turn;
         attachments.idle.push_back(Idle { key: self.0, turn, until: Instant::now() + LINGER });
         if attachments.idle.len() > MOST_IDLE {
             attachments.detach_first();
         }
-        if let (Some(node), false) = (node, attachments.watched) {
+        if let (Some(runtime), false) = (runtime, attachments.watched) {
             attachments.watched = true;
-            node.spawn(watch);
+            runtime.spawn(watch);
         }
     }
 }
@@ -151,12 +151,12 @@ impl Drop for Unconfirmed {
 
 /// Attaches again to all objects of a node whose link was lost: the node took that for the end of
 /// this process.
-pub(super) fn attach_again(node: NodeId) {
+pub(super) fn attach_again(runtime: ProcessId) {
     let attachments = ATTACHMENTS.lock();
     attachments
         .objects
         .values()
-        .filter(|attached| attached.port.home() == node)
+        .filter(|attached| attached.port.home() == runtime)
         .for_each(|attached| attach(&attached.port));
 }
 

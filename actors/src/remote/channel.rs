@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use fiber_core::{ExitReason, NodeId};
+use fiber_core::{ExitReason, ProcessId};
 use fiber_transport::{Link, Message};
 use parking_lot::Mutex;
 
 use super::inbox::ReplyTo;
 use super::pending::{Calls, Pending};
 use super::registry::Registry;
-use super::wire::{CallFailure, CallId, Frame, NO_ANSWER, Parcel};
+use super::wire::{CallFailure, CallId, Frame, NO_ANSWER, Payload};
 
 /// The way to one node, and the calls that wait for its answers. It is used until it closes, and
 /// then never again.
 pub(super) struct Channel {
-    to: NodeId,
+    to: ProcessId,
     state: Mutex<State>,
     calls: Arc<Calls>,
 }
@@ -37,26 +37,26 @@ enum Way {
 
 /// A call that can't be sent, because its channel is closed.
 pub(super) struct Refused {
-    pub(super) parcel: Parcel,
+    pub(super) payload: Payload,
     pub(super) pending: Option<Pending>,
     pub(super) reason: ExitReason,
 }
 
 impl Channel {
-    pub(super) fn opening(to: NodeId) -> Channel {
+    pub(super) fn opening(to: ProcessId) -> Channel {
         Channel::new(to, Way::Opening(Vec::new()))
     }
 
-    pub(super) fn here(own: NodeId, registry: &'static Registry) -> Channel {
+    pub(super) fn here(own: ProcessId, registry: &'static Registry) -> Channel {
         Channel::new(own, Way::Here(registry))
     }
 
-    fn new(to: NodeId, way: Way) -> Channel {
+    fn new(to: ProcessId, way: Way) -> Channel {
         let state = Mutex::new(State { way, unheard: false });
         Channel { to, state, calls: Arc::new(Calls::new()) }
     }
 
-    pub(super) fn to(&self) -> NodeId {
+    pub(super) fn to(&self) -> ProcessId {
         self.to
     }
 
@@ -66,13 +66,13 @@ impl Channel {
     /// Both back, and why the channel is closed.
     pub(super) fn send(
         &self,
-        parcel: Parcel,
+        payload: Payload,
         pending: Option<Pending>,
     ) -> Result<(), Box<Refused>> {
         let mut state = self.state.lock();
         if let Way::Closed(reason) = &state.way {
             let reason = reason.clone();
-            return Err(Box::new(Refused { parcel, pending, reason }));
+            return Err(Box::new(Refused { payload, pending, reason }));
         }
         let call = match pending {
             Some(pending) => self.calls.add(pending),
@@ -82,17 +82,17 @@ impl Channel {
             }
         };
         match &mut state.way {
-            Way::Opening(waiting) => waiting.push(parcel.into_message(call)),
+            Way::Opening(waiting) => waiting.push(payload.into_message(call)),
             Way::Link(link) => {
                 let link = Arc::clone(link);
                 drop(state);
                 // That it is closed is about to be noticed, and told to all who wait.
-                let _ = link.send(parcel.into_message(call));
+                let _ = link.send(payload.into_message(call));
             }
             Way::Here(registry) => {
                 let registry = *registry;
                 drop(state);
-                let message = parcel.into_message(call);
+                let message = payload.into_message(call);
                 let frame =
                     if message.body.is_empty() { message.head.into() } else { message.body };
                 registry.accept(Frame::read(frame), ReplyTo::Here(Arc::clone(&self.calls)));

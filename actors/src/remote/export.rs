@@ -7,18 +7,18 @@ use std::task::Poll;
 use actix::{Actor, Addr};
 
 use super::inbox::Inbox;
+use super::inbox_pump::Dispatch;
 use super::method::ended;
-use super::porter::Dispatch;
 use super::wire::{ActorId, CallFailure};
 use crate::endpoint::message_limit;
-use crate::node::Node;
+use crate::runtime::Runtime;
 
 /// Gives an actor an inbox, whose messages are handed to it for as long as it lives.
-pub(super) fn export<A: Actor>(node: &'static Node, addr: Addr<A>) -> ActorId {
+pub(super) fn export<A: Actor>(runtime: &'static Runtime, addr: Addr<A>) -> ActorId {
     let inbox = Arc::new(Inbox::new(usize::MAX));
     let watched = addr.clone();
-    let actor = node.registry().export(Arc::clone(&inbox), move || watched.connected());
-    let limit = message_limit(node.config());
+    let actor = runtime.registry().export(Arc::clone(&inbox), move || watched.connected());
+    let limit = message_limit(runtime.config());
     let carry = move || async move {
         let mut dispatch = Dispatch::new(limit);
         let mut addr = addr;
@@ -41,7 +41,7 @@ pub(super) fn export<A: Actor>(node: &'static Node, addr: Addr<A>) -> ActorId {
     // Most likely it is the actor's own thread, which saves waking another.
     match actix::Arbiter::try_current() {
         Some(arbiter) => drop(arbiter.spawn_fn(move || drop(actix::spawn(carry())))),
-        None => node.spawn(carry),
+        None => runtime.spawn(carry),
     }
     actor
 }

@@ -12,8 +12,8 @@ use super::attachments::Attachment;
 use super::holders::{Change, Token};
 use super::port::{PeerId, Port};
 use super::port_ref::PortRef;
-use super::wire::{NodeRef, PortId};
-use crate::node::Node;
+use super::wire::{PortId, ProcessRef};
+use crate::runtime::Runtime;
 
 /// In the place of a token where there is none.
 const NO_TOKEN: Token = 0;
@@ -59,9 +59,9 @@ impl Handle {
 
     /// A handle that was decoded.
     fn arrived(port: PortRef, token: Token) -> Handle {
-        let Some(node) = port.current_node() else { return Handle::new(port, Object::Gone) };
-        let object = if node.id() == port.home() {
-            node.registry().ports().get(port.id).map_or(Object::Gone, Object::Here)
+        let Some(runtime) = port.current_node() else { return Handle::new(port, Object::Gone) };
+        let object = if runtime.id() == port.home() {
+            runtime.registry().ports().get(port.id).map_or(Object::Gone, Object::Here)
         } else {
             Object::There { _attachment: Attachment::new(&port) }
         };
@@ -98,9 +98,9 @@ impl Handle {
 
 /// Changes who holds an object, where it is.
 fn change(port: &PortRef, change: Change) {
-    match Node::current() {
-        Some(node) if node.id() == port.home() => {
-            node.registry().ports().hold(port.id, |holders| holders.apply(PeerId::HERE, change));
+    match Runtime::current() {
+        Some(runtime) if runtime.id() == port.home() => {
+            runtime.registry().ports().hold(port.id, |holders| holders.apply(PeerId::HERE, change));
         }
         _ => port.change(change),
     }
@@ -134,7 +134,7 @@ impl fmt::Debug for Handle {
 struct Encoded {
     session: u64,
     name: Arc<str>,
-    node: NodeRef,
+    runtime: ProcessRef,
     id: PortId,
     #[serde(default, skip_serializing_if = "is_none")]
     token: Token,
@@ -146,14 +146,14 @@ fn is_none(token: &Token) -> bool {
 
 impl Serialize for Handle {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let PortRef { session, name, node, id } = self.0.port.clone();
-        Encoded { session, name, node, id, token: self.encoded() }.serialize(serializer)
+        let PortRef { session, name, runtime, id } = self.0.port.clone();
+        Encoded { session, name, runtime, id, token: self.encoded() }.serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for Handle {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Handle, D::Error> {
-        let Encoded { session, name, node, id, token } = Encoded::deserialize(deserializer)?;
-        Ok(Handle::arrived(PortRef { session, name, node, id }, token))
+        let Encoded { session, name, runtime, id, token } = Encoded::deserialize(deserializer)?;
+        Ok(Handle::arrived(PortRef { session, name, runtime, id }, token))
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use bytes::Bytes;
 use dashmap::DashMap;
-use fiber_core::{Error, ExitReason, NodeId, codec};
+use fiber_core::{Error, ExitReason, ProcessId, codec};
 use fiber_transport::{Connection, Link, Peer, Role};
 use serde::de::DeserializeOwned;
 
@@ -14,23 +14,23 @@ use super::channel::Channel;
 use super::deadlines::{Deadlines, Unanswered, Waiter};
 use super::inbox::{ReplyTo, Responder};
 use super::pending::Pending;
-use super::port::{Asker, Letter, PeerId};
+use super::port::{PeerId, Request, Requester};
 use super::registry::Registry;
 use super::route::{Ask, Lost, Route};
-use super::wire::{self, ActorId, End, Frame, NodeRef, Parcel, Place, Question};
-use crate::endpoint::{Endpoint, MESH, Pulse, give_signs_of_life, meet, message_limit};
+use super::wire::{self, ActorId, End, Frame, Payload, Place, ProcessRef, Question};
+use crate::endpoint::{Endpoint, HeartbeatMonitor, MESH, give_signs_of_life, meet, message_limit};
 
 /// How many routes there are at least before those that nothing needs are looked for.
 const ROUTES: usize = 64;
 
 /// The node that owns an actor, and the actor.
-type RouteId = (NodeId, ActorId);
+type RouteId = (ProcessId, ActorId);
 
 /// The other nodes, and what they can reach here.
 pub(crate) struct Mesh {
     endpoint: &'static Endpoint,
     registry: Registry,
-    channels: DashMap<NodeId, Arc<Channel>>,
+    channels: DashMap<ProcessId, Arc<Channel>>,
     here: OnceLock<Arc<Channel>>,
     /// Those that an address or a call of this process needs, and some that none needs any more.
     routes: DashMap<RouteId, Weak<Route>>,
@@ -62,7 +62,7 @@ impl Mesh {
     }
 
     /// The way to an owned actor, which all addresses and calls of this process share.
-    pub(super) fn route(&self, owner: &NodeRef, actor: ActorId) -> Arc<Route> {
+    pub(super) fn route(&self, owner: &ProcessRef, actor: ActorId) -> Arc<Route> {
         if self.routes.len() >= self.most_routes.load(Ordering::Relaxed) {
             self.routes.retain(|_, route| route.strong_count() > 0);
             self.most_routes.store(ROUTES.max(2 * self.routes.len()), Ordering::Relaxed);
@@ -86,7 +86,7 @@ impl Mesh {
     }
 
     /// The way to a node, which is being opened if there is none.
-    pub(super) fn channel(&'static self, to: &NodeRef) -> Arc<Channel> {
+    pub(super) fn channel(&'static self, to: &ProcessRef) -> Arc<Channel> {
         if to.id == self.endpoint.id {
             return Arc::clone(
                 self.here.get_or_init(|| Arc::new(Channel::here(to.id, &self.registry))),
@@ -114,20 +114,21 @@ impl Mesh {
     }
 
     /// The way to a node, if there is one.
-    pub(super) fn current_channel(&self, to: NodeId) -> Option<Arc<Channel>> {
+    pub(super) fn current_channel(&self, to: ProcessId) -> Option<Arc<Channel>> {
         self.channels.get(&to).map(|channel| Arc::clone(&channel))
     }
 
     /// Connects to a node, as what this one is to it.
-    pub(crate) async fn reach(&self, to: &NodeRef, role: Role) -> Result<Connection, String> {
+    pub(crate) async fn reach(&self, to: &ProcessRef, role: Role) -> Result<Connection, String> {
         let own = self.endpoint;
-        let problem = |problem| format!("its node can't be reached at {}: {problem}", to.address);
+        let problem =
+            |problem| format!("its runtime can't be reached at {}: {problem}", to.address);
         meet(&to.address, &own.key, own.id, to.id, role).await.map_err(problem)
     }
 
     /// There is a link to a node: what goes there can use it. Whoever reads the link has to tell
     /// the peer what comes.
-    pub(crate) fn join(&'static self, id: NodeId, link: &Arc<dyn Link>) -> MeshPeer {
+    pub(crate) fn join(&'static self, id: ProcessId, link: &Arc<dyn Link>) -> MeshPeer {
         let channel =
             Arc::clone(&self.channels.entry(id).or_insert_with(|| Arc::new(Channel::opening(id))));
         channel.open(link);
@@ -142,11 +143,11 @@ impl Mesh {
     /// A node of this session has connected.
     pub(crate) fn welcome(&'static self, peer: Peer) {
         let Peer { info, connection } = peer;
-        tokio::task::spawn_local(self.attend(info.node, connection));
+        tokio::task::spawn_local(self.attend(info.id, connection));
     }
 
     /// Takes in what a node says, until it is gone, or silent for too long.
-    async fn attend(&'static self, id: NodeId, mut connection: Connection) {
+    async fn attend(&'static self, id: ProcessId, mut connection: Connection) {
         let config = &self.endpoint.config;
         connection.incoming.set_limit(message_limit(config));
         let mut peer = self.join(id, &connection.link);
@@ -154,18 +155,20 @@ impl Mesh {
         let beating =
             give_signs_of_life(Arc::clone(&connection.link), config.heartbeat, wire::beat);
         tokio::task::spawn_local(beating);
-        let mut pulse = Pulse::new(config);
+        let mut heartbeats = HeartbeatMonitor::new(config);
         let reason = loop {
             let message = tokio::select! {
                 biased;
                 message = connection.next() => message,
-                () = pulse.lost() => break ExitReason::HeartbeatLost(config.heartbeat_timeout),
+                () = heartbeats.lost() => break ExitReason::HeartbeatLost(config.heartbeat_timeout),
             };
-            pulse.felt();
+            heartbeats.received();
             match message {
                 Some(Ok(message)) if wire::is_beat(&message) => connection.rest(),
                 Some(Ok(message)) if message.first() == Some(&MESH) => peer.receive(message),
-                Some(Ok(_)) => tracing::warn!("node {id} said something that is not for the mesh"),
+                Some(Ok(_)) => {
+                    tracing::warn!("runtime {id} said something that is not for the mesh")
+                }
                 Some(Err(error)) => break ExitReason::LinkLost(error.to_string()),
                 None => break ExitReason::LinkLost("it was closed by the other side".into()),
             }
@@ -202,10 +205,10 @@ impl Mesh {
     pub(super) fn send(
         &'static self,
         route: &Arc<Route>,
-        parcel: Parcel,
+        payload: Payload,
         pending: Option<Pending>,
     ) {
-        if let Some(ask) = route.send(parcel, pending) {
+        if let Some(ask) = route.send(payload, pending) {
             self.look_for(route, ask);
         }
     }
@@ -216,7 +219,9 @@ impl Mesh {
         self.endpoint.spawn(move || async move {
             let question = Question::Where { actor: route.actor(), after };
             let found = match self.ask(route.owner(), question).await.unwrap_or_else(Place::Gone) {
-                Place::At { node, incarnation } => route.found(self.channel(&node), incarnation),
+                Place::At { runtime, incarnation } => {
+                    route.found(self.channel(&runtime), incarnation)
+                }
                 Place::Gone(reason) => return route.gone(&reason),
             };
             if let Some(ask) = found {
@@ -237,7 +242,7 @@ impl Mesh {
         if let Some(ask) = ask {
             self.look_for(route, ask);
         }
-        late.into_iter().for_each(|(parcel, call)| self.send(route, parcel, Some(call)));
+        late.into_iter().for_each(|(payload, call)| self.send(route, payload, Some(call)));
         if failed.is_empty() {
             return;
         }
@@ -259,12 +264,12 @@ impl Mesh {
     /// Why the node can't be asked (any more).
     pub(super) async fn ask<T: DeserializeOwned>(
         &'static self,
-        whom: &NodeRef,
+        whom: &ProcessRef,
         question: Question,
     ) -> Result<T, ExitReason> {
         let (sender, answer) = tokio::sync::oneshot::channel();
         let pending = Pending::new(Waiter::Patient(sender));
-        if let Err(refused) = self.channel(whom).send(Parcel::ask(&question), Some(pending)) {
+        if let Err(refused) = self.channel(whom).send(Payload::ask(&question), Some(pending)) {
             return Err(refused.reason);
         }
         let broken = |problem: String| ExitReason::LinkLost(problem);
@@ -301,9 +306,12 @@ impl MeshPeer {
             Some(Frame::Failed { call, failure }) => self.channel.settle(call, Err(failure)),
             Some(Frame::Port { call, port, body }) => {
                 let link = Arc::clone(&self.link);
-                let asker =
-                    Asker::new(self.id, Responder::new(ReplyTo::Link(Arc::clone(&link)), call));
-                self.mesh.registry.ports().deliver(port, Letter { body, asker, link: Some(link) });
+                let requester =
+                    Requester::new(self.id, Responder::new(ReplyTo::Link(Arc::clone(&link)), call));
+                self.mesh
+                    .registry
+                    .ports()
+                    .deliver(port, Request { body, requester, link: Some(link) });
             }
             frame => self.mesh.registry.accept(frame, ReplyTo::Link(Arc::clone(&self.link))),
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fiber_core::ExitReason;
 use tokio::sync::watch;
 
-use super::wire::{ActorId, NodeRef};
+use super::wire::{ActorId, ProcessRef};
 
 /// An actor that this node has started in a process of its own, and starts again.
 pub(crate) struct Owned {
@@ -19,7 +19,7 @@ pub(super) struct Standing {
     /// The incarnation that was started last; the first is 1.
     pub(super) incarnation: u64,
     /// Where it is, while it is there.
-    pub(super) up: Option<NodeRef>,
+    pub(super) up: Option<ProcessRef>,
     /// The incarnation that ended last, and why.
     pub(super) ended: Option<(u64, ExitReason)>,
     /// Why it will not be started again.
@@ -36,11 +36,11 @@ impl Owned {
     }
 
     /// Its next incarnation is there; its number is given.
-    pub(crate) fn up(&self, node: NodeRef) -> u64 {
+    pub(crate) fn up(&self, runtime: ProcessRef) -> u64 {
         let mut incarnation = 0;
         self.standing.send_modify(|standing| {
             standing.incarnation += 1;
-            standing.up = Some(node);
+            standing.up = Some(runtime);
             incarnation = standing.incarnation;
         });
         incarnation

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::deadlines::{Answer, Unanswered, Waiter};
 use super::route::Route;
-use super::wire::{CallFailure, CallId, NO_ANSWER, Parcel};
+use super::wire::{CallFailure, CallId, NO_ANSWER, Payload};
 
 /// A call that waits for its answer.
 pub(super) struct Pending {
@@ -18,7 +18,7 @@ pub(super) struct Pending {
     /// How it finds its actor again.
     pub(super) route: Option<Arc<Route>>,
     /// What is to be sent again if the actor dies.
-    pub(super) again: Option<Parcel>,
+    pub(super) again: Option<Payload>,
     /// Counts it for as long as it waits.
     pub(super) load: Option<Load>,
     /// Of the message.

@@ -25,7 +25,7 @@ pub(crate) trait Port: Send + Sync {
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 
     /// Acts on a message.
-    fn receive(&self, letter: Letter);
+    fn receive(&self, request: Request);
 
     /// The peer is gone, or its link is. More than one word of it may come.
     fn lost(&self, peer: PeerId);
@@ -44,22 +44,22 @@ impl PeerId {
 }
 
 /// A message that has come.
-pub(crate) struct Letter {
+pub(crate) struct Request {
     pub(crate) body: Bytes,
-    pub(crate) asker: Asker,
+    pub(crate) requester: Requester,
     /// The link that it came through; none if it comes from this process.
     pub(crate) link: Option<Arc<dyn Link>>,
 }
 
 /// Who sent a message, and waits for the answer if one is wanted.
-pub(crate) struct Asker {
+pub(crate) struct Requester {
     pub(crate) peer: PeerId,
     responder: Responder,
 }
 
-impl Asker {
-    pub(super) fn new(peer: PeerId, responder: Responder) -> Asker {
-        Asker { peer, responder }
+impl Requester {
+    pub(super) fn new(peer: PeerId, responder: Responder) -> Requester {
+        Requester { peer, responder }
     }
 
     /// Answers with an encoded value.
@@ -152,20 +152,20 @@ impl Ports {
         PeerId(self.last_peer.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    pub(super) fn deliver(&self, port: PortId, letter: Letter) {
+    pub(super) fn deliver(&self, port: PortId, request: Request) {
         match self.get(port) {
-            _ if port == PortId::HOLDERS => self.change(letter),
-            Some(port) => port.receive(letter),
-            None => letter.asker.ended(wire::unknown()),
+            _ if port == PortId::HOLDERS => self.change(request),
+            Some(port) => port.receive(request),
+            None => request.requester.ended(wire::unknown()),
         }
     }
 
-    fn change(&self, letter: Letter) {
-        let Some((port, change)) = Change::read(letter.body) else {
-            return letter.asker.fail(FailureKind::Arguments, &"it is no change of holders");
+    fn change(&self, request: Request) {
+        let Some((port, change)) = Change::read(request.body) else {
+            return request.requester.fail(FailureKind::Arguments, &"it is no change of holders");
         };
-        self.hold(port, |holders| holders.apply(letter.asker.peer, change));
-        letter.asker.answer(&());
+        self.hold(port, |holders| holders.apply(request.requester.peer, change));
+        request.requester.answer(&());
     }
 
     /// A peer is gone. Returns the ports that it held, which stay until

@@ -6,40 +6,40 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use fiber_core::{Error, ExitReason, NodeId, Result};
+use fiber_core::{Error, ExitReason, ProcessId, Result};
 use tokio::sync::oneshot;
 
 use super::channel::Channel;
 use super::deadlines::{Answer, Unanswered, Waiter};
 use super::holders::Change;
 use super::pending::Pending;
-use super::wire::{self, CallFailure, NodeRef, Parcel, PortId};
-use crate::node::Node;
+use super::wire::{self, CallFailure, Payload, PortId, ProcessRef};
+use crate::runtime::Runtime;
 
 /// Where a port is, and what errors call it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PortRef {
     pub(super) session: u64,
     pub(crate) name: Arc<str>,
-    pub(super) node: NodeRef,
+    pub(super) runtime: ProcessRef,
     pub(crate) id: PortId,
 }
 
 impl PortRef {
     /// A port of this node.
-    pub(crate) fn here(node: &'static Node, name: &str, id: PortId) -> Result<PortRef> {
-        let home = NodeRef { id: node.id(), address: node.address_now()?.into() };
-        Ok(PortRef { session: node.session(), name: name.into(), node: home, id })
+    pub(crate) fn here(runtime: &'static Runtime, name: &str, id: PortId) -> Result<PortRef> {
+        let home = ProcessRef { id: runtime.id(), address: runtime.address_now()?.into() };
+        Ok(PortRef { session: runtime.session(), name: name.into(), runtime: home, id })
     }
 
     /// The node where it is.
-    pub(crate) fn home(&self) -> NodeId {
-        self.node.id
+    pub(crate) fn home(&self) -> ProcessId {
+        self.runtime.id
     }
 
     /// The node of this process, if it has one and is of the port's session.
-    pub(super) fn current_node(&self) -> Option<&'static Node> {
-        Node::current().filter(|node| node.session() == self.session)
+    pub(super) fn current_node(&self) -> Option<&'static Runtime> {
+        Runtime::current().filter(|runtime| runtime.session() == self.session)
     }
 
     /// Asks the owner for a change of who holds the port; `then` runs when it knows, or is gone.
@@ -55,49 +55,49 @@ impl PortRef {
     /// As [`change`](PortRef::change), unless the owner is not connected: then it knows that this
     /// process is lost.
     pub(super) fn change_if_connected(&self, change: Change) {
-        if let Ok(node) = self.node()
-            && let Some(channel) = node.mesh().current_channel(self.node.id)
+        if let Ok(runtime) = self.runtime()
+            && let Some(channel) = runtime.mesh().current_channel(self.runtime.id)
         {
-            send(node, &channel, self.change_parcel(change), None);
+            send(runtime, &channel, self.change_parcel(change), None);
         }
     }
 
     fn change_parcel(&self, change: Change) -> Vec<u8> {
-        let mut parcel = wire::port_head(PortId::HOLDERS);
-        change.append(&mut parcel, self.id);
-        parcel
+        let mut payload = wire::port_head(PortId::HOLDERS);
+        change.append(&mut payload, self.id);
+        payload
     }
 
     /// This process's node, if the port is of its session.
-    pub(crate) fn node(&self) -> Result<&'static Node> {
-        Node::of_session(self.session, &self.name)
+    pub(crate) fn runtime(&self) -> Result<&'static Runtime> {
+        Runtime::of_session(self.session, &self.name)
     }
 
     /// A message to it, whose body is to be appended.
-    pub(crate) fn parcel(&self) -> Vec<u8> {
+    pub(crate) fn payload(&self) -> Vec<u8> {
         wire::port_head(self.id)
     }
 
     /// Bytes before the body of a message.
     pub(crate) const HEAD: usize = wire::PORT_HEAD;
 
-    /// As [`parcel`](PortRef::parcel), in memory that is there already.
-    pub(crate) fn begin(&self, parcel: &mut Vec<u8>) {
-        parcel.clear();
-        wire::begin_port(parcel, self.id);
+    /// As [`payload`](PortRef::payload), in memory that is there already.
+    pub(crate) fn begin(&self, payload: &mut Vec<u8>) {
+        payload.clear();
+        wire::begin_port(payload, self.id);
     }
 
-    /// Sends what began as [`parcel`](PortRef::parcel); `then` is given the answer, on the thread
+    /// Sends what began as [`payload`](PortRef::payload); `then` is given the answer, on the thread
     /// that brings it.
     pub(crate) fn ask_then(
         &self,
-        parcel: Vec<u8>,
+        payload: Vec<u8>,
         then: impl FnOnce(Result<Bytes>) + Send + 'static,
     ) {
         let name = Arc::clone(&self.name);
         let told = Waiter::Callback(Box::new(move |answer| then(conclude(&name, answer))));
         match self.channel() {
-            Ok((node, channel)) => send(node, &channel, parcel, Some(told)),
+            Ok((runtime, channel)) => send(runtime, &channel, payload, Some(told)),
             Err(error) => {
                 if let Waiter::Callback(then) = told {
                     then(Err(Unanswered::Refused(error)));
@@ -106,37 +106,44 @@ impl PortRef {
         }
     }
 
-    /// Sends what began as [`parcel`](PortRef::parcel); the future is the answer.
-    pub(crate) fn ask(&self, parcel: Vec<u8>) -> Asked {
+    /// Sends what began as [`payload`](PortRef::payload); the future is the answer.
+    pub(crate) fn ask(&self, payload: Vec<u8>) -> Asked {
         let (sender, answer) = oneshot::channel();
         match self.channel() {
-            Ok((node, channel)) => send(node, &channel, parcel, Some(Waiter::Patient(sender))),
+            Ok((runtime, channel)) => {
+                send(runtime, &channel, payload, Some(Waiter::Patient(sender)))
+            }
             Err(error) => drop(sender.send(Err(Unanswered::Refused(error)))),
         }
         Asked { name: Arc::clone(&self.name), answer }
     }
 
-    /// Sends what began as [`parcel`](PortRef::parcel) and wants no answer.
-    pub(crate) fn tell(&self, parcel: Vec<u8>) {
-        if let Ok((node, channel)) = self.channel() {
-            send(node, &channel, parcel, None);
+    /// Sends what began as [`payload`](PortRef::payload) and wants no answer.
+    pub(crate) fn tell(&self, payload: Vec<u8>) {
+        if let Ok((runtime, channel)) = self.channel() {
+            send(runtime, &channel, payload, None);
         }
     }
 
-    fn channel(&self) -> Result<(&'static Node, Arc<Channel>)> {
-        let node = self.node()?;
-        Ok((node, node.mesh().channel(&self.node)))
+    fn channel(&self) -> Result<(&'static Runtime, Arc<Channel>)> {
+        let runtime = self.runtime()?;
+        Ok((runtime, runtime.mesh().channel(&self.runtime)))
     }
 }
 
-fn send(node: &'static Node, channel: &Arc<Channel>, parcel: Vec<u8>, waiter: Option<Waiter>) {
+fn send(
+    runtime: &'static Runtime,
+    channel: &Arc<Channel>,
+    payload: Vec<u8>,
+    waiter: Option<Waiter>,
+) {
     let pending = waiter.map(Pending::new);
-    if let Err(refused) = channel.send(Parcel::raw(parcel), pending)
+    if let Err(refused) = channel.send(Payload::raw(payload), pending)
         && let Some(pending) = refused.pending
     {
         // Not at once: the sender may hold what is needed to act on it.
         let reason = refused.reason;
-        node.spawn(move || async move { pending.waiter.tell(Err(Unanswered::Lost(reason))) });
+        runtime.spawn(move || async move { pending.waiter.tell(Err(Unanswered::Lost(reason))) });
     }
 }
 

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use super::inbox::{Delivery, Inbox, ReplyTo, Responder};
 use super::method::ended as ended_by_itself;
 use super::owned::{Owned, Standing};
-use super::port::{Asker, Letter, PeerId, Ports};
+use super::port::{PeerId, Ports, Request, Requester};
 use super::recent::Recent;
 use super::wire::{self, ActorId, CallFailure, End, Frame, Place, Question};
 use crate::endpoint::Endpoint;
@@ -153,8 +153,8 @@ impl Registry {
                 }
             }
             Some(Frame::Port { call, port, body }) => {
-                let asker = Asker::new(PeerId::HERE, Responder::new(from, call));
-                self.ports.deliver(port, Letter { body, asker, link: None });
+                let requester = Requester::new(PeerId::HERE, Responder::new(from, call));
+                self.ports.deliver(port, Request { body, requester, link: None });
             }
             Some(Frame::Ask { call, question }) => {
                 let responder = Responder::new(from, call);
@@ -172,7 +172,7 @@ impl Registry {
             }
             Some(Frame::Beat) => {}
             Some(Frame::Answer { .. } | Frame::Failed { .. }) | None => {
-                tracing::error!("a frame of another node was ignored, for it makes no sense");
+                tracing::error!("a frame of another runtime was ignored, for it makes no sense");
             }
         }
     }
@@ -201,7 +201,7 @@ impl Registry {
         };
         let standing = owned.when(there).await;
         match (standing.gone, standing.up) {
-            (None, Some(node)) => Place::At { node, incarnation: standing.incarnation },
+            (None, Some(runtime)) => Place::At { runtime, incarnation: standing.incarnation },
             (reason, _) => Place::Gone(reason.unwrap_or_else(wire::unknown)),
         }
     }

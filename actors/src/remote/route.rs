@@ -9,12 +9,12 @@ use parking_lot::Mutex;
 use super::channel::Channel;
 use super::deadlines::Unanswered;
 use super::pending::Pending;
-use super::wire::{ActorId, NodeRef, Parcel};
+use super::wire::{ActorId, Payload, ProcessRef};
 
 /// The way to an actor by its owner's word. All calls of this process to the actor share it, which
 /// keeps their order.
 pub(super) struct Route {
-    owner: NodeRef,
+    owner: ProcessRef,
     actor: ActorId,
     state: Mutex<State>,
 }
@@ -34,7 +34,7 @@ enum State {
     Gone(ExitReason),
 }
 
-type Call = (Parcel, Option<Pending>);
+type Call = (Payload, Option<Pending>);
 
 /// What is to be done now: to ask the owner for the incarnation after this one.
 pub(super) struct Ask {
@@ -47,18 +47,18 @@ pub(super) struct Lost {
     pub(super) incarnation: u64,
     pub(super) ask: Option<Ask>,
     /// What is to be sent again now.
-    pub(super) late: Vec<(Parcel, Pending)>,
+    pub(super) late: Vec<(Payload, Pending)>,
     /// What is not to be sent again.
     pub(super) failed: Vec<Pending>,
 }
 
 impl Route {
-    pub(super) fn new(owner: NodeRef, actor: ActorId) -> Arc<Route> {
+    pub(super) fn new(owner: ProcessRef, actor: ActorId) -> Arc<Route> {
         Arc::new(Route { owner, actor, state: Mutex::new(State::Unknown) })
     }
 
     /// The node that knows where the actor is.
-    pub(super) fn owner(&self) -> &NodeRef {
+    pub(super) fn owner(&self) -> &ProcessRef {
         &self.owner
     }
 
@@ -70,7 +70,7 @@ impl Route {
     #[must_use]
     pub(super) fn send(
         self: &Arc<Route>,
-        parcel: Parcel,
+        payload: Payload,
         mut pending: Option<Pending>,
     ) -> Option<Ask> {
         if let Some(pending) = &mut pending {
@@ -78,15 +78,15 @@ impl Route {
         }
         let mut state = self.state.lock();
         let (call, after) = match &mut *state {
-            State::Unknown => ((parcel, pending), 0),
+            State::Unknown => ((payload, pending), 0),
             State::Asking { waiting, .. } => {
-                waiting.push_back((parcel, pending));
+                waiting.push_back((payload, pending));
                 return None;
             }
             // The lock is held meanwhile: what was sent first goes first.
-            State::At { channel, incarnation } => match channel.send(parcel, pending) {
+            State::At { channel, incarnation } => match channel.send(payload, pending) {
                 Ok(()) => return None,
-                Err(refused) => ((refused.parcel, refused.pending), *incarnation),
+                Err(refused) => ((refused.payload, refused.pending), *incarnation),
             },
             State::Gone(reason) => {
                 let reason = reason.clone();
@@ -115,10 +115,10 @@ impl Route {
         let mut state = self.state.lock();
         let State::Asking { waiting, .. } = &mut *state else { return None };
         let mut waiting = std::mem::take(waiting);
-        while let Some((parcel, pending)) = waiting.pop_front() {
-            if let Err(refused) = channel.send(parcel, pending) {
+        while let Some((payload, pending)) = waiting.pop_front() {
+            if let Err(refused) = channel.send(payload, pending) {
                 // It is gone again.
-                waiting.push_front((refused.parcel, refused.pending));
+                waiting.push_front((refused.payload, refused.pending));
                 *state = State::Asking { after: incarnation, waiting };
                 return Some(Ask { after: incarnation });
             }
@@ -154,11 +154,11 @@ impl Route {
         };
         let mut late = Vec::new();
         for call in again.into_iter().rev() {
-            let parcel = call.again.clone().expect("that is how they were chosen");
+            let payload = call.again.clone().expect("that is how they were chosen");
             match &mut *state {
                 // Before what was sent later.
-                State::Asking { waiting, .. } => waiting.push_front((parcel, Some(call))),
-                _ => late.push((parcel, call)),
+                State::Asking { waiting, .. } => waiting.push_front((payload, Some(call))),
+                _ => late.push((payload, call)),
             }
         }
         late.reverse();

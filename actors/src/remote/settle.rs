@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::deadlines::Waiter;
 use super::mesh::Mesh;
 use super::pending::Pending;
-use super::wire::{Parcel, Question};
+use super::wire::{Payload, Question};
 
 /// Waits until all of it has arrived, but not longer than `limit`.
 pub(crate) fn settle(mesh: &'static Mesh, limit: Duration) {
@@ -26,7 +26,7 @@ fn ask_for_arrival(mesh: &'static Mesh) -> Vec<Receiver<()>> {
         arrivals.push(arrived);
         Some(Pending::new(Waiter::Callback(Box::new(move |_| drop(sender)))))
     };
-    let question = Parcel::ask(&Question::Arrived);
+    let question = Payload::ask(&Question::Arrived);
     for route in mesh.routes().into_iter().filter(|route| route.is_looked_for()) {
         mesh.send(&route, question.clone(), pending());
     }

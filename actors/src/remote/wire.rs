@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
 use fiber_core::entry::EntryRef;
-use fiber_core::{ExitReason, Failure, NodeId, Result, codec};
+use fiber_core::{ExitReason, Failure, ProcessId, Result, codec};
 use fiber_transport::Message;
 use serde::{Deserialize, Serialize};
 
@@ -60,8 +60,8 @@ impl PortId {
 
 /// A node and where it can be reached.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct NodeRef {
-    pub(crate) id: NodeId,
+pub(crate) struct ProcessRef {
+    pub(crate) id: ProcessId,
     pub(crate) address: Arc<str>,
 }
 
@@ -84,7 +84,7 @@ pub(super) enum Question {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Place {
     At {
-        node: NodeRef,
+        runtime: ProcessRef,
         incarnation: u64,
     },
     /// Nowhere, and it will not be started again.
@@ -102,35 +102,35 @@ pub(super) struct End {
 
 /// A call that is to be sent: a whole frame, but for its id.
 #[derive(Clone, Debug)]
-pub(super) struct Parcel(Vec<u8>);
+pub(super) struct Payload(Vec<u8>);
 
-impl Parcel {
+impl Payload {
     /// A call of `method` at `actor`, with a message of any length.
     pub(super) fn call<M: Serialize>(
         actor: ActorId,
         method: EntryRef,
         message: &M,
-    ) -> Result<Parcel> {
+    ) -> Result<Payload> {
         let mut frame = Vec::with_capacity(96);
         frame.extend_from_slice(&[MESH, CALL]);
         for number in [NO_ANSWER, actor.0, method.offset, method.name] {
             frame.extend_from_slice(&number.to_le_bytes());
         }
         codec::append(&mut frame, message)?;
-        Ok(Parcel(frame))
+        Ok(Payload(frame))
     }
 
     /// A question to the node itself.
-    pub(super) fn ask(question: &Question) -> Parcel {
+    pub(super) fn ask(question: &Question) -> Payload {
         let mut frame = vec![MESH, ASK];
         frame.extend_from_slice(&NO_ANSWER.to_le_bytes());
         codec::append(&mut frame, question).expect("questions are made of what serialises");
-        Parcel(frame)
+        Payload(frame)
     }
 
     /// What began as [`port_head`].
-    pub(super) fn raw(frame: Vec<u8>) -> Parcel {
-        Parcel(frame)
+    pub(super) fn raw(frame: Vec<u8>) -> Payload {
+        Payload(frame)
     }
 
     /// Bytes of the message.

@@ -93,7 +93,7 @@ impl Call {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Header {
     /// A value for whoever receives by this tag, of so many bytes.
-    Parcel { tag: Tag, bytes: u64 },
+    Message { tag: Tag, bytes: u64 },
     /// A part in a collective, of so many bytes.
     Call { call: Call, bytes: u64 },
     /// The rank's function has ended.
@@ -121,7 +121,7 @@ impl Header {
     pub(super) fn encode(self) -> [u8; HEADER] {
         let mut out = [0; HEADER];
         match self {
-            Header::Parcel { tag, bytes } => {
+            Header::Message { tag, bytes } => {
                 out[1] = tag as u8;
                 out[24..].copy_from_slice(&bytes.to_le_bytes());
             }
@@ -148,7 +148,7 @@ impl Header {
                 let tag = [Tag::Direct, Tag::Rightwards, Tag::Leftwards]
                     .get(usize::from(tag))
                     .copied()?;
-                Some(Header::Parcel { tag, bytes })
+                Some(Header::Message { tag, bytes })
             }
             (1, operation) => {
                 let root =
@@ -171,7 +171,7 @@ impl Header {
 
     pub(super) fn bytes(self) -> u64 {
         match self {
-            Header::Parcel { bytes, .. } | Header::Call { bytes, .. } => bytes,
+            Header::Message { bytes, .. } | Header::Call { bytes, .. } => bytes,
             Header::Bye => 0,
         }
     }
@@ -190,7 +190,7 @@ mod tests {
     fn headers_survive_the_wire() {
         let call = Call::new::<f32>(Operation::Reduce, 7, 1 << 40).reducing(Reduction::Max).from(3);
         for header in [
-            Header::Parcel { tag: Tag::Leftwards, bytes: 5 },
+            Header::Message { tag: Tag::Leftwards, bytes: 5 },
             Header::Call { call, bytes: u64::MAX },
             Header::Call { call: Call::barrier(1), bytes: 0 },
             Header::Bye,

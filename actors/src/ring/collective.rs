@@ -15,7 +15,7 @@
 
 use super::call::{Call, Header};
 use super::element::{self, Element, Reduction, combine, segment};
-use super::lines::{Lines, Patience, Wanted};
+use super::lines::{Backoff, Lines, Wanted};
 use super::wire::Trouble;
 
 /// Arrays up to this many bytes count as small.
@@ -195,9 +195,9 @@ impl Lines {
             }
             return Ok(all[segment(all.len(), self.size, root)].to_vec());
         }
-        let mut patience = Patience::default();
+        let mut backoff = Backoff::default();
         while !self.is_called(root, &call, None)? {
-            self.wait(&mut patience, Wanted { from: Some(root), to: None })?;
+            self.wait(&mut backoff, Wanted { from: Some(root), to: None })?;
         }
         let mut own = vec![T::zeroed(); self.announced(root) / size_of::<T>()];
         self.take_rest(root, &mut own, Join::Replace)?;
@@ -222,9 +222,9 @@ impl Lines {
         data: &mut [T],
         join: Join,
     ) -> Result<(), Trouble> {
-        let mut patience = Patience::default();
+        let mut backoff = Backoff::default();
         while !self.is_called(from, &call, Some(size_of_val(data) as u64))? {
-            self.wait(&mut patience, Wanted { from: Some(from), to: None })?;
+            self.wait(&mut backoff, Wanted { from: Some(from), to: None })?;
         }
         self.take_rest(from, data, join)
     }
@@ -236,7 +236,7 @@ impl Lines {
         data: &mut [T],
         join: Join,
     ) -> Result<(), Trouble> {
-        let (mut patience, mut done) = (Patience::default(), 0);
+        let (mut backoff, mut done) = (Backoff::default(), 0);
         loop {
             let moved = self.take_piece(from, data, done, join);
             done += moved;
@@ -244,9 +244,9 @@ impl Lines {
                 return Ok(());
             }
             if moved > 0 {
-                patience = Patience::default();
+                backoff = Backoff::default();
             } else {
-                self.wait(&mut patience, Wanted { from: Some(from), to: None })?;
+                self.wait(&mut backoff, Wanted { from: Some(from), to: None })?;
             }
         }
     }
@@ -346,7 +346,7 @@ impl Lines {
         let bytes = size_of_val(data) as u64;
         let mut taken = if from.is_some() { 0 } else { data.len() };
         let mut sent = if to.is_some() { 0 } else { data.len() };
-        let (mut patience, mut begun) = (Patience::default(), false);
+        let (mut backoff, mut begun) = (Backoff::default(), false);
         if let Some(to) = to {
             self.outlet(to)?.begin(Header::Call { call, bytes });
         }
@@ -373,12 +373,12 @@ impl Lines {
                 return Ok(());
             }
             if moved > 0 {
-                patience = Patience::default();
+                backoff = Backoff::default();
                 continue;
             }
             let from = from.filter(|_| taken < data.len());
             let to = to.filter(|_| sent < taken || !flushed);
-            self.wait(&mut patience, Wanted { from, to })?;
+            self.wait(&mut backoff, Wanted { from, to })?;
         }
     }
 
@@ -402,7 +402,7 @@ impl Lines {
         // Step and place in its segment, of what goes and of what comes.
         let (mut sending, mut sent) = ((0, 0), 0);
         let (mut taking, mut taken) = ((0, 0), 0);
-        let (mut patience, mut begun) = (Patience::default(), false);
+        let (mut backoff, mut begun) = (Backoff::default(), false);
         loop {
             let mut moved = 0;
             begun = begun || self.is_called(left, &call, Some(bytes(to_take)))?;
@@ -440,13 +440,13 @@ impl Lines {
                 return Ok(());
             }
             if moved > 0 {
-                patience = Patience::default();
+                backoff = Backoff::default();
                 continue;
             }
             let blocked = !flushed
                 || (sent < to_send && (sending.0 == 0 || taking >= (sending.0 - 1, sending.1 + 1)));
             let from = (!begun || taken < to_take).then_some(left);
-            self.wait(&mut patience, Wanted { from, to: blocked.then_some(right) })?;
+            self.wait(&mut backoff, Wanted { from, to: blocked.then_some(right) })?;
         }
     }
 }

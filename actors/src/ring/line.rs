@@ -29,7 +29,7 @@ pub(super) enum Sink {
 pub(super) struct Inlet {
     pub(super) source: Source,
     pub(super) state: State,
-    pub(super) parcels: VecDeque<(Tag, Vec<u8>)>,
+    pub(super) messages: VecDeque<(Tag, Vec<u8>)>,
 }
 
 /// What an inlet is in the middle of.
@@ -39,7 +39,7 @@ pub(super) enum State {
         bytes: [u8; HEADER],
         have: usize,
     },
-    Parcel {
+    Message {
         tag: Tag,
         value: Vec<u8>,
         bytes: u64,
@@ -112,7 +112,7 @@ impl Inlet {
         Inlet {
             source,
             state: State::Header { bytes: [0; HEADER], have: 0 },
-            parcels: VecDeque::new(),
+            messages: VecDeque::new(),
         }
     }
 
@@ -129,14 +129,14 @@ impl Inlet {
                 State::Padding { left: 0 } => {
                     self.state = State::Header { bytes: [0; HEADER], have: 0 }
                 }
-                State::Parcel { tag, value, bytes } if value.len() as u64 == *bytes => {
-                    self.parcels.push_back((*tag, std::mem::take(value)));
+                State::Message { tag, value, bytes } if value.len() as u64 == *bytes => {
+                    self.messages.push_back((*tag, std::mem::take(value)));
                     self.state = State::Padding { left: padding(*bytes) };
                 }
                 State::Header { bytes, have: HEADER } => {
                     self.state = match Header::decode(bytes) {
-                        Some(Header::Parcel { tag, bytes }) => {
-                            State::Parcel { tag, value: Vec::new(), bytes }
+                        Some(Header::Message { tag, bytes }) => {
+                            State::Message { tag, value: Vec::new(), bytes }
                         }
                         Some(Header::Call { call, bytes }) => State::Call { call, bytes },
                         Some(Header::Bye) => State::Bye,
@@ -152,7 +152,7 @@ impl Inlet {
                             *have += taken;
                             taken
                         }
-                        State::Parcel { value, bytes, .. } => {
+                        State::Message { value, bytes, .. } => {
                             let missing = *bytes - value.len() as u64;
                             let taken =
                                 there.len().min(usize::try_from(missing).unwrap_or(usize::MAX));
@@ -202,9 +202,9 @@ impl Inlet {
             && !self.source.is_closed()
     }
 
-    pub(super) fn parcel(&mut self, tag: Tag) -> Option<Vec<u8>> {
-        let at = self.parcels.iter().position(|(other, _)| *other == tag)?;
-        self.parcels.remove(at).map(|(_, value)| value)
+    pub(super) fn message(&mut self, tag: Tag) -> Option<Vec<u8>> {
+        let at = self.messages.iter().position(|(other, _)| *other == tag)?;
+        self.messages.remove(at).map(|(_, value)| value)
     }
 }
 

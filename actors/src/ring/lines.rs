@@ -18,7 +18,7 @@ use super::call::{Call, Header, Tag, padding};
 use super::line::{Inlet, Outlet, Sink, Source, State};
 use super::linked::{Bell, LinkWriter};
 use super::wire::{Doing, Member, Trouble};
-use crate::node::Node;
+use crate::runtime::Runtime;
 
 /// Bytes of the circle of a stream through shared memory.
 const CIRCLE: usize = 1 << 20;
@@ -37,7 +37,7 @@ pub(super) struct Here {
 pub(super) struct Lines {
     pub(super) rank: usize,
     pub(super) size: usize,
-    node: &'static Node,
+    runtime: &'static Runtime,
     members: Vec<Member>,
     here: Arc<Here>,
     inlets: Vec<Option<Inlet>>,
@@ -59,7 +59,7 @@ enum Cores {
 
 /// How long somebody has waited.
 #[derive(Debug, Default)]
-pub(super) struct Patience {
+pub(super) struct Backoff {
     looked: u32,
     since: Option<Instant>,
 }
@@ -73,7 +73,7 @@ pub(super) struct Wanted {
 
 impl Lines {
     pub(super) fn new(
-        node: &'static Node,
+        runtime: &'static Runtime,
         rank: usize,
         members: Vec<Member>,
         here: Arc<Here>,
@@ -84,7 +84,7 @@ impl Lines {
         Lines {
             rank,
             size,
-            node,
+            runtime,
             members,
             here,
             inlets: (0..size).map(|_| None).collect(),
@@ -118,13 +118,15 @@ impl Lines {
         if self.outlets[to].is_none() {
             let member = &self.members[to];
             let greeting = (self.rank as u64).to_le_bytes();
-            let key: &SessionKey = self.node.key();
+            let key: &SessionKey = self.runtime.key();
             let sink = match &member.streams {
                 Some(address) => open_stream(address, key, &greeting, CIRCLE)
                     .map(|writer| Sink::Shared(writer, false))
                     .map_err(|error| error.to_string()),
-                None => LinkWriter::open(self.node, self.rank, member, Arc::clone(&self.here.bell))
-                    .map(Sink::Link),
+                None => {
+                    LinkWriter::open(self.runtime, self.rank, member, Arc::clone(&self.here.bell))
+                        .map(Sink::Link)
+                }
             };
             let sink = sink.map_err(|problem| Trouble::Lost { other: to, problem })?;
             self.outlets[to] = Some(Outlet::new(sink));
@@ -191,13 +193,13 @@ impl Lines {
             self.own.push_back((tag, value.to_vec()));
             return Ok(());
         }
-        self.put(to, Header::Parcel { tag, bytes: value.len() as u64 }, value)
+        self.put(to, Header::Message { tag, bytes: value.len() as u64 }, value)
     }
 
     /// Sends a header with its payload.
     pub(super) fn put(&mut self, to: usize, header: Header, payload: &[u8]) -> Result<(), Trouble> {
         self.outlet(to)?.begin(header);
-        let (mut sent, mut patience) = (0, Patience::default());
+        let (mut sent, mut backoff) = (0, Backoff::default());
         loop {
             let outlet = self.outlet(to)?;
             let written = if sent < payload.len() { outlet.write(&payload[sent..]) } else { 0 };
@@ -206,23 +208,23 @@ impl Lines {
                 return Ok(());
             }
             if written > 0 {
-                patience = Patience::default();
+                backoff = Backoff::default();
             } else {
-                self.wait(&mut patience, Wanted { to: Some(to), from: None })?;
+                self.wait(&mut backoff, Wanted { to: Some(to), from: None })?;
             }
         }
     }
 
     /// The next value with this tag from a rank.
     pub(super) fn receive(&mut self, from: usize, tag: Tag) -> Result<Vec<u8>, Trouble> {
-        let mut patience = Patience::default();
+        let mut backoff = Backoff::default();
         loop {
             if from == self.rank {
                 if let Some(at) = self.own.iter().position(|(other, _)| *other == tag) {
                     return Ok(self.own.remove(at).expect("it is there").1);
                 }
             } else if let Some(inlet) = self.inlet(from) {
-                if let Some(value) = inlet.parcel(tag) {
+                if let Some(value) = inlet.message(tag) {
                     return Ok(value);
                 }
                 match &inlet.state {
@@ -241,12 +243,12 @@ impl Lines {
             } else {
                 Wanted { from: Some(from), to: None }
             };
-            self.wait(&mut patience, wanted)?;
+            self.wait(&mut backoff, wanted)?;
         }
     }
 
     /// Tells the others that this rank's function has ended.
-    pub(super) fn bye(&mut self) {
+    pub(super) fn close(&mut self) {
         for outlet in self.outlets.iter_mut().flatten() {
             // In the midst of something else nothing can be said; then the owner is told what
             // happened.
@@ -257,10 +259,10 @@ impl Lines {
     }
 
     /// Waits until what is wanted may be possible, and meanwhile takes in values. To be called
-    /// again and again, with the same patience as long as nothing moves.
-    pub(super) fn wait(&mut self, patience: &mut Patience, wanted: Wanted) -> Result<(), Trouble> {
-        patience.looked += 1;
-        if patience.looked < self.looks {
+    /// again and again, with the same backoff as long as nothing moves.
+    pub(super) fn wait(&mut self, backoff: &mut Backoff, wanted: Wanted) -> Result<(), Trouble> {
+        backoff.looked += 1;
+        if backoff.looked < self.looks {
             match self.cores {
                 Cores::Enough => std::hint::spin_loop(),
                 Cores::Shared => std::thread::yield_now(),
@@ -276,7 +278,7 @@ impl Lines {
             return Ok(());
         }
         let now = Instant::now();
-        let waited = now.duration_since(*patience.since.get_or_insert(now));
+        let waited = now.duration_since(*backoff.since.get_or_insert(now));
         let Some(left) = self.deadline.checked_sub(waited) else {
             return Err(Trouble::Late { seconds: self.deadline.as_secs_f64() });
         };

@@ -13,7 +13,7 @@ use fiber_transport::{Connection, Link, Message, Peer, Role};
 use parking_lot::Mutex;
 
 use super::wire::Member;
-use crate::node::Node;
+use crate::runtime::Runtime;
 
 /// Bytes that may be under way.
 const WINDOW: u64 = 8 << 20;
@@ -66,7 +66,7 @@ pub(super) struct LinkWriter {
 impl LinkWriter {
     /// Opens a stream to another rank, and waits for it.
     pub(super) fn open(
-        node: &'static Node,
+        runtime: &'static Runtime,
         rank: usize,
         to: &Member,
         bell: Arc<Bell>,
@@ -74,9 +74,9 @@ impl LinkWriter {
         // Not tokio's: an async function is on this thread's stack by then, and its runtime allows
         // no waiting.
         let (done, opened) = std::sync::mpsc::channel();
-        let to = to.node.clone();
-        node.spawn(move || async move {
-            match node.mesh().reach(&to, Role::Ring).await {
+        let to = to.process.clone();
+        runtime.spawn(move || async move {
+            match runtime.mesh().reach(&to, Role::Ring).await {
                 Ok(mut connection) => {
                     let shared = Arc::new(Shared::default());
                     let link = Arc::clone(&connection.link);
@@ -146,8 +146,8 @@ impl LinkReader {
             Some(Ok(mut message)) if message.len() == 8 => message.get_u64_le() as usize,
             _ => {
                 return tracing::warn!(
-                    "turned node {} away: it did not say which rank it is",
-                    info.node
+                    "turned runtime {} away: it did not say which rank it is",
+                    info.id
                 );
             }
         };

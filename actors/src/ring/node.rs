@@ -95,7 +95,7 @@ impl RingNode {
 
     /// The addresses of all nodes, by rank.
     pub fn members(&self) -> impl ExactSizeIterator<Item = &str> {
-        self.lines.members().iter().map(|member| &*member.node.address)
+        self.lines.members().iter().map(|member| &*member.process.address)
     }
 
     /// How long a call waits for other ranks while nothing moves.
@@ -431,6 +431,6 @@ impl RingNode {
 impl Drop for RingNode {
     fn drop(&mut self) {
         *self.here.doing.lock() = Doing::Finished;
-        self.lines.bye();
+        self.lines.close();
     }
 }

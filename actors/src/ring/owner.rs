@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::root::RingRoot;
 use super::wire::{Doing, Member, News, Order, Trouble};
-use crate::node::{Command, Control as Say, Errand, Launch, Node, attend, launch};
+use crate::runtime::{Command, Control as Say, Launch, Runtime, StartRequest, attend, launch};
 use crate::supervisor::{ChildContext, Control, Running, Start, SupervisorRef};
 
 /// How long what a rank complains of may take to show itself as something clearer: a death, or a
@@ -31,7 +31,7 @@ pub(super) type Outcome = Result<Vec<Bytes>>;
 
 /// A ring, from the start of its run to its end.
 pub(super) struct Owner {
-    pub(super) node: &'static Node,
+    pub(super) runtime: &'static Runtime,
     pub(super) name: String,
     pub(super) function: &'static str,
     pub(super) root: RingRoot,
@@ -122,7 +122,7 @@ impl Owner {
 
     fn end_children(self: &Arc<Self>) {
         if let Some(supervisor) = self.state.lock().supervisor.clone() {
-            self.node.spawn(move || async move { drop(supervisor.shutdown().await) });
+            self.runtime.spawn(move || async move { drop(supervisor.shutdown().await) });
         }
     }
 
@@ -287,7 +287,7 @@ impl Owner {
         what: impl FnOnce(&Arc<Owner>) + Send + 'static,
     ) {
         let owner = Arc::clone(self);
-        self.node.spawn(move || async move {
+        self.runtime.spawn(move || async move {
             tokio::time::sleep(time).await;
             if owner.state.lock().round == round {
                 what(&owner);
@@ -404,13 +404,20 @@ async fn live(
     mut inbox: mpsc::UnboundedReceiver<Command>,
     mut release: watch::Receiver<bool>,
 ) -> ExitReason {
-    let node = owner.node;
+    let runtime = owner.runtime;
     let root = RingRoot { rank: rank as u64, ..owner.root.clone() };
     let name = format!("{}/rank-{rank}", owner.name);
     let (meta, output, restarts) = (owner.meta, owner.output, context.restarts());
     let launch = launch(
-        node,
-        Launch { name, restarts, meta, output, errand: Errand::new(&root), patience: None },
+        runtime,
+        Launch {
+            name,
+            restarts,
+            meta,
+            output,
+            request: StartRequest::new(&root),
+            scheduling: None,
+        },
     );
     let launched = {
         tokio::pin!(launch);
@@ -432,7 +439,7 @@ async fn live(
             context.set_place(format!("pid {pid}"));
             owner.arrives(rank, round, pid, &launched.connection.link);
             let hearing = Arc::clone(&owner);
-            attend(node, launched, inbox, move |message| {
+            attend(runtime, launched, inbox, move |message| {
                 hearing.hears(rank, round, News::read(message))
             })
             .await

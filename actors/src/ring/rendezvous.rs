@@ -48,12 +48,13 @@ impl Reserved {
 
 /// Where rank 0 is, as far as its address tells.
 pub(super) fn rendezvous(first: &Member) -> Rendezvous {
-    let host = first.node.address.strip_prefix("nng:").and_then(|url| url.split_once("://")).map(
-        |(_, place)| {
-            let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
-            host.trim_start_matches('[').trim_end_matches(']').to_string()
-        },
-    );
+    let host =
+        first.process.address.strip_prefix("nng:").and_then(|url| url.split_once("://")).map(
+            |(_, place)| {
+                let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
+                host.trim_start_matches('[').trim_end_matches(']').to_string()
+            },
+        );
     let host = host.unwrap_or_else(|| IpAddr::from(Ipv4Addr::LOCALHOST).to_string());
     Rendezvous { host, port: first.port.unwrap_or_default() }
 }

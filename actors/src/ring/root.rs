@@ -24,9 +24,9 @@ use super::node::RingNode;
 use super::rendezvous::Reserved;
 use super::wire::{Doing, Member, News, Order};
 use crate::blocking::BlockingRuntime;
-use crate::node::{Control, Inbound, Node, Root, Running};
 use crate::process::Initializer;
-use crate::remote::NodeRef;
+use crate::remote::ProcessRef;
+use crate::runtime::{Control, Inbound, Root, Running, Runtime};
 
 /// The exit code of a process whose function failed.
 const EXIT_FAILED: i32 = 1;
@@ -58,7 +58,7 @@ enum Told {
 }
 
 impl Root for RingRoot {
-    fn start(self, node: &'static Node, link: Arc<dyn Link>) -> Running {
+    fn start(self, runtime: &'static Runtime, link: Arc<dyn Link>) -> Running {
         let (sender, told) = mpsc::channel();
         let reporting = Arc::clone(&link);
         let inbox = move |inbound| {
@@ -77,7 +77,7 @@ impl Root for RingRoot {
             };
             let _ = sender.send(told);
         };
-        let main = move || match Job::prepare(node, &link, self) {
+        let main = move || match Job::prepare(runtime, &link, self) {
             Ok(job) => job.run(&link, &told),
             Err(problem) => {
                 let _ = link.send(Control::Failed(problem).message());
@@ -93,7 +93,7 @@ impl Root for RingRoot {
 
 /// A rank that can be reached.
 struct Job {
-    node: &'static Node,
+    runtime: &'static Runtime,
     root: RingRoot,
     entry: &'static Entry<MethodFn>,
     here: Arc<Here>,
@@ -104,14 +104,14 @@ struct Job {
 
 impl Job {
     fn prepare(
-        node: &'static Node,
+        runtime: &'static Runtime,
         link: &Arc<dyn Link>,
         mut root: RingRoot,
     ) -> Result<Job, String> {
         let text = |error: Error| error.to_string();
         let entry = root.entry.resolve::<MethodFn>().map_err(text)?;
         root.initializer.take().map_or(Ok(()), Initializer::run)?;
-        let address = node.address_now().map_err(text)?.to_string();
+        let address = runtime.address_now().map_err(text)?.to_string();
         let bell = Bell::new().map_err(|error| format!("it can't be woken: {error}"))?;
         let here = Arc::new(Here {
             bell: Arc::new(bell),
@@ -119,20 +119,20 @@ impl Job {
             doing: Mutex::default(),
         });
         let _ = HERE.set(Arc::clone(&here));
-        node.admit(Role::Ring, welcome);
+        runtime.admit(Role::Ring, welcome);
         // Who is not on this host can share no memory with it.
         let streams = match link_kind(&address) {
             Some(LinkKind::Unix) => {
-                Some(receive_streams(node, &here).map_err(|error| error.to_string())?)
+                Some(receive_streams(runtime, &here).map_err(|error| error.to_string())?)
             }
             _ => None,
         };
         let reserved = (root.rank == 0).then(Reserved::new).transpose().map_err(text)?;
         let port = reserved.as_ref().map(|reserved| reserved.port);
-        let place = NodeRef { id: node.id(), address: address.as_str().into() };
-        let member = Member { node: place, streams, port };
+        let place = ProcessRef { id: runtime.id(), address: address.as_str().into() };
+        let member = Member { process: place, streams, port };
         let _ = link;
-        Ok(Job { node, root, entry, here, member, address, _reserved: reserved })
+        Ok(Job { runtime, root, entry, here, member, address, _reserved: reserved })
     }
 
     fn run(self, link: &Arc<dyn Link>, told: &mpsc::Receiver<Told>) -> i32 {
@@ -150,8 +150,8 @@ impl Job {
         };
         let rank = self.root.rank as usize;
         let lines =
-            Lines::new(self.node, rank, members, Arc::clone(&self.here), self.root.deadline);
-        let limit = self.node.config().max_message.as_u64();
+            Lines::new(self.runtime, rank, members, Arc::clone(&self.here), self.root.deadline);
+        let limit = self.runtime.config().max_message.as_u64();
         let name = self.root.ring.clone();
         let node =
             RingNode::new(lines, Arc::clone(link), name, limit, restored, Arc::clone(&self.here));
@@ -178,12 +178,12 @@ impl Job {
 }
 
 /// Takes in the streams that other ranks open, on a thread of its own.
-fn receive_streams(node: &'static Node, here: &Arc<Here>) -> std::io::Result<String> {
+fn receive_streams(runtime: &'static Runtime, here: &Arc<Here>) -> std::io::Result<String> {
     let listener = StreamListener::bind()?;
     let address = listener.address().to_string();
     let here = Arc::clone(here);
     let receive = move || loop {
-        match listener.accept(node.key()) {
+        match listener.accept(runtime.key()) {
             Ok((greeting, reader)) => {
                 let Ok(rank) = greeting.try_into().map(u64::from_le_bytes) else { continue };
                 here.arrivals.lock().push((rank as usize, Source::Shared(reader, false)));

@@ -6,12 +6,12 @@ use fiber_transport::Message;
 use serde::{Deserialize, Serialize};
 
 use crate::endpoint::ROOT;
-use crate::remote::NodeRef;
+use crate::remote::ProcessRef;
 
 /// A rank, for the others.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Member {
-    pub(super) node: NodeRef,
+    pub(super) process: ProcessRef,
     /// Where streams through shared memory are opened, if all ranks are on one host.
     pub(super) streams: Option<String>,
     /// The port that is reserved for the meeting of another framework; rank 0 has one.

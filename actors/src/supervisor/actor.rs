@@ -15,7 +15,7 @@ use super::slot::{Exit, Slot, Tenancy, exit_channel};
 use super::spec::ChildSpec;
 use super::start::{ChildContext, Control, Running, Start};
 use super::tree::Kind;
-use crate::runtime::runtime;
+use crate::tokio_runtime::new_runtime;
 
 impl ChildSpec {
     /// An actix actor. Each incarnation is made by `factory`, on the thread on which it will run.
@@ -190,5 +190,5 @@ fn shared_arbiter() -> Result<ArbiterHandle, ExitReason> {
 fn named_runtime() -> std::io::Result<tokio::runtime::Runtime> {
     // Only a help for whoever looks at the process's threads.
     let _ = rustix::thread::set_name(c"fiber-actors");
-    runtime()
+    new_runtime()
 }

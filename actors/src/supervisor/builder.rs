@@ -17,8 +17,8 @@ use super::start::{ChildContext, Start};
 use super::strategy::Strategy;
 use super::supervisor_ref::SupervisorRef;
 use super::tree::{Entry, State};
-use crate::node::Node;
 use crate::reply::Reply;
+use crate::runtime::Runtime;
 
 /// Makes a [`Supervisor`].
 #[derive(Debug)]
@@ -124,15 +124,15 @@ impl Builder {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn start(self) -> Reply<SupervisorRef> {
-        let node = match Node::get() {
-            Ok(node) => node,
+        let runtime = match Runtime::get() {
+            Ok(runtime) => runtime,
             Err(error) => return Reply::new(async { Err(error) }),
         };
         let name = self.name.clone();
         let (started, answer) = oneshot::channel();
-        node.spawn(move || async move {
+        runtime.spawn(move || async move {
             // Nobody may wait for it any more.
-            let _ = started.send(self.start_on(node.arbiter()).await.map(Unclaimed::new));
+            let _ = started.send(self.start_on(runtime.arbiter()).await.map(Unclaimed::new));
         });
         Reply::new(async move {
             let ended = |_| Error::Start { name, problem: "fiber's thread has ended".into() };
@@ -206,13 +206,17 @@ impl Root {
 
     async fn run(mut self, started: oneshot::Sender<Result<(), ExitReason>>) {
         let Some((entry, _)) = &self.stays else { return };
-        let node = entry.node();
-        node.update(|facts| facts.incarnation = 1);
-        let child =
-            ChildContext { identity: self.identity.clone(), incarnation: 1, node, arbiter: None };
+        let id = entry.id();
+        id.update(|facts| facts.incarnation = 1);
+        let child = ChildContext {
+            identity: self.identity.clone(),
+            incarnation: 1,
+            entry: id,
+            arbiter: None,
+        };
         match self.start.start(child).await {
             Ok(mut running) => {
-                node.update(|facts| facts.enter(State::Running));
+                id.update(|facts| facts.enter(State::Running));
                 if started.send(Ok(())).is_err() {
                     running.control.shutdown();
                 }

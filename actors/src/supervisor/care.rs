@@ -32,7 +32,7 @@ impl Supervisor {
             facts.enter(if incarnation == 1 { State::Starting } else { State::Restarting });
         });
         if incarnation > 1 {
-            self.node.update(|facts| {
+            self.entry.update(|facts| {
                 if let Kind::Supervisor { restarts, .. } = &mut facts.kind {
                     *restarts += 1;
                 }
@@ -41,7 +41,7 @@ impl Supervisor {
         let context = ChildContext {
             identity: child.spec.identity.clone(),
             incarnation,
-            node: child.entry.node(),
+            entry: child.entry.id(),
             arbiter: child.spec.arbiter.clone(),
         };
         let start = caught(|| child.spec.start.lock().start(context));

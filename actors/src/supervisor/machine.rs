@@ -18,7 +18,7 @@ use super::intensity::{Failures, Intensity};
 use super::spec::ChildSpec;
 use super::start::ChildContext;
 use super::strategy::Strategy;
-use super::tree::{Entry, Node};
+use super::tree::{Entry, EntryId};
 
 /// A supervisor: an actix actor that starts, watches, restarts and ends its children.
 ///
@@ -29,7 +29,7 @@ pub struct Supervisor {
     pub(super) children: BTreeMap<Key, Child>,
     pub(super) names: HashMap<String, Key>,
     pub(super) directory: Arc<Directory>,
-    pub(super) node: Node,
+    pub(super) entry: EntryId,
     pub(super) doing: Doing,
     pub(super) turns: Turns,
     pub(super) failures: Failures,
@@ -91,7 +91,7 @@ impl Supervisor {
             children: BTreeMap::new(),
             names: HashMap::new(),
             directory,
-            node: child.node,
+            entry: child.entry,
             doing: Doing::Launching(launched),
             turns: Turns::Busy,
             failures: Failures::default(),
@@ -114,7 +114,7 @@ impl Supervisor {
         spec.identity.taken(self.identity.path());
         self.directory.list(&spec);
         self.names.insert(spec.name().into(), key);
-        let entry = Entry::new(Some(self.node), spec.name(), kind);
+        let entry = Entry::new(Some(self.entry), spec.name(), kind);
         let child = Child::new(spec, origin, entry);
         debug_assert!(matches!(child.state, Phase::Due), "a new child has not been started");
         self.children.insert(key, child);

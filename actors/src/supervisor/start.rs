@@ -9,7 +9,7 @@ use fiber_core::ExitReason;
 use futures_core::future::LocalBoxFuture;
 
 use super::identity::Identity;
-use super::tree::{Kind, Node};
+use super::tree::{EntryId, Kind};
 
 /// Starts a child, again for each of its incarnations.
 ///
@@ -92,7 +92,7 @@ pub trait Control {
 pub struct ChildContext {
     pub(super) identity: Arc<Identity>,
     pub(super) incarnation: u64,
-    pub(super) node: Node,
+    pub(super) entry: EntryId,
     pub(super) arbiter: Option<ArbiterHandle>,
 }
 
@@ -126,7 +126,7 @@ impl ChildContext {
     /// one.
     pub fn set_place(&self, place: impl Into<String>) {
         let place = place.into();
-        self.node.update(|facts| {
+        self.entry.update(|facts| {
             if facts.incarnation == self.incarnation {
                 facts.place = Some(place);
             }

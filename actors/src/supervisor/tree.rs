@@ -78,16 +78,16 @@ impl Facts {
     }
 }
 
-static NODES: LazyLock<DashMap<u64, Facts>> = LazyLock::new(DashMap::new);
+static ENTRIES: LazyLock<DashMap<u64, Facts>> = LazyLock::new(DashMap::new);
 
 /// A member's place in the tree. It does not keep the member there.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Node(u64);
+pub(super) struct EntryId(u64);
 
-impl Node {
+impl EntryId {
     /// Changes what is known of it, if it is still there. `change` must not look at the tree.
     pub(super) fn update(self, change: impl FnOnce(&mut Facts)) {
-        if let Some(mut facts) = NODES.get_mut(&self.0) {
+        if let Some(mut facts) = ENTRIES.get_mut(&self.0) {
             change(&mut facts);
         }
     }
@@ -95,15 +95,15 @@ impl Node {
 
 /// Keeps a member in the tree until dropped.
 #[derive(Debug)]
-pub(super) struct Entry(Node);
+pub(super) struct Entry(EntryId);
 
 impl Entry {
-    pub(super) fn new(parent: Option<Node>, name: &str, kind: Kind) -> Entry {
+    pub(super) fn new(parent: Option<EntryId>, name: &str, kind: Kind) -> Entry {
         // Ids grow, so that they also give the order.
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let node = Node(NEXT.fetch_add(1, Ordering::Relaxed));
+        let id = EntryId(NEXT.fetch_add(1, Ordering::Relaxed));
         let facts = Facts {
-            parent: parent.map(|Node(id)| id),
+            parent: parent.map(|EntryId(id)| id),
             name: name.into(),
             kind,
             state: State::Starting,
@@ -112,11 +112,11 @@ impl Entry {
             last_exit: None,
             since: SystemTime::now(),
         };
-        NODES.insert(node.0, facts);
-        Entry(node)
+        ENTRIES.insert(id.0, facts);
+        Entry(id)
     }
 
-    pub(super) fn node(&self) -> Node {
+    pub(super) fn id(&self) -> EntryId {
         self.0
     }
 
@@ -127,14 +127,14 @@ impl Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        NODES.remove(&self.0.0);
+        ENTRIES.remove(&self.0.0);
     }
 }
 
 /// All supervisors of this process and their children, as they are now.
 pub fn tree() -> Tree {
     let mut all: Vec<(u64, Facts)> =
-        NODES.iter().map(|node| (*node.key(), node.value().clone())).collect();
+        ENTRIES.iter().map(|id| (*id.key(), id.value().clone())).collect();
     all.sort_by_key(|(id, _)| *id);
     // A parent's id is smaller than its children's, so from the back each branch is whole when it
     // joins its parent.
@@ -301,5 +301,5 @@ impl fmt::Display for Age {
 
 #[cfg(test)]
 pub(super) fn members(prefix: &str) -> Vec<String> {
-    NODES.iter().map(|node| node.name.clone()).filter(|name| name.starts_with(prefix)).collect()
+    ENTRIES.iter().map(|id| id.name.clone()).filter(|name| name.starts_with(prefix)).collect()
 }

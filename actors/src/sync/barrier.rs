@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::shared::{Handle, Machine, TakeBack, Ticket};
 use super::waiting::Waiting;
-use crate::remote::{Asker, PeerId};
+use crate::remote::{PeerId, Requester};
 
 /// A place where a number of parties wait until all of them are there; then it is free for the next
 /// round.
@@ -31,7 +31,7 @@ pub struct Barrier {
 
 struct Meeting {
     parties: usize,
-    waiting: Vec<(Ticket, Asker)>,
+    waiting: Vec<(Ticket, Requester)>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -44,10 +44,10 @@ enum Ask {
 impl Machine for Meeting {
     type Ask = Ask;
 
-    fn ask(&mut self, ask: Ask, asker: Asker) {
+    fn ask(&mut self, ask: Ask, requester: Requester) {
         match ask {
             Ask::Meet { ticket } => {
-                self.waiting.push((ticket, asker));
+                self.waiting.push((ticket, requester));
                 if self.waiting.len() >= self.parties {
                     for (place, (_, waiting)) in self.waiting.drain(..).enumerate() {
                         waiting.answer(&place);
@@ -56,9 +56,9 @@ impl Machine for Meeting {
             }
             Ask::Leave { ticket } => {
                 self.waiting
-                    .retain(|(other, waiting)| (waiting.peer, *other) != (asker.peer, ticket));
+                    .retain(|(other, waiting)| (waiting.peer, *other) != (requester.peer, ticket));
             }
-            Ask::Waiting => asker.answer(&self.waiting.len()),
+            Ask::Waiting => requester.answer(&self.waiting.len()),
         }
     }
 

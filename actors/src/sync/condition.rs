@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use super::permits::{self, Grant, Permits, Share};
 use super::shared::{Handle, Machine, TakeBack, Ticket};
 use super::waiting::Waiting;
-use crate::node::Node;
-use crate::remote::{Alarm, Asker, PeerId};
+use crate::remote::{Alarm, PeerId, Requester};
+use crate::runtime::Runtime;
 
 /// A lock, and a place to wait for a change of what it protects.
 ///
@@ -46,7 +46,7 @@ pub struct Condition {
 
 struct Conditional {
     lock: Permits,
-    asleep: VecDeque<(Ticket, Asker)>,
+    asleep: VecDeque<(Ticket, Requester)>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -69,8 +69,8 @@ enum Ask {
 
 impl Conditional {
     fn wake(&mut self, place: usize) {
-        if let Some((ticket, asker)) = self.asleep.remove(place) {
-            self.lock.acquire(ticket, Share::All, asker);
+        if let Some((ticket, requester)) = self.asleep.remove(place) {
+            self.lock.acquire(ticket, Share::All, requester);
         }
     }
 }
@@ -78,23 +78,25 @@ impl Conditional {
 impl Machine for Conditional {
     type Ask = Ask;
 
-    fn ask(&mut self, ask: Ask, asker: Asker) {
+    fn ask(&mut self, ask: Ask, requester: Requester) {
         match ask {
             Ask::Lock(permits::Ask::Release { ticket }) => {
-                let key = (asker.peer, ticket);
+                let key = (requester.peer, ticket);
                 if !self.lock.release(key) {
-                    self.asleep.retain(|(ticket, asker)| (asker.peer, *ticket) != key);
+                    self.asleep.retain(|(ticket, requester)| (requester.peer, *ticket) != key);
                 }
             }
-            Ask::Lock(ask) => self.lock.ask(ask, asker),
+            Ask::Lock(ask) => self.lock.ask(ask, requester),
             Ask::Sleep { ticket } => {
-                self.lock.release((asker.peer, ticket));
-                self.asleep.push_back((ticket, asker));
+                self.lock.release((requester.peer, ticket));
+                self.asleep.push_back((ticket, requester));
             }
             Ask::Wake { ticket } => {
-                let key = (asker.peer, ticket);
-                if let Some(place) =
-                    self.asleep.iter().position(|(ticket, asker)| (asker.peer, *ticket) == key)
+                let key = (requester.peer, ticket);
+                if let Some(place) = self
+                    .asleep
+                    .iter()
+                    .position(|(ticket, requester)| (requester.peer, *ticket) == key)
                 {
                     self.wake(place);
                 }
@@ -108,7 +110,7 @@ impl Machine for Conditional {
     }
 
     fn lost(&mut self, peer: PeerId) {
-        self.asleep.retain(|(_, asker)| asker.peer != peer);
+        self.asleep.retain(|(_, requester)| requester.peer != peer);
         self.lock.lost(peer);
     }
 }
@@ -186,7 +188,7 @@ impl ConditionGuard {
     pub fn sleep_for(self, limit: Duration) -> Waiting<(ConditionGuard, bool)> {
         let what = format!("a notification of {}", self.lock.handle.name());
         let mut asked = self.lock.handle.ask(&Ask::Sleep { ticket: self.ticket });
-        let alarm = Node::get().map(|node| Alarm::after(node, limit));
+        let alarm = Runtime::get().map(|runtime| Alarm::after(runtime, limit));
         Waiting::new(what, async move {
             let (answer, woken) = match select(&mut asked, alarm?).await {
                 Either::Left((answer, _)) => (answer?, true),

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::shared::{Handle, Machine, TakeBack, Ticket};
 use super::waiting::Waiting;
-use crate::remote::{Asker, PeerId};
+use crate::remote::{PeerId, Requester};
 
 /// A flag that processes can wait for.
 ///
@@ -29,7 +29,7 @@ pub struct Event {
 #[derive(Default)]
 struct Flag {
     set: bool,
-    waiting: Vec<(Ticket, Asker)>,
+    waiting: Vec<(Ticket, Requester)>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -44,25 +44,25 @@ enum Ask {
 impl Machine for Flag {
     type Ask = Ask;
 
-    fn ask(&mut self, ask: Ask, asker: Asker) {
+    fn ask(&mut self, ask: Ask, requester: Requester) {
         match ask {
             Ask::Set => {
                 self.set = true;
                 std::mem::take(&mut self.waiting)
                     .into_iter()
                     .for_each(|(_, waiting)| waiting.answer(&()));
-                asker.answer(&());
+                requester.answer(&());
             }
             Ask::Clear => {
                 self.set = false;
-                asker.answer(&());
+                requester.answer(&());
             }
-            Ask::IsSet => asker.answer(&self.set),
-            Ask::Wait { .. } if self.set => asker.answer(&()),
-            Ask::Wait { ticket } => self.waiting.push((ticket, asker)),
+            Ask::IsSet => requester.answer(&self.set),
+            Ask::Wait { .. } if self.set => requester.answer(&()),
+            Ask::Wait { ticket } => self.waiting.push((ticket, requester)),
             Ask::StopWaiting { ticket } => {
                 self.waiting
-                    .retain(|(other, waiting)| (waiting.peer, *other) != (asker.peer, ticket));
+                    .retain(|(other, waiting)| (waiting.peer, *other) != (requester.peer, ticket));
             }
         }
     }

@@ -11,7 +11,7 @@ use serde_bytes::ByteBuf;
 use super::map::encoded;
 use super::shared::{Handle, Machine, generic_handle};
 use super::waiting::Waiting;
-use crate::remote::Asker;
+use crate::remote::Requester;
 
 /// A list that all processes of the program can read and change.
 ///
@@ -80,43 +80,45 @@ impl Sequence {
 impl Machine for Sequence {
     type Ask = Ask;
 
-    fn ask(&mut self, ask: Ask, asker: Asker) {
+    fn ask(&mut self, ask: Ask, requester: Requester) {
         match ask {
             Ask::Push(items) => {
                 for item in items {
                     let item = self.stamped(item);
                     self.items.push_back(item);
                 }
-                asker.answer(&());
+                requester.answer(&());
             }
-            Ask::Pop => asker.answer(&self.items.pop_back().map(|(_, item)| item)),
-            Ask::Get(place) => asker.answer(&self.items.get(place).map(|(_, item)| item)),
+            Ask::Pop => requester.answer(&self.items.pop_back().map(|(_, item)| item)),
+            Ask::Get(place) => requester.answer(&self.items.get(place).map(|(_, item)| item)),
             Ask::Set(place, item) => {
                 let item = self.stamped(item);
                 let length = self.items.len();
                 let set = self.items.get_mut(place).map(|there| *there = item).ok_or(length);
-                asker.answer(&set);
+                requester.answer(&set);
             }
             Ask::Insert(place, item) => {
                 let item = self.stamped(item);
                 self.items.insert(place.min(self.items.len()), item);
-                asker.answer(&());
+                requester.answer(&());
             }
-            Ask::Remove(place) => asker.answer(&self.items.remove(place).map(|(_, item)| item)),
-            Ask::Len => asker.answer(&self.items.len()),
+            Ask::Remove(place) => requester.answer(&self.items.remove(place).map(|(_, item)| item)),
+            Ask::Len => requester.answer(&self.items.len()),
             Ask::Clear => {
                 self.items.clear();
-                asker.answer(&());
+                requester.answer(&());
             }
-            Ask::All => asker.answer(&self.items.iter().map(|(_, item)| item).collect::<Vec<_>>()),
-            Ask::Look(place) => asker.answer(&self.look(place)),
+            Ask::All => {
+                requester.answer(&self.items.iter().map(|(_, item)| item).collect::<Vec<_>>())
+            }
+            Ask::Look(place) => requester.answer(&self.look(place)),
             Ask::Change { place, version, item } => {
                 let there = self.items.get(place).is_some_and(|(current, _)| *current == version);
                 if !there {
-                    return asker.answer(&Some(self.look(place)));
+                    return requester.answer(&Some(self.look(place)));
                 }
                 self.items[place] = self.stamped(item);
-                asker.answer(&None::<Seen>);
+                requester.answer(&None::<Seen>);
             }
         }
     }

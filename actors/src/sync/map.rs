@@ -10,7 +10,7 @@ use serde_bytes::ByteBuf;
 
 use super::shared::{Handle, Machine, generic_handle};
 use super::waiting::Waiting;
-use crate::remote::Asker;
+use crate::remote::Requester;
 
 /// A map that all processes of the program can read and change. Its keys keep the order in which
 /// they were first put in.
@@ -113,32 +113,33 @@ impl Table {
 impl Machine for Table {
     type Ask = Ask;
 
-    fn ask(&mut self, ask: Ask, asker: Asker) {
+    fn ask(&mut self, ask: Ask, requester: Requester) {
         match ask {
-            Ask::Get(key) => asker.answer(&self.entries.get(&key).map(|entry| &entry.value)),
-            Ask::Insert(key, value) => asker.answer(&self.insert(key, value)),
-            Ask::Remove(key) => asker.answer(&self.entries.remove(&key).map(|entry| entry.value)),
-            Ask::Contains(key) => asker.answer(&self.entries.contains_key(&key)),
-            Ask::Len => asker.answer(&self.entries.len()),
+            Ask::Get(key) => requester.answer(&self.entries.get(&key).map(|entry| &entry.value)),
+            Ask::Insert(key, value) => requester.answer(&self.insert(key, value)),
+            Ask::Remove(key) => {
+                requester.answer(&self.entries.remove(&key).map(|entry| entry.value))
+            }
+            Ask::Contains(key) => requester.answer(&self.entries.contains_key(&key)),
+            Ask::Len => requester.answer(&self.entries.len()),
             Ask::Clear => {
                 self.entries.clear();
-                asker.answer(&());
+                requester.answer(&());
             }
-            Ask::Entries => asker.answer(&self.in_order()),
-            Ask::Keys => {
-                asker.answer(&self.in_order().into_iter().map(|(key, _)| key).collect::<Vec<_>>())
-            }
-            Ask::Look(key) => asker.answer(&self.look(&key)),
+            Ask::Entries => requester.answer(&self.in_order()),
+            Ask::Keys => requester
+                .answer(&self.in_order().into_iter().map(|(key, _)| key).collect::<Vec<_>>()),
+            Ask::Look(key) => requester.answer(&self.look(&key)),
             Ask::Change { key, version, value } => {
                 let current = self.entries.get(&key).map_or(0, |entry| entry.version);
                 if current != version {
-                    return asker.answer(&Some(self.look(&key)));
+                    return requester.answer(&Some(self.look(&key)));
                 }
                 match value {
                     Some(value) => drop(self.insert(key, value)),
                     None => drop(self.entries.remove(&key)),
                 }
-                asker.answer(&None::<Seen>);
+                requester.answer(&None::<Seen>);
             }
         }
     }

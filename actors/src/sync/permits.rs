@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::shared::{Handle, Key, Machine, TakeBack, Ticket};
 use super::waiting::Waiting;
-use crate::remote::{Asker, PeerId};
+use crate::remote::{PeerId, Requester};
 
 /// How many permits a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,7 +56,7 @@ pub(super) struct Permits {
 struct Request {
     ticket: Ticket,
     share: Share,
-    asker: Asker,
+    requester: Requester,
 }
 
 impl Permits {
@@ -79,11 +79,11 @@ impl Permits {
     }
 
     /// Puts a request behind the others, and grants what can be granted.
-    pub(super) fn acquire(&mut self, ticket: Ticket, share: Share, asker: Asker) {
+    pub(super) fn acquire(&mut self, ticket: Ticket, share: Share, requester: Requester) {
         if self.count(share) > self.total {
-            return asker.answer(&Grant::TooMany { total: self.total });
+            return requester.answer(&Grant::TooMany { total: self.total });
         }
-        self.waiting.push_back(Request { ticket, share, asker });
+        self.waiting.push_back(Request { ticket, share, requester });
         self.grant();
     }
 
@@ -115,32 +115,32 @@ impl Permits {
             // Readers pass the news on to the next who can put it right.
             let abandoned = self.abandoned;
             self.abandoned &= request.share == Share::Reading;
-            request.asker.answer(&Grant::Granted { abandoned });
+            request.requester.answer(&Grant::Granted { abandoned });
         }
     }
 }
 
 impl Request {
     fn key(&self) -> Key {
-        (self.asker.peer, self.ticket)
+        (self.requester.peer, self.ticket)
     }
 }
 
 impl Machine for Permits {
     type Ask = Ask;
 
-    fn ask(&mut self, ask: Ask, asker: Asker) {
+    fn ask(&mut self, ask: Ask, requester: Requester) {
         match ask {
-            Ask::Acquire { ticket, share } => self.acquire(ticket, share, asker),
+            Ask::Acquire { ticket, share } => self.acquire(ticket, share, requester),
             Ask::TryAcquire { ticket, share } => {
                 let count = self.count(share);
                 if count <= self.total && (!self.waiting.is_empty() || count > self.free) {
-                    return asker.answer(&None::<Grant>);
+                    return requester.answer(&None::<Grant>);
                 }
-                self.acquire(ticket, share, asker);
+                self.acquire(ticket, share, requester);
             }
-            Ask::Release { ticket } => drop(self.release((asker.peer, ticket))),
-            Ask::Free => asker.answer(&self.free),
+            Ask::Release { ticket } => drop(self.release((requester.peer, ticket))),
+            Ask::Free => requester.answer(&self.free),
             Ask::Add(count) => {
                 self.total = self.total.saturating_add(count);
                 self.free = self.free.saturating_add(count);
@@ -150,7 +150,7 @@ impl Machine for Permits {
     }
 
     fn lost(&mut self, peer: PeerId) {
-        self.waiting.retain(|request| request.asker.peer != peer);
+        self.waiting.retain(|request| request.requester.peer != peer);
         let lost: Vec<_> = self.held.extract_if(|(holder, _), _| *holder == peer).collect();
         for (_, share) in lost {
             self.free += self.count(share);

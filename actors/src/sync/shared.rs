@@ -14,16 +14,16 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::waiting::Waiting;
-use crate::node::Node;
-use crate::remote::{self, Asked, Asker, Letter, PeerId, Port, PortRef};
+use crate::remote::{self, Asked, PeerId, Port, PortRef, Request, Requester};
+use crate::runtime::Runtime;
 
 /// The state of a shared object, and what changes it.
 pub(super) trait Machine: Send + 'static {
     /// What can be asked of it.
     type Ask: Serialize + DeserializeOwned + 'static;
 
-    /// Acts on a request; it may keep the asker and answer later.
-    fn ask(&mut self, ask: Self::Ask, asker: Asker);
+    /// Acts on a request; it may keep the requester and answer later.
+    fn ask(&mut self, ask: Self::Ask, requester: Requester);
 
     /// A peer is gone, with whatever it held.
     fn lost(&mut self, _: PeerId) {}
@@ -55,10 +55,10 @@ impl<M: Machine> Port for Owner<M> {
         self
     }
 
-    fn receive(&self, letter: Letter) {
-        match codec::decode::<M::Ask>(&letter.body) {
-            Ok(ask) => self.machine.lock().ask(ask, letter.asker),
-            Err(error) => letter.asker.fail(FailureKind::Arguments, &error),
+    fn receive(&self, request: Request) {
+        match codec::decode::<M::Ask>(&request.body) {
+            Ok(ask) => self.machine.lock().ask(ask, request.requester),
+            Err(error) => request.requester.fail(FailureKind::Arguments, &error),
         }
     }
 
@@ -69,8 +69,8 @@ impl<M: Machine> Port for Owner<M> {
 
 impl<M> Drop for Owner<M> {
     fn drop(&mut self) {
-        if let Some(node) = Node::current() {
-            node.registry().ports().close(self.port);
+        if let Some(runtime) = Runtime::current() {
+            runtime.registry().ports().close(self.port);
         }
     }
 }
@@ -93,10 +93,10 @@ impl<M: Machine> Handle<M> {
     #[track_caller]
     pub(super) fn new(kind: &str, machine: M) -> Result<Handle<M>> {
         let name = made_at(kind, Location::caller());
-        let node = Node::get()?;
+        let runtime = Runtime::get()?;
         let owner =
-            node.registry().ports().open(|port| Owner { machine: Mutex::new(machine), port });
-        let port = PortRef::here(node, &name, owner.port)?;
+            runtime.registry().ports().open(|port| Owner { machine: Mutex::new(machine), port });
+        let port = PortRef::here(runtime, &name, owner.port)?;
         Ok(Handle { object: remote::Handle::here(port, owner), machine: PhantomData })
     }
 
@@ -106,10 +106,10 @@ impl<M: Machine> Handle<M> {
 
     /// Asks the object.
     pub(super) fn ask(&self, ask: &M::Ask) -> Asked {
-        let mut parcel = self.object.parcel();
-        codec::append(&mut parcel, ask).expect("requests are made of what serialises");
+        let mut payload = self.object.payload();
+        codec::append(&mut payload, ask).expect("requests are made of what serialises");
         crate::queue::send_held_back();
-        self.object.ask(parcel)
+        self.object.ask(payload)
     }
 
     /// Asks the object; errors say that what is described by `doing` did not happen in time.
@@ -128,10 +128,10 @@ impl<M: Machine> Handle<M> {
 
     /// Tells the object something that it does not answer.
     pub(super) fn tell(&self, ask: &M::Ask) {
-        let mut parcel = self.object.parcel();
-        codec::append(&mut parcel, ask).expect("requests are made of what serialises");
+        let mut payload = self.object.payload();
+        codec::append(&mut payload, ask).expect("requests are made of what serialises");
         crate::queue::send_held_back();
-        self.object.tell(parcel);
+        self.object.tell(payload);
     }
 }
 

@@ -9,7 +9,7 @@ use serde_bytes::ByteBuf;
 
 use super::shared::{Handle, Machine, generic_handle};
 use super::waiting::Waiting;
-use crate::remote::Asker;
+use crate::remote::Requester;
 
 /// A value that all processes of the program can read and change.
 ///
@@ -55,20 +55,20 @@ enum Ask {
 impl Machine for Cell {
     type Ask = Ask;
 
-    fn ask(&mut self, ask: Ask, asker: Asker) {
+    fn ask(&mut self, ask: Ask, requester: Requester) {
         match ask {
-            Ask::Get => asker.answer_bytes(&self.value),
+            Ask::Get => requester.answer_bytes(&self.value),
             Ask::Replace(value) => {
                 self.version += 1;
                 let before = std::mem::replace(&mut self.value, value);
-                asker.answer_bytes(&before);
+                requester.answer_bytes(&before);
             }
             Ask::Change { version, value } if version == self.version => {
                 (self.version, self.value) = (version + 1, value);
-                asker.answer(&None::<(u64, &ByteBuf)>);
+                requester.answer(&None::<(u64, &ByteBuf)>);
             }
-            Ask::Change { .. } => asker.answer(&Some((self.version, &self.value))),
-            Ask::Look => asker.answer(&(self.version, &self.value)),
+            Ask::Change { .. } => requester.answer(&Some((self.version, &self.value))),
+            Ask::Look => requester.answer(&(self.version, &self.value)),
         }
     }
 }

@@ -7,7 +7,7 @@ use fiber_core::{Config, LinkKind};
 
 use super::engine::{Engine, is_missing};
 use super::owner::OwnContainer;
-use crate::{Kinship, Reach};
+use crate::{Locality, Reach};
 
 const BRIDGE: &str = "bridge";
 const HOST: &str = "host";
@@ -136,9 +136,9 @@ fn gateway(network: &NetworkInspect) -> Option<IpAddr> {
 }
 
 fn on_host() -> Place {
-    Place { network: HOST.to_string(), reach: Reach::host_only(LinkKind::Nng, Kinship::Elsewhere) }
+    Place { network: HOST.to_string(), reach: Reach::host_only(LinkKind::Nng, Locality::Remote) }
 }
 
 fn reach(bind: IpAddr) -> Reach {
-    Reach { link: LinkKind::Nng, bind, advertised: None, kinship: Kinship::Elsewhere }
+    Reach { link: LinkKind::Nng, bind, advertised: None, locality: Locality::Remote }
 }

@@ -16,7 +16,7 @@ use super::api_server::{ApiServer, is_missing};
 use super::image::Image;
 use super::names::{NAME, SESSION, labels};
 use super::own::{self, OwnPod};
-use super::running::{self, Patience};
+use super::running::{self, StartTimeouts};
 use super::sessions::{self, HEAD, ended};
 use super::status::{Phase, phase};
 use super::template::{Plan, Template, check, variable};
@@ -89,9 +89,14 @@ impl KubernetesCluster {
             ),
             error => self.server.explain(error),
         })?;
-        let started =
-            running::wait(&self.server, &run.name, &run.meta, Patience::of(&self.config), progress)
-                .await;
+        let started = running::wait(
+            &self.server,
+            &run.name,
+            &run.meta,
+            StartTimeouts::of(&self.config),
+            progress,
+        )
+        .await;
         if started.is_err()
             && let Err(error) = self.server.remove::<Pod>(&run.name).await
         {

@@ -4,7 +4,7 @@ use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
 
 use fiber_core::{Config, LinkKind};
 
-use crate::{Kinship, Reach};
+use crate::{Locality, Reach};
 
 /// An address that nobody has (RFC 5737): what would be sent there goes by the default route.
 const SOMEWHERE: &str = "192.0.2.1";
@@ -42,7 +42,7 @@ pub(super) fn choose(config: &Config, api_server: &str) -> Result<Reach, String>
         link: LinkKind::Nng,
         bind,
         advertised: config.advertised_host.clone(),
-        kinship: Kinship::Elsewhere,
+        locality: Locality::Remote,
     })
 }
 

@@ -18,15 +18,15 @@ use crate::progress::Progress;
 
 /// How long what a pod waits for may take.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
+pub(super) struct StartTimeouts {
     room: Duration,
     image: Duration,
     start: Duration,
 }
 
-impl Patience {
-    pub(super) fn of(config: &Config) -> Patience {
-        Patience {
+impl StartTimeouts {
+    pub(super) fn of(config: &Config) -> StartTimeouts {
+        StartTimeouts {
             room: config.schedule_timeout,
             image: config.pull_timeout,
             start: config.start_timeout,
@@ -42,7 +42,7 @@ pub(super) async fn wait(
     server: &ApiServer,
     name: &str,
     meta: &Meta,
-    patience: Patience,
+    timeouts: StartTimeouts,
     progress: &dyn Progress,
 ) -> Result<(), String> {
     let mut step = progress.begin(&format!("starting the pod {name}"));
@@ -54,9 +54,9 @@ pub(super) async fn wait(
     let mut doubt = None;
     loop {
         let limit = match &waiting {
-            None => patience.start,
-            Some(Wait::Room(_)) => patience.room,
-            Some(Wait::Image(_)) => patience.image,
+            None => timeouts.start,
+            Some(Wait::Room(_)) => timeouts.room,
+            Some(Wait::Image(_)) => timeouts.image,
         };
         let sight = tokio::select! {
             biased;

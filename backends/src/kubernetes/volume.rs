@@ -16,7 +16,7 @@ use super::api_server::{ApiServer, is_missing};
 use super::image;
 use super::names::{self, CONTAINER, labels};
 use super::own::OwnPod;
-use super::running::{self, Patience};
+use super::running::{self, StartTimeouts};
 use super::template::{Plan, Template};
 use crate::cluster::volume::{Kind, Volume};
 use crate::owner::Owner;
@@ -95,7 +95,8 @@ impl<'a> Helper<'a> {
         let created = server.create_new(&pod).await;
         created.map_err(|error| server.explain(&error))?;
         let helper = Helper { server, claim: claim.to_string(), pod: name, program };
-        running::wait(server, &helper.pod, &Meta::new(), Patience::of(config), progress).await?;
+        running::wait(server, &helper.pod, &Meta::new(), StartTimeouts::of(config), progress)
+            .await?;
         Ok(helper)
     }
 

@@ -9,12 +9,12 @@ use fiber_core::process::flush_output;
 use fiber_core::{BlockOn, Failure, FailureKind, Outcome, Spin, Tasks, codec, shortage};
 use parking_lot::{Mutex, MutexGuard};
 
-use super::{Assigned, Bench, Work};
+use super::{Assigned, Work, WorkQueue};
 use crate::blocking::BlockingRuntime;
-use crate::node::Control;
 use crate::pool::run::{CallId, Items, PREFIX, prefix, push_item};
 use crate::pool::wire::{FromWorker, Piece, Results};
 use crate::remote::wait_until_attached;
+use crate::runtime::Control;
 
 /// Outcomes leave when as many are there as tasks are left, and they took this long.
 const WORTH: Duration = Duration::from_micros(100);
@@ -28,12 +28,12 @@ const LARGE: usize = 64 << 10;
 const FEW: u64 = 256;
 
 /// Runs the executors until no work comes any more.
-pub(super) fn run_all(bench: &Arc<Bench>) {
-    let started: Result<Vec<_>, _> = (1..bench.slots.len())
+pub(super) fn run_all(queue: &Arc<WorkQueue>) {
+    let started: Result<Vec<_>, _> = (1..queue.slots.len())
         .map(|index| {
-            let bench = Arc::clone(bench);
+            let queue = Arc::clone(queue);
             let thread = std::thread::Builder::new().name(format!("fiber-task-{index}"));
-            thread.spawn(move || run(&bench, index))
+            thread.spawn(move || run(&queue, index))
         })
         .collect();
     let threads = match started {
@@ -41,22 +41,22 @@ pub(super) fn run_all(bench: &Arc<Bench>) {
         Err(error) => {
             let problem =
                 format!("its threads could not be started: {}", shortage::explain(&error));
-            let _ = bench.link.send(Control::Failed(problem).message());
-            return bench.wait_for_close();
+            let _ = queue.link.send(Control::Failed(problem).message());
+            return queue.wait_for_close();
         }
     };
-    let _ = bench.link.send(Control::Ready { address: None }.message());
-    run(bench, 0);
+    let _ = queue.link.send(Control::Ready { address: None }.message());
+    run(queue, 0);
     for thread in threads {
         // A task's panic is caught with the task, so no executor panics.
         let _ = thread.join();
     }
 }
 
-fn run(bench: &Bench, index: usize) {
+fn run(queue: &WorkQueue, index: usize) {
     let mut executor = Executor {
-        bench,
-        slot: &bench.slots[index],
+        queue,
+        slot: &queue.slots[index],
         arguments: Bytes::new(),
         claimed: None,
         flushes: false,
@@ -206,7 +206,7 @@ impl Outcomes {
 
 /// One thread that runs tasks.
 struct Executor<'a> {
-    bench: &'a Bench,
+    queue: &'a WorkQueue,
     slot: &'a Slot,
     /// The arguments of the run in the slot.
     arguments: Bytes,
@@ -214,7 +214,7 @@ struct Executor<'a> {
     claimed: Option<(usize, usize)>,
     /// Whether it flushes the output when the claimed task has ended.
     flushes: bool,
-    /// Whether it counts as busy on the bench.
+    /// Whether it counts as busy on the queue.
     busy: bool,
     runtime: BlockingRuntime,
 }
@@ -223,7 +223,7 @@ impl Executor<'_> {
     /// Waits for a run, and puts it into the slot.
     fn take_run(&mut self) -> Option<&'static fiber_core::entry::Entry> {
         let mut spin = Spin::default();
-        let mut work = self.bench.work.lock();
+        let mut work = self.queue.work.lock();
         if std::mem::take(&mut self.busy) {
             work.busy -= 1;
             // Others that are busy may keep the output locked for as long as they run.
@@ -236,12 +236,12 @@ impl Executor<'_> {
             // What was done is told before this waits, and before another call's tasks are begun.
             if let Some(results) = self.slot.lock().take_outcomes_unless_of(next) {
                 drop(work);
-                self.bench.send(results);
-                work = self.bench.work.lock();
+                self.queue.send(results);
+                work = self.queue.work.lock();
                 continue;
             }
-            if let Some(run) = next_run(&mut work, self.bench.slots.len() as u64) {
-                self.bench.count_untaken(&work);
+            if let Some(run) = next_run(&mut work, self.queue.slots.len() as u64) {
+                self.queue.count_untaken(&work);
                 break run;
             }
             if work.closed {
@@ -250,7 +250,7 @@ impl Executor<'_> {
             if spin.goes_on() {
                 MutexGuard::unlocked(&mut work, || spin.give_way());
             } else {
-                self.bench.changed.wait(&mut work);
+                self.queue.changed.wait(&mut work);
             }
         };
         work.busy += 1;
@@ -272,7 +272,7 @@ impl Executor<'_> {
 
     /// Whether it is the only executor, so that no other task can have locked the output.
     fn is_alone(&self) -> bool {
-        self.bench.slots.len() == 1
+        self.queue.slots.len() == 1
     }
 
     /// Sends an outcome that is too large to be gathered with others, after those that are there.
@@ -291,12 +291,12 @@ impl Executor<'_> {
         }
         let busy = before.as_ref().map_or(0, |results| results.busy);
         if let Some(results) = before {
-            self.bench.send(results);
+            self.queue.send(results);
         }
         let prefix = prefix(value.len(), outcome == Outcome::Failure);
         let outcome = std::mem::take(value).into();
         let _ = self
-            .bench
+            .queue
             .link
             .send(FromWorker::Large { call, busy: busy.max(1), index, prefix, outcome }.message());
     }
@@ -350,13 +350,13 @@ impl Tasks for Executor<'_> {
         if self.flushes {
             flush_output();
         }
-        if value.len() > self.bench.max_message {
-            outcome = too_large(value, self.bench.max_message);
+        if value.len() > self.queue.max_message {
+            outcome = too_large(value, self.queue.max_message);
         }
         let mut slot = self.slot.lock();
         let index = slot.current.expect("a task that ends was begun").index;
         if std::mem::take(&mut slot.held_up) {
-            self.bench.went_on.notify_one();
+            self.queue.went_on.notify_one();
         }
         if value.len() >= LARGE {
             self.send_large(slot, index, outcome, value);
@@ -364,7 +364,7 @@ impl Tasks for Executor<'_> {
         } else {
             slot.outcomes.add(index, outcome, value);
         }
-        let untaken = self.bench.untaken.load(Ordering::Relaxed) / self.bench.slots.len() as u64;
+        let untaken = self.queue.untaken.load(Ordering::Relaxed) / self.queue.slots.len() as u64;
         let results = if slot.is_worth_sending(untaken) { slot.take_outcomes() } else { None };
         let flushed = self.flushes;
         self.flushes = self.is_alone() && slot.has_few();
@@ -374,7 +374,7 @@ impl Tasks for Executor<'_> {
             if !flushed && self.is_alone() {
                 flush_output();
             }
-            self.bench.send(results);
+            self.queue.send(results);
         }
     }
 }

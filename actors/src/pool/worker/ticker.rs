@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
-use super::Bench;
+use super::WorkQueue;
 use super::executor::Slot;
 use crate::pool::wire::WorkerNote;
 
@@ -26,14 +26,14 @@ struct Seen {
 }
 
 /// Looks at what the executors do while they are busy; `arrived` tells of new work.
-pub(super) async fn tick(bench: Arc<Bench>, arrived: Arc<Notify>) {
-    let mut seen: Vec<Seen> = bench.slots.iter().map(|_| Seen::default()).collect();
+pub(super) async fn tick(queue: Arc<WorkQueue>, arrived: Arc<Notify>) {
+    let mut seen: Vec<Seen> = queue.slots.iter().map(|_| Seen::default()).collect();
     loop {
         arrived.notified().await;
-        while let Some(pause) = look(&bench, &mut seen) {
+        while let Some(pause) = look(&queue, &mut seen) {
             tokio::select! {
                 () = sleep(pause) => {}
-                () = bench.went_on.notified() => {}
+                () = queue.went_on.notified() => {}
                 () = arrived.notified() => sleep(TICK).await,
             }
         }
@@ -41,30 +41,30 @@ pub(super) async fn tick(bench: Arc<Bench>, arrived: Arc<Notify>) {
 }
 
 /// Looks once. Returns when to look again; never, while nothing runs.
-fn look(bench: &Bench, seen: &mut [Seen]) -> Option<Duration> {
+fn look(queue: &WorkQueue, seen: &mut [Seen]) -> Option<Duration> {
     let now = Instant::now();
-    let pause = bench
+    let pause = queue
         .slots
         .iter()
         .zip(&mut *seen)
-        .filter_map(|(slot, seen)| look_at(bench, slot, seen, now))
+        .filter_map(|(slot, seen)| look_at(queue, slot, seen, now))
         .min();
     let all_held_up =
         seen.iter().all(|seen| seen.since.is_some_and(|since| now - since >= HELD_UP));
     if all_held_up {
         // Nobody here will begin these soon.
-        let mut work = bench.work.lock();
+        let mut work = queue.work.lock();
         let runs = std::mem::take(&mut work.runs);
-        bench.count_untaken(&work);
+        queue.count_untaken(&work);
         drop(work);
-        runs.iter().for_each(|run| bench.give_back(run));
+        runs.iter().for_each(|run| queue.give_back(run));
     }
-    let work = bench.work.lock();
+    let work = queue.work.lock();
     let soon = !work.runs.is_empty() || work.busy > 0;
     pause.or(soon.then_some(TICK))
 }
 
-fn look_at(bench: &Bench, slot: &Slot, seen: &mut Seen, now: Instant) -> Option<Duration> {
+fn look_at(queue: &WorkQueue, slot: &Slot, seen: &mut Seen, now: Instant) -> Option<Duration> {
     let mut slot = slot.lock();
     let Some(current) = slot.current else {
         *seen = Seen::default();
@@ -82,13 +82,13 @@ fn look_at(bench: &Bench, slot: &Slot, seen: &mut Seen, now: Instant) -> Option<
     drop(slot);
 
     if let Some(results) = results {
-        bench.send(results);
+        queue.send(results);
     }
     if let Some(run) = given_up {
-        bench.give_back(&run);
+        queue.give_back(&run);
     }
     if held_up && !std::mem::replace(&mut seen.told, true) {
-        bench.note(WorkerNote::Running { call: current.call, index: current.index });
+        queue.note(WorkerNote::Running { call: current.call, index: current.index });
     }
     if !held_up {
         return Some(TICK);
@@ -99,7 +99,7 @@ fn look_at(bench: &Bench, slot: &Slot, seen: &mut Seen, now: Instant) -> Option<
         return Some(Duration::from_secs(3600));
     }
     if ran >= limit && !std::mem::replace(&mut seen.overdue, true) {
-        bench.note(WorkerNote::Overdue { call: current.call, index: current.index });
+        queue.note(WorkerNote::Overdue { call: current.call, index: current.index });
     }
     Some(if seen.overdue { Duration::from_secs(3600) } else { limit.saturating_sub(ran).max(TICK) })
 }

@@ -9,7 +9,7 @@ use fiber_transport::Link;
 use super::outstanding::{Outstanding, Terms};
 use crate::queue::blocks::{Block, Blocks};
 use crate::queue::wire::{Closing, ENDED, GIVE, LEND, RECALL};
-use crate::remote::{Asker, PeerId, PortId, push, push_head};
+use crate::remote::{PeerId, PortId, Requester, push, push_head};
 
 /// The most that is lent at a time, unless one element is larger.
 const LENT_BYTES: usize = 1 << 20;
@@ -26,7 +26,7 @@ struct Client {
     port: PortId,
     link: Arc<dyn Link>,
     /// Told that the queue has ended, when it has.
-    _attached: Asker,
+    _attached: Requester,
     outstanding: Outstanding,
     /// How often it has settled.
     epoch: u32,
@@ -45,16 +45,16 @@ impl Clients {
         &mut self,
         port: PortId,
         link: Arc<dyn Link>,
-        asker: Asker,
+        requester: Requester,
         ready: &mut Blocks,
     ) {
-        let peer = asker.peer;
+        let peer = requester.peer;
         self.take_back(peer, ready);
         let outstanding = Outstanding::default();
         let client = Client {
             port,
             link,
-            _attached: asker,
+            _attached: requester,
             outstanding,
             epoch: 0,
             recalled: false,
@@ -159,23 +159,23 @@ impl Clients {
 
 impl Client {
     fn tell(&self, what: &[u8]) {
-        let mut parcel = push_head(self.port);
-        parcel.extend_from_slice(what);
-        push(&self.link, parcel, Bytes::new());
+        let mut payload = push_head(self.port);
+        payload.extend_from_slice(what);
+        push(&self.link, payload, Bytes::new());
     }
 
     /// Sends blocks; long ones as they are, short ones together.
     fn send(&mut self, terms: Terms, blocks: Vec<Block>) {
         const LONG: usize = 16 << 10;
         let head = |count: usize| {
-            let mut parcel = push_head(self.port);
-            parcel.push(match terms {
+            let mut payload = push_head(self.port);
+            payload.push(match terms {
                 Terms::Given => GIVE,
                 Terms::Lent => LEND,
             });
-            parcel.extend_from_slice(&self.epoch.to_le_bytes());
-            parcel.extend_from_slice(&(count as u32).to_le_bytes());
-            parcel
+            payload.extend_from_slice(&self.epoch.to_le_bytes());
+            payload.extend_from_slice(&(count as u32).to_le_bytes());
+            payload
         };
         let mut rest = &blocks[..];
         while let Some(first) = rest.first() {
@@ -185,9 +185,9 @@ impl Client {
                 continue;
             }
             let short = rest.iter().take_while(|block| block.bytes.len() < LONG).count();
-            let mut parcel = head(rest[..short].iter().map(|block| block.count).sum());
-            rest[..short].iter().for_each(|block| parcel.extend_from_slice(&block.bytes));
-            push(&self.link, parcel, Bytes::new());
+            let mut payload = head(rest[..short].iter().map(|block| block.count).sum());
+            rest[..short].iter().for_each(|block| payload.extend_from_slice(&block.bytes));
+            push(&self.link, payload, Bytes::new());
             rest = &rest[short..];
         }
         self.outstanding.send(terms, blocks);

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use crate::remote::{Asker, PeerId};
+use crate::remote::{PeerId, Requester};
 use crate::sync::Ticket;
 
 /// Somebody who waits for an element.
@@ -18,7 +18,7 @@ pub(super) enum Demand {
     },
     Taker {
         ticket: Ticket,
-        asker: Asker,
+        requester: Requester,
     },
 }
 
@@ -62,14 +62,14 @@ impl Demands {
     }
 
     /// Somebody begins to wait for an element to be acknowledged.
-    pub(super) fn wait_to_take(&mut self, ticket: Ticket, asker: Asker) {
-        self.line.push_back(Demand::Taker { ticket, asker });
+    pub(super) fn wait_to_take(&mut self, ticket: Ticket, requester: Requester) {
+        self.line.push_back(Demand::Taker { ticket, requester });
     }
 
     /// The one who began to wait to take with this ticket does so no more.
     pub(super) fn untake(&mut self, peer: PeerId, ticket: Ticket) {
         self.line.retain(|demand| {
-            !matches!(demand, Demand::Taker { ticket: other, asker } if *other == ticket && asker.peer == peer)
+            !matches!(demand, Demand::Taker { ticket: other, requester } if *other == ticket && requester.peer == peer)
         });
     }
 
@@ -94,7 +94,7 @@ impl Demands {
         self.line.retain(|demand| match demand {
             Demand::Here(_) => true,
             Demand::Client { peer: other, .. } => *other != peer,
-            Demand::Taker { asker, .. } => asker.peer != peer,
+            Demand::Taker { requester, .. } => requester.peer != peer,
         });
     }
 }
@@ -111,7 +111,7 @@ mod tests {
         let turn = |demand| match demand {
             Demand::Here(_) => None,
             Demand::Client { peer, .. } => Some(peer),
-            Demand::Taker { asker, .. } => Some(asker.peer),
+            Demand::Taker { requester, .. } => Some(requester.peer),
         };
         std::iter::from_fn(|| demands.pop()).map(turn).collect()
     }

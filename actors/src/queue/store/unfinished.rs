@@ -1,6 +1,6 @@
 //! The work on what was ever put into a queue.
 
-use crate::remote::{Asker, PeerId};
+use crate::remote::{PeerId, Requester};
 use crate::sync::Ticket;
 
 /// How many elements were put in that nobody has said to be done with, and who waits until there
@@ -8,7 +8,7 @@ use crate::sync::Ticket;
 #[derive(Default)]
 pub(super) struct Unfinished {
     count: u64,
-    joiners: Vec<(Ticket, Asker)>,
+    joiners: Vec<(Ticket, Requester)>,
 }
 
 impl Unfinished {
@@ -19,16 +19,16 @@ impl Unfinished {
     pub(super) fn done(&mut self, count: u64) {
         self.count = self.count.saturating_sub(count);
         if self.count == 0 {
-            self.joiners.drain(..).for_each(|(_, asker)| asker.answer(&()));
+            self.joiners.drain(..).for_each(|(_, requester)| requester.answer(&()));
         }
     }
 
     /// Answers when all is done.
-    pub(super) fn join(&mut self, ticket: Ticket, asker: Asker) {
+    pub(super) fn join(&mut self, ticket: Ticket, requester: Requester) {
         if self.count == 0 {
-            return asker.answer(&());
+            return requester.answer(&());
         }
-        self.joiners.push((ticket, asker));
+        self.joiners.push((ticket, requester));
     }
 
     pub(super) fn unjoin(&mut self, peer: PeerId, ticket: Ticket) {

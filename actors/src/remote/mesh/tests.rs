@@ -4,17 +4,17 @@ use fiber_core::{BuildId, Config, FailureKind};
 use fiber_transport::{Message, PeerInfo, connect, join};
 
 use super::*;
-use crate::node::Node;
 use crate::remote::inbox::Inbox;
 use crate::remote::wire::CallFailure;
+use crate::runtime::Runtime;
 
 /// How long anything may take that is to happen at all.
 const LONG: Duration = Duration::from_secs(20);
 
-fn info(node: &Node) -> PeerInfo {
+fn info(runtime: &Runtime) -> PeerInfo {
     PeerInfo {
-        node: NodeId::random(),
-        to: node.id(),
+        id: ProcessId::random(),
+        to: runtime.id(),
         role: Role::Peer,
         build: BuildId::current().unwrap().clone(),
         pid: 1,
@@ -34,15 +34,15 @@ fn peers_that_fall_silent_or_are_looked_for_in_vain_are_given_up() {
         config.heartbeat = Duration::from_millis(20);
         config.heartbeat_timeout = Duration::from_millis(100);
     });
-    let node = Node::get().unwrap();
-    let address = node.address_now().unwrap();
+    let runtime = Runtime::get().unwrap();
+    let address = runtime.address_now().unwrap();
     actix_rt::System::new().block_on(async {
-        let mut silent = connect(address, node.key()).await.unwrap();
-        join(&mut silent, node.key(), &info(node)).await.unwrap();
+        let mut silent = connect(address, runtime.key()).await.unwrap();
+        join(&mut silent, runtime.key(), &info(runtime)).await.unwrap();
         end(silent).await;
 
-        let mut lively = connect(address, node.key()).await.unwrap();
-        join(&mut lively, node.key(), &info(node)).await.unwrap();
+        let mut lively = connect(address, runtime.key()).await.unwrap();
+        join(&mut lively, runtime.key(), &info(runtime)).await.unwrap();
         let link = Arc::clone(&lively.link);
         let beating = give_signs_of_life(Arc::clone(&link), Duration::from_millis(20), wire::beat);
         tokio::task::spawn_local(beating);
@@ -50,7 +50,7 @@ fn peers_that_fall_silent_or_are_looked_for_in_vain_are_given_up() {
         link.send(Message::new(vec![MESH, 99])).unwrap();
         link.send(Message::new(vec![99])).unwrap();
         let question = Question::Ended { actor: ActorId(7777) };
-        link.send(Parcel::ask(&question).into_message(5)).unwrap();
+        link.send(Payload::ask(&question).into_message(5)).unwrap();
         loop {
             let frame = lively.next().await.expect("the link lives").unwrap();
             match Frame::read(frame) {
@@ -67,10 +67,10 @@ fn peers_that_fall_silent_or_are_looked_for_in_vain_are_given_up() {
             type Context = actix::Context<Deaf>;
         }
         let inbox = Arc::new(Inbox::new(1));
-        let actor = node.registry().export(Arc::clone(&inbox), || true);
-        let mut dispatch = crate::remote::porter::Dispatch::new(usize::MAX);
+        let actor = runtime.registry().export(Arc::clone(&inbox), || true);
+        let mut dispatch = crate::remote::inbox_pump::Dispatch::new(usize::MAX);
         let unknown = fiber_core::entry::EntryRef { offset: 8, name: 7 };
-        link.send(Parcel::call(actor, unknown, &()).unwrap().into_message(6)).unwrap();
+        link.send(Payload::call(actor, unknown, &()).unwrap().into_message(6)).unwrap();
         let delivery =
             std::future::poll_fn(|task| inbox.poll_next(task)).await.expect("it is open");
         let addr = actix::Actor::start(Deaf);
@@ -88,9 +88,9 @@ fn peers_that_fall_silent_or_are_looked_for_in_vain_are_given_up() {
             }
         }
 
-        let mut stray = connect(address, node.key()).await.unwrap();
-        let elsewhere = PeerInfo { to: NodeId::random(), ..info(node) };
-        let refusal = join(&mut stray, node.key(), &elsewhere).await.unwrap_err();
+        let mut stray = connect(address, runtime.key()).await.unwrap();
+        let elsewhere = PeerInfo { to: ProcessId::random(), ..info(runtime) };
+        let refusal = join(&mut stray, runtime.key(), &elsewhere).await.unwrap_err();
         assert!(refusal.to_string().contains("not this one"), "{refusal}");
     });
 }

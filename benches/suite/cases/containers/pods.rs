@@ -47,7 +47,7 @@ impl Model {
         let container = &pods.find(owned).context("a worker has a pod")?["spec"]["containers"][0];
         let variables = container["env"].as_array().context("it has some")?;
         let variable = |name: &str| variables.iter().find(|variable| variable["name"] == name);
-        let parent = variable("FIBER_NODE")
+        let parent = variable("FIBER_PARENT")
             .and_then(|variable| variable["value"].as_str())
             .context("it has a parent")?;
         let (_, address) = parent.rsplit_once("://").context("its address is a URL")?;

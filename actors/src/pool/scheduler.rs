@@ -74,7 +74,7 @@ pub(crate) trait Caller: Clone {
     /// case.
     fn room(&self, pending: u64, least: u64) -> u64;
 
-    /// Hears that tasks are kept back for want of room: it asks for [`Ledger::resume`] when there
+    /// Hears that tasks are kept back for want of room: it asks for [`Scheduler::resume`] when there
     /// is some.
     fn withhold(&self);
 
@@ -85,7 +85,7 @@ pub(crate) trait Caller: Clone {
     fn needs(&self) -> Option<u64>;
 }
 
-/// What is to be done after the ledger was changed.
+/// What is to be done after the scheduler was changed.
 pub(crate) struct Effects<W, C> {
     pub(crate) assignments: Vec<(W, Assignment)>,
     pub(crate) settled: Vec<(C, Settled)>,
@@ -115,14 +115,14 @@ pub(crate) enum Settled {
 }
 
 /// The state of a pool. `W` stands for a worker, `C` for a caller.
-pub(crate) struct Ledger<W, C> {
+pub(crate) struct Scheduler<W, C> {
     calls: HashMap<CallId, Call<C>>,
     /// Calls that may have more tasks to come.
     feeding: Vec<CallId>,
     /// Calls with tasks to hand out, by how much they have been served.
     queue: BTreeSet<(u64, CallId)>,
     workers: HashMap<WorkerId, Worker<W>>,
-    roomy: VecDeque<WorkerId>,
+    with_room: VecDeque<WorkerId>,
     /// Nanoseconds that a task of a function takes.
     paces: HashMap<EntryRef, f64>,
     idle: usize,
@@ -130,14 +130,14 @@ pub(crate) struct Ledger<W, C> {
     threads: u64,
 }
 
-impl<W: Clone, C: Caller> Ledger<W, C> {
-    pub(crate) fn new() -> Ledger<W, C> {
-        Ledger {
+impl<W: Clone, C: Caller> Scheduler<W, C> {
+    pub(crate) fn new() -> Scheduler<W, C> {
+        Scheduler {
             calls: HashMap::new(),
             feeding: Vec::new(),
             queue: BTreeSet::new(),
             workers: HashMap::new(),
-            roomy: VecDeque::new(),
+            with_room: VecDeque::new(),
             paces: HashMap::new(),
             idle: 0,
             threads: 0,
@@ -529,11 +529,11 @@ impl<W: Clone, C: Caller> Ledger<W, C> {
     /// Hands out what is ready to the workers that have room, idle ones first.
     pub(crate) fn dispatch(&mut self, effects: &mut Effects<W, C>) {
         self.fetch();
-        for _ in 0..self.roomy.len() {
+        for _ in 0..self.with_room.len() {
             if self.queue.is_empty() {
                 return;
             }
-            let Some(id) = self.roomy.pop_front() else { return };
+            let Some(id) = self.with_room.pop_front() else { return };
             if let Some(worker) = self.workers.get_mut(&id) {
                 worker.listed = false;
                 self.fill(id, effects);
@@ -553,7 +553,9 @@ impl<W: Clone, C: Caller> Ledger<W, C> {
             self.fetch();
             let next = self.queue.first().copied();
             let Some(worker) = self.workers.get_mut(&id) else { return };
-            let Some((served, call_id)) = next else { return list(&mut self.roomy, worker, id) };
+            let Some((served, call_id)) = next else {
+                return list(&mut self.with_room, worker, id);
+            };
             let Some(call) = self.calls.get_mut(&call_id) else { return };
             let Some(room) = call.room(least) else {
                 self.queue.remove(&(served, call_id));

@@ -6,30 +6,30 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use fiber_backends::{Job, JobSpec, JobState, Kinship, Wait};
-use fiber_core::{Config, Error, Exit, ExitReason, Meta, NodeId, OutputMode, codec};
+use fiber_backends::{Job, JobSpec, JobState, Locality, Wait};
+use fiber_core::{Config, Error, Exit, ExitReason, Meta, OutputMode, ProcessId, codec};
 use fiber_transport::{Connection, Message, Peer, PeerInfo};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::child::{EXIT_LINK_LOST, EXIT_NOT_STARTED};
-use super::root::Errand;
-use super::{ENDING, EXPECTED, Node};
-use crate::endpoint::{CONTROL, MESH, Pulse, ROOT, message_limit};
+use super::root::StartRequest;
+use super::{ENDING, EXPECTED, Runtime};
+use crate::endpoint::{CONTROL, HeartbeatMonitor, MESH, ROOT, message_limit};
 use crate::remote::MeshPeer;
 
 /// How long the end of a process may lag behind the end of its link, or the reverse, before it is
 /// forced.
 const LAG: Duration = Duration::from_secs(1);
 /// The same for a process elsewhere, of whose end others have to hear first.
-const LAG_ELSEWHERE: Duration = Duration::from_secs(5);
+const LAG_REMOTE: Duration = Duration::from_secs(5);
 
 /// How long a killed process may take to end before it is given up.
 const KILLED: Duration = Duration::from_secs(10);
 
 /// What stands in the place of the parent's pid where that means nothing.
-pub(super) const ELSEWHERE: &str = "elsewhere";
+pub(super) const REMOTE: &str = "elsewhere";
 
 /// A process to be started.
 pub(crate) struct Launch {
@@ -37,13 +37,13 @@ pub(crate) struct Launch {
     pub(crate) restarts: u64,
     pub(crate) meta: Meta,
     pub(crate) output: OutputMode,
-    pub(crate) errand: Errand,
+    pub(crate) request: StartRequest,
     /// Without any, it waits for room as long as the configuration says.
-    pub(crate) patience: Option<Box<dyn Patience>>,
+    pub(crate) scheduling: Option<Box<dyn SchedulingPolicy>>,
 }
 
 /// How a process that waits for room is waited for.
-pub(crate) trait Patience {
+pub(crate) trait SchedulingPolicy {
     /// It waits for room, in the cluster's words; or it does so no more.
     fn waits(&self, words: Option<&str>);
 
@@ -55,7 +55,7 @@ pub(crate) trait Patience {
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Control {
     /// Parent to child: what to do.
-    Start { config: Box<Config>, errand: Errand },
+    Start { config: Box<Config>, request: StartRequest },
     /// Child to parent: the root is at work. The address is where other nodes can reach it, if they
     /// are to.
     Ready { address: Option<String> },
@@ -82,13 +82,13 @@ pub(crate) struct Launched {
     /// Where other nodes can reach it.
     pub(crate) address: Option<String>,
     peer: MeshPeer,
-    tenure: Tenure,
+    job_guard: JobGuard,
 }
 
 impl Launched {
     /// Where it runs, for people.
     pub(crate) fn place(&self) -> String {
-        self.tenure.job.place()
+        self.job_guard.job.place()
     }
 }
 
@@ -103,59 +103,59 @@ pub(crate) enum Command {
 }
 
 /// A job that ends with this value.
-struct Tenure {
-    node: &'static Node,
-    id: NodeId,
+struct JobGuard {
+    runtime: &'static Runtime,
+    id: ProcessId,
     /// How long its end may lag behind that of its link.
     lag: Duration,
     job: Arc<dyn Job>,
 }
 
-impl Drop for Tenure {
+impl Drop for JobGuard {
     fn drop(&mut self) {
         self.job.kill();
         EXPECTED.with_borrow_mut(|expected| expected.remove(&self.id));
         // It counts until it has ended: this process does not exit in the middle of that.
-        let (node, id, job) = (self.node, self.id, Arc::clone(&self.job));
+        let (runtime, id, job) = (self.runtime, self.id, Arc::clone(&self.job));
         if let JobState::Ended(_) = *job.states().borrow() {
-            node.jobs.remove(&id);
+            runtime.jobs.remove(&id);
         } else {
-            node.spawn(move || async move {
+            runtime.spawn(move || async move {
                 ended(&mut job.states()).await;
-                node.jobs.remove(&id);
+                runtime.jobs.remove(&id);
             });
         }
     }
 }
 
 /// Starts a process and brings it to work.
-pub(crate) async fn launch(node: &'static Node, launch: Launch) -> Result<Launched, Exit> {
+pub(crate) async fn launch(runtime: &'static Runtime, launch: Launch) -> Result<Launched, Exit> {
     let not_started = |problem: String| Exit::new(ExitReason::NotStarted(problem), Vec::new());
     let began = std::time::Instant::now();
-    let address = node.listening().await.map_err(|error| not_started(error.to_string()))?;
-    let id = NodeId::random();
+    let address = runtime.listening().await.map_err(|error| not_started(error.to_string()))?;
+    let id = ProcessId::random();
     let (joined, peer) = oneshot::channel();
     EXPECTED.with_borrow_mut(|expected| expected.insert(id, joined));
-    let parent = match address.kinship {
-        Kinship::Child => std::process::id().to_string(),
-        Kinship::Elsewhere => ELSEWHERE.to_string(),
+    let parent = match address.locality {
+        Locality::Child => std::process::id().to_string(),
+        Locality::Remote => REMOTE.to_string(),
     };
     let spec = JobSpec {
         name: launch.name,
         arguments: std::env::args_os().skip(1).collect(),
         environment: vec![(
-            "FIBER_NODE",
-            format!("{id}:{}:{parent}:{}", node.endpoint.id, address.url),
+            "FIBER_PARENT",
+            format!("{id}:{}:{parent}:{}", runtime.endpoint.id, address.url),
         )],
-        secrets: vec![("FIBER_KEY", node.endpoint.key.reveal())],
+        secrets: vec![("FIBER_KEY", runtime.endpoint.key.reveal())],
         restarts: launch.restarts,
         meta: launch.meta,
         output: launch.output,
-        log_dir: node.endpoint.config.log_dir.clone(),
+        log_dir: runtime.endpoint.config.log_dir.clone(),
     };
-    let again = launch.restarts > 0 && launch.patience.is_none();
+    let again = launch.restarts > 0 && launch.scheduling.is_none();
     let created =
-        if again { create_again(node, spec).await } else { node.backend.create(spec).await };
+        if again { create_again(runtime, spec).await } else { runtime.backend.create(spec).await };
     let job = match created {
         Ok(job) => job,
         Err(error) => {
@@ -166,32 +166,32 @@ pub(crate) async fn launch(node: &'static Node, launch: Launch) -> Result<Launch
             }));
         }
     };
-    node.jobs.insert(id, Arc::clone(&job));
-    let lag = match address.kinship {
-        Kinship::Child => LAG,
-        Kinship::Elsewhere => LAG_ELSEWHERE,
+    runtime.jobs.insert(id, Arc::clone(&job));
+    let lag = match address.locality {
+        Locality::Child => LAG,
+        Locality::Remote => LAG_REMOTE,
     };
-    let tenure = Tenure { node, id, lag, job };
+    let job_guard = JobGuard { runtime, id, lag, job };
     if ENDING.load(Ordering::SeqCst) {
         return Err(not_started("this program is about to end".into()));
     }
-    let mut states = tenure.job.states();
-    let progress = tenure.job.states();
+    let mut states = job_guard.job.states();
+    let progress = job_guard.job.states();
     let connected = Cell::new(false);
     let outcome = tokio::select! {
         biased;
-        outcome = bring_up(node, peer, launch.errand, &mut states, lag, &connected) => outcome,
-        problem = overdue(&node.endpoint.config, progress, launch.patience.as_deref(), &connected) => {
+        outcome = bring_up(runtime, peer, launch.request, &mut states, lag, &connected) => outcome,
+        problem = overdue(&runtime.endpoint.config, progress, launch.scheduling.as_deref(), &connected) => {
             Err(NotReady::Unfit(problem))
         }
-        why = kept_out(node, tenure.job.states(), &connected) => Err(NotReady::Unfit(not_let_in(&why))),
+        why = kept_out(runtime, job_guard.job.states(), &connected) => Err(NotReady::Unfit(not_let_in(&why))),
     };
     // Whatever became of a child that never connected then, this is why.
-    let closed_door = (!connected.get()).then(|| node.door_closed_since(began)).flatten();
+    let closed_door = (!connected.get()).then(|| runtime.door_closed_since(began)).flatten();
     let reason = match outcome {
         Ok(child) => {
             let Met { info, connection, peer, address } = child;
-            return Ok(Launched { info, connection, address, peer, tenure });
+            return Ok(Launched { info, connection, address, peer, job_guard });
         }
         Err(NotReady::Absent(exit)) => return Err(early_end(exit, closed_door)),
         // Perhaps in the middle of its work: the news that it is ready may have been lost with it.
@@ -199,10 +199,12 @@ pub(crate) async fn launch(node: &'static Node, launch: Launch) -> Result<Launch
         Err(NotReady::Unfit(problem)) => {
             ExitReason::NotStarted(closed_door.map_or(problem, |why| not_let_in(&why)))
         }
-        Err(NotReady::Silent) => ExitReason::HeartbeatLost(node.endpoint.config.heartbeat_timeout),
+        Err(NotReady::Silent) => {
+            ExitReason::HeartbeatLost(runtime.endpoint.config.heartbeat_timeout)
+        }
     };
     // What it printed tells more, and comes with its end.
-    tenure.job.kill();
+    job_guard.job.kill();
     let exit = timeout(LAG, ended(&mut states)).await;
     Err(Exit::new(reason, exit.map(|exit| exit.tail).unwrap_or_default()))
 }
@@ -210,12 +212,15 @@ pub(crate) async fn launch(node: &'static Node, launch: Launch) -> Result<Launch
 /// Creates a job that has run before. If that fails, the host is short of descriptors, processes or
 /// memory, or the engine can't be reached: the supervisor, which gives up after a few failures,
 /// hears of that only if it lasts.
-async fn create_again(node: &'static Node, spec: JobSpec) -> fiber_core::Result<Arc<dyn Job>> {
-    let deadline = Instant::now() + node.endpoint.config.start_timeout;
+async fn create_again(
+    runtime: &'static Runtime,
+    spec: JobSpec,
+) -> fiber_core::Result<Arc<dyn Job>> {
+    let deadline = Instant::now() + runtime.endpoint.config.start_timeout;
     let first = Duration::from_millis(100);
     let mut pause = first;
     loop {
-        let error = match node.backend.create(spec.clone()).await {
+        let error = match runtime.backend.create(spec.clone()).await {
             Err(error) if Instant::now() + pause < deadline && !ENDING.load(Ordering::SeqCst) => {
                 error
             }
@@ -233,7 +238,7 @@ async fn create_again(node: &'static Node, spec: JobSpec) -> fiber_core::Result<
 
 /// Returns when a process runs, and this one can't accept its connection, with the reason.
 async fn kept_out(
-    node: &Node,
+    runtime: &Runtime,
     mut states: watch::Receiver<JobState>,
     connected: &Cell<bool>,
 ) -> String {
@@ -242,7 +247,7 @@ async fn kept_out(
         if states.wait_for(|state| *state == JobState::Running).await.is_err() {
             return std::future::pending().await;
         }
-        let why = node.door_stays_closed().await;
+        let why = runtime.door_stays_closed().await;
         if !connected.get() && *states.borrow() == JobState::Running {
             return why;
         }
@@ -254,7 +259,7 @@ async fn kept_out(
 async fn overdue(
     config: &Config,
     mut states: watch::Receiver<JobState>,
-    patience: Option<&dyn Patience>,
+    scheduling: Option<&dyn SchedulingPolicy>,
     connected: &Cell<bool>,
 ) -> String {
     loop {
@@ -263,8 +268,8 @@ async fn overdue(
             JobState::Waiting(Wait::Room(words)) => Some(words.as_str()),
             _ => None,
         };
-        if let Some(patience) = patience {
-            patience.waits(words);
+        if let Some(scheduling) = scheduling {
+            scheduling.waits(words);
         }
         let limit = match &state {
             JobState::Starting | JobState::Running => config.start_timeout,
@@ -275,7 +280,9 @@ async fn overdue(
         };
         match timeout(limit, states.wait_for(|now| stage(now) != stage(&state))).await {
             Ok(_) => continue,
-            Err(_) if words.is_some() && patience.is_some_and(Patience::lasts) => continue,
+            Err(_) if words.is_some() && scheduling.is_some_and(SchedulingPolicy::lasts) => {
+                continue;
+            }
             Err(_) => {}
         }
         // The words may have changed meanwhile.
@@ -347,9 +354,9 @@ struct Met {
 }
 
 async fn bring_up(
-    node: &'static Node,
+    runtime: &'static Runtime,
     peer: oneshot::Receiver<Result<Peer, fiber_transport::HandshakeError>>,
-    errand: Errand,
+    request: StartRequest,
     states: &mut watch::Receiver<JobState>,
     lag: Duration,
     connected: &Cell<bool>,
@@ -360,18 +367,18 @@ async fn bring_up(
     };
     connected.set(true);
     let Peer { info, mut connection } = peer.map_err(|error| NotReady::Unfit(error.to_string()))?;
-    connection.incoming.set_limit(message_limit(&node.endpoint.config));
-    let start = Control::Start { config: Box::new(node.endpoint.config.clone()), errand };
+    connection.incoming.set_limit(message_limit(&runtime.endpoint.config));
+    let start = Control::Start { config: Box::new(runtime.endpoint.config.clone()), request };
     // If its link is closed by now, that is seen below.
     let _ = connection.link.send(start.message());
-    let mut pulse = Pulse::new(&node.endpoint.config);
-    let mut peer = node.mesh.join(info.node, &connection.link);
+    let mut heartbeats = HeartbeatMonitor::new(&runtime.endpoint.config);
+    let mut peer = runtime.mesh.join(info.id, &connection.link);
     // What it says counts before its end: a child may be ready, do its work and end before this
     // looks.
     let told = tokio::select! {
         biased;
-        told = first_word(&mut connection, &mut pulse, &mut peer) => told,
-        exit = ended(states) => match timeout(LAG, first_word(&mut connection, &mut pulse, &mut peer)).await {
+        told = first_word(&mut connection, &mut heartbeats, &mut peer) => told,
+        exit = ended(states) => match timeout(LAG, first_word(&mut connection, &mut heartbeats, &mut peer)).await {
             Ok(told @ (FirstWord::Ready(_) | FirstWord::Unfit(_))) => told,
             Ok(FirstWord::None | FirstWord::Silence) | Err(_) => return Err(NotReady::Ended(exit)),
         },
@@ -401,16 +408,16 @@ enum FirstWord {
 
 async fn first_word(
     connection: &mut Connection,
-    pulse: &mut Pulse,
+    heartbeats: &mut HeartbeatMonitor,
     peer: &mut MeshPeer,
 ) -> FirstWord {
     loop {
         let message = tokio::select! {
             biased;
             message = connection.next() => message,
-            () = pulse.lost() => return FirstWord::Silence,
+            () = heartbeats.lost() => return FirstWord::Silence,
         };
-        pulse.felt();
+        heartbeats.received();
         let message = match message {
             Some(Ok(message)) => message,
             Some(Err(error)) if error.kind() == std::io::ErrorKind::InvalidData => {
@@ -475,10 +482,10 @@ fn early_end(exit: Exit, closed_door: Option<String>) -> Exit {
 
 /// A killed process of whose end nothing is heard: its successor does not wait for it. The backend
 /// goes on ending it.
-fn given_up(tenure: &Tenure) -> Exit {
+fn given_up(job_guard: &JobGuard) -> Exit {
     tracing::error!(
         "{} was killed, but nothing is heard of its end: it is given up",
-        tenure.job.place()
+        job_guard.job.place()
     );
     Exit::new(ExitReason::Signal(9), Vec::new())
 }
@@ -493,13 +500,13 @@ async fn ended(states: &mut watch::Receiver<JobState>) -> Exit {
 
 /// Attends to a child until its process has ended and all that it sent has been received.
 pub(crate) async fn attend(
-    node: &'static Node,
+    runtime: &'static Runtime,
     launched: Launched,
     mut commands: mpsc::UnboundedReceiver<Command>,
     mut receive: impl FnMut(Bytes),
 ) -> Exit {
-    let Launched { mut connection, tenure, mut peer, .. } = launched;
-    let mut states = tenure.job.states();
+    let Launched { mut connection, job_guard, mut peer, .. } = launched;
+    let mut states = job_guard.job.states();
     let mut receive = |mut message: Bytes| match message.first() {
         Some(&ROOT) => {
             message.advance(1);
@@ -508,7 +515,7 @@ pub(crate) async fn attend(
         Some(&MESH) => peer.receive(message),
         _ => {}
     };
-    let mut pulse = Pulse::new(&node.endpoint.config);
+    let mut heartbeats = HeartbeatMonitor::new(&runtime.endpoint.config);
     let mut verdict = None;
     let mut killed: Option<Instant> = None;
     let mut commands_open = true;
@@ -518,7 +525,7 @@ pub(crate) async fn attend(
             biased;
             message = connection.next() => match message {
                 Some(Ok(message)) => {
-                    pulse.felt();
+                    heartbeats.received();
                     if message.first() == Some(&CONTROL) {
                         connection.rest();
                     }
@@ -530,13 +537,13 @@ pub(crate) async fn attend(
                         _ => "it was closed by the other side".to_string(),
                     };
                     connection.link.close();
-                    let end = timeout(tenure.lag, ended(&mut states)).await;
+                    let end = timeout(job_guard.lag, ended(&mut states)).await;
                     match end {
                         Ok(exit) if exit.reason != ExitReason::Code(EXIT_LINK_LOST) => break exit,
                         _ => drop(verdict.get_or_insert(ExitReason::LinkLost(problem))),
                     }
-                    tenure.job.kill();
-                    break timeout(KILLED, ended(&mut states)).await.unwrap_or_else(|_| given_up(&tenure));
+                    job_guard.job.kill();
+                    break timeout(KILLED, ended(&mut states)).await.unwrap_or_else(|_| given_up(&job_guard));
                 }
             },
             exit = ended(&mut states) => {
@@ -562,21 +569,21 @@ pub(crate) async fn attend(
             }
             command = commands.recv(), if commands_open => match command {
                 Some(Command::Shutdown) => drop(connection.link.send(Control::Shutdown.message())),
-                Some(Command::Terminate) => tenure.job.terminate(),
+                Some(Command::Terminate) => job_guard.job.terminate(),
                 Some(Command::Kill(reason)) => {
                     verdict.get_or_insert(reason);
-                    tenure.job.kill();
+                    job_guard.job.kill();
                     killed.get_or_insert_with(Instant::now);
                 }
                 None => commands_open = false,
             },
-            () = pulse.lost(), if verdict.is_none() => {
-                verdict = Some(ExitReason::HeartbeatLost(node.endpoint.config.heartbeat_timeout));
-                tenure.job.kill();
+            () = heartbeats.lost(), if verdict.is_none() => {
+                verdict = Some(ExitReason::HeartbeatLost(runtime.endpoint.config.heartbeat_timeout));
+                job_guard.job.kill();
                 killed.get_or_insert_with(Instant::now);
             }
             () = sleep_until(killed.unwrap_or_else(Instant::now) + KILLED), if killed.is_some() => {
-                break given_up(&tenure);
+                break given_up(&job_guard);
             }
         }
     };

@@ -17,8 +17,8 @@ use tokio::sync::{mpsc, oneshot};
 use super::absence::{Absence, Hopeless, Logged, Reason};
 use super::shared::{Done, Request, Shared, Worker};
 use super::worker::WorkerRoot;
-use crate::node::{Command, Errand, Launch, Node, Patience, attend, launch};
 use crate::process::ProcessControl;
+use crate::runtime::{Command, Launch, Runtime, SchedulingPolicy, StartRequest, attend, launch};
 use crate::supervisor::{
     Backoff, ChildContext, ChildSpec, Running, Shutdown, Start, Supervisor, SupervisorRef,
 };
@@ -49,8 +49,8 @@ pub(super) struct Plan {
 }
 
 /// See the module's documentation.
-pub(super) struct Manager {
-    node: &'static Node,
+pub(super) struct Controller {
+    runtime: &'static Runtime,
     name: String,
     shared: Weak<Shared>,
     plan: Plan,
@@ -73,29 +73,29 @@ enum Phase {
 }
 
 /// Starts a manager on the node's thread.
-pub(super) fn start(node: &'static Node, manager: Manager) -> Recipient<Request> {
-    Manager::start_in_arbiter(node.arbiter(), |_| manager).recipient()
+pub(super) fn start(runtime: &'static Runtime, controller: Controller) -> Recipient<Request> {
+    Controller::start_in_arbiter(runtime.arbiter(), |_| controller).recipient()
 }
 
-impl Actor for Manager {
-    type Context = Context<Manager>;
+impl Actor for Controller {
+    type Context = Context<Controller>;
 
-    fn started(&mut self, context: &mut Context<Manager>) {
+    fn started(&mut self, context: &mut Context<Controller>) {
         // Its messages are few, and none may be refused.
         context.set_mailbox_capacity(0);
     }
 }
 
-impl Manager {
+impl Controller {
     pub(super) fn new(
-        node: &'static Node,
+        runtime: &'static Runtime,
         name: String,
         shared: Weak<Shared>,
         plan: Plan,
-    ) -> Manager {
+    ) -> Controller {
         let wanted = *plan.bounds.start();
-        Manager {
-            node,
+        Controller {
+            runtime,
             name,
             shared,
             plan,
@@ -109,7 +109,7 @@ impl Manager {
         }
     }
 
-    fn start_supervisor(&mut self, meta: Meta, context: &mut Context<Manager>) {
+    fn start_supervisor(&mut self, meta: Meta, context: &mut Context<Controller>) {
         if !matches!(self.phase, Phase::New) {
             return;
         }
@@ -121,18 +121,18 @@ impl Manager {
         let supervisor = Supervisor::builder(&*self.name)
             .intensity(u32::MAX, Duration::from_secs(1))
             .backoff(Backoff::new(PAUSES.0, PAUSES.1).reset_after(SETTLED));
-        let arbiter = self.node.arbiter().clone();
+        let arbiter = self.runtime.arbiter().clone();
         let started = async move { supervisor.start_on(&arbiter).await };
-        context.spawn(started.into_actor(self).map(|started, manager, context| match started {
-            Ok(supervisor) => manager.started_supervisor(supervisor, context),
-            Err(error) => manager.fail(&error.to_string()),
+        context.spawn(started.into_actor(self).map(|started, controller, context| match started {
+            Ok(supervisor) => controller.started_supervisor(supervisor, context),
+            Err(error) => controller.fail(&error.to_string()),
         }));
         if self.plan.bounds.start() < self.plan.bounds.end() {
-            context.run_interval(LOOK, Manager::look);
+            context.run_interval(LOOK, Controller::look);
         }
     }
 
-    fn started_supervisor(&mut self, supervisor: SupervisorRef, context: &mut Context<Manager>) {
+    fn started_supervisor(&mut self, supervisor: SupervisorRef, context: &mut Context<Controller>) {
         if !matches!(self.phase, Phase::Starting) {
             context.spawn(async move { drop(supervisor.shutdown().await) }.into_actor(self));
             return;
@@ -141,7 +141,9 @@ impl Manager {
         self.phase = Phase::Running(supervisor);
         let ended = async move { watched.ended().await.unwrap_or(ExitReason::Shutdown) };
         context.spawn(
-            ended.into_actor(self).map(|reason, manager, _| manager.supervisor_ended(&reason)),
+            ended
+                .into_actor(self)
+                .map(|reason, controller, _| controller.supervisor_ended(&reason)),
         );
         self.adjust(context);
     }
@@ -177,7 +179,7 @@ impl Manager {
     }
 
     /// Adds workers, or lets some end.
-    fn adjust(&mut self, context: &mut Context<Manager>) {
+    fn adjust(&mut self, context: &mut Context<Controller>) {
         let (Phase::Running(supervisor), Some(shared)) = (&self.phase, self.shared.upgrade())
         else {
             return;
@@ -187,16 +189,16 @@ impl Manager {
             self.next += 1;
             self.children.insert(child.clone());
             let start = WorkerStart {
-                node: self.node,
+                runtime: self.runtime,
                 child: child.clone(),
                 shared: Arc::downgrade(&shared),
                 plan: self.plan.clone(),
             };
             let spec = ChildSpec::new(child.clone(), start)
-                .shutdown(Shutdown::After(self.node.config().shutdown_timeout));
+                .shutdown(Shutdown::After(self.runtime.config().shutdown_timeout));
             let supervisor = supervisor.clone();
             let kept = async move { supervisor.keep(spec).await };
-            context.spawn(kept.into_actor(self).map(|kept, manager, _| manager.kept(kept)));
+            context.spawn(kept.into_actor(self).map(|kept, controller, _| controller.kept(kept)));
         }
         while self.children.len() > self.wanted {
             // Those that are absent are missed least.
@@ -205,7 +207,8 @@ impl Manager {
                 self.terminate(child, context);
                 continue;
             }
-            let Some(worker) = shared.with_ledger(|ledger, effects| ledger.drain_one(effects))
+            let Some(worker) =
+                shared.with_scheduler(|scheduler, effects| scheduler.drain_one(effects))
             else {
                 break;
             };
@@ -222,7 +225,7 @@ impl Manager {
         }
     }
 
-    fn terminate(&self, child: String, context: &mut Context<Manager>) {
+    fn terminate(&self, child: String, context: &mut Context<Controller>) {
         if let Phase::Running(supervisor) = &self.phase {
             let supervisor = supervisor.clone();
             context.spawn(async move { drop(supervisor.terminate(&child).await) }.into_actor(self));
@@ -233,7 +236,7 @@ impl Manager {
         self.shared.upgrade().map_or(0, |shared| shared.ready.borrow().ready)
     }
 
-    fn joined(&mut self, child: String, context: &mut Context<Manager>) {
+    fn joined(&mut self, child: String, context: &mut Context<Controller>) {
         self.absence.joined(&child);
         if !self.children.contains(&child) {
             // It was drained, and died before it had ended: this is its successor.
@@ -252,7 +255,7 @@ impl Manager {
     }
 
     /// The pool works with the workers that have room, and grows when there is more.
-    fn waits(&mut self, child: String, words: Option<String>, context: &mut Context<Manager>) {
+    fn waits(&mut self, child: String, words: Option<String>, context: &mut Context<Controller>) {
         match words {
             Some(words) => {
                 self.absence.no_room(child, words);
@@ -264,7 +267,7 @@ impl Manager {
     }
 
     /// The pool works with the others, and the supervisor tries again.
-    fn failed_start(&mut self, child: String, problem: String, context: &mut Context<Manager>) {
+    fn failed_start(&mut self, child: String, problem: String, context: &mut Context<Controller>) {
         if !matches!(self.phase, Phase::Running(_)) {
             return;
         }
@@ -277,27 +280,27 @@ impl Manager {
         self.give_up_if_hopeless(&problem, context);
     }
 
-    fn died_unused(&mut self, end: &str, context: &mut Context<Manager>) {
+    fn died_unused(&mut self, end: &str, context: &mut Context<Controller>) {
         self.absence.died_unused(Instant::now());
         self.give_up_if_hopeless(end, context);
     }
 
     /// Once, and when it is known of each worker whether it is absent.
-    fn log_absence_soon(&mut self, context: &mut Context<Manager>) {
+    fn log_absence_soon(&mut self, context: &mut Context<Controller>) {
         if self.absence.logged == Logged::No {
             self.absence.logged = Logged::Soon;
-            context.run_later(LOG_ABSENCE, Manager::log_absence);
+            context.run_later(LOG_ABSENCE, Controller::log_absence);
         }
     }
 
-    fn log_absence(&mut self, context: &mut Context<Manager>) {
+    fn log_absence(&mut self, context: &mut Context<Controller>) {
         let Some(reason) = self.absence.reason().cloned() else {
             self.absence.logged = Logged::No;
             return;
         };
         let ready = self.ready();
         if ready == 0 || ready + self.absence.len() < self.wanted {
-            context.run_later(LOG_ABSENCE, Manager::log_absence);
+            context.run_later(LOG_ABSENCE, Controller::log_absence);
             return;
         }
         self.absence.logged = Logged::Yes;
@@ -315,9 +318,9 @@ impl Manager {
     }
 
     /// `last` is the last failure, in words.
-    fn give_up_if_hopeless(&mut self, last: &str, context: &mut Context<Manager>) {
-        let patience = self.node.config().start_timeout;
-        let hopeless = self.absence.is_hopeless(&self.children, patience, Instant::now());
+    fn give_up_if_hopeless(&mut self, last: &str, context: &mut Context<Controller>) {
+        let scheduling = self.runtime.config().start_timeout;
+        let hopeless = self.absence.is_hopeless(&self.children, scheduling, Instant::now());
         let (Some(hopeless), Phase::Running(_)) = (hopeless, &self.phase) else { return };
         let why = match hopeless {
             Hopeless::NoneStarted => format!("failed: its workers could not be started: {last}"),
@@ -337,7 +340,7 @@ impl Manager {
     }
 
     /// Follows the queue.
-    fn look(&mut self, context: &mut Context<Manager>) {
+    fn look(&mut self, context: &mut Context<Controller>) {
         if matches!(self.phase, Phase::Ended) {
             // Looking again and again would keep it alive.
             return context.stop();
@@ -345,7 +348,7 @@ impl Manager {
         let (Phase::Running(_), Some(shared)) = (&self.phase, self.shared.upgrade()) else {
             return;
         };
-        let open = shared.ledger.lock().open();
+        let open = shared.scheduler.lock().open();
         let needed = usize::try_from(open.div_ceil(self.plan.root.threads)).unwrap_or(usize::MAX);
         let needed = needed.clamp(*self.plan.bounds.start(), *self.plan.bounds.end());
         self.short_looks = if needed < self.wanted { self.short_looks + 1 } else { 0 };
@@ -357,7 +360,7 @@ impl Manager {
         }
     }
 
-    fn end(&mut self, context: &mut Context<Manager>) {
+    fn end(&mut self, context: &mut Context<Controller>) {
         let phase = std::mem::replace(&mut self.phase, Phase::Ending);
         match phase {
             Phase::New | Phase::Starting => {
@@ -366,9 +369,9 @@ impl Manager {
             }
             Phase::Running(supervisor) => {
                 let ended = async move { supervisor.shutdown().await };
-                context.spawn(ended.into_actor(self).map(|_, manager, _| {
-                    manager.phase = Phase::Ended;
-                    manager.answer();
+                context.spawn(ended.into_actor(self).map(|_, controller, _| {
+                    controller.phase = Phase::Ended;
+                    controller.answer();
                 }));
             }
             other => self.phase = other,
@@ -378,8 +381,8 @@ impl Manager {
         }
     }
 
-    fn close(&mut self, context: &mut Context<Manager>) {
-        let done = self.shared.upgrade().is_none_or(|shared| shared.ledger.lock().is_empty());
+    fn close(&mut self, context: &mut Context<Controller>) {
+        let done = self.shared.upgrade().is_none_or(|shared| shared.scheduler.lock().is_empty());
         if done {
             self.end(context);
             if let Some(shared) = self.shared.upgrade() {
@@ -389,10 +392,10 @@ impl Manager {
     }
 }
 
-impl Handler<Request> for Manager {
+impl Handler<Request> for Controller {
     type Result = ();
 
-    fn handle(&mut self, request: Request, context: &mut Context<Manager>) {
+    fn handle(&mut self, request: Request, context: &mut Context<Controller>) {
         match request {
             Request::Start(meta) => self.start_supervisor(meta, context),
             Request::Scale(count, noted) => {
@@ -417,7 +420,7 @@ impl Handler<Request> for Manager {
             }
             Request::Terminate(shared, done) => {
                 self.waiting.extend(done);
-                for worker in shared.ledger.lock().handles() {
+                for worker in shared.scheduler.lock().handles() {
                     let _ = worker.commands.send(Command::Kill(ExitReason::Shutdown));
                 }
                 self.end(context);
@@ -428,7 +431,7 @@ impl Handler<Request> for Manager {
 
 /// Starts a worker's process, once for each incarnation.
 struct WorkerStart {
-    node: &'static Node,
+    runtime: &'static Runtime,
     child: String,
     shared: Weak<Shared>,
     plan: Plan,
@@ -440,18 +443,18 @@ impl Start for WorkerStart {
         context: ChildContext,
     ) -> LocalBoxFuture<'static, Result<Running, ExitReason>> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let (node, child, shared, plan) =
-            (self.node, self.child.clone(), self.shared.clone(), self.plan.clone());
+        let (runtime, child, shared, plan) =
+            (self.runtime, self.child.clone(), self.shared.clone(), self.plan.clone());
         Box::pin(async move {
             let launched = launch(
-                node,
+                runtime,
                 Launch {
                     name: context.path().to_string(),
                     restarts: context.restarts(),
                     meta: plan.meta,
                     output: plan.output,
-                    errand: Errand::new(&plan.root),
-                    patience: Some(Box::new(WorkerPatience {
+                    request: StartRequest::new(&plan.root),
+                    scheduling: Some(Box::new(WorkerScheduling {
                         child: child.clone(),
                         shared: shared.clone(),
                     })),
@@ -460,7 +463,9 @@ impl Start for WorkerStart {
             let launched = launched.await.map_err(|exit| {
                 let reason = exit.not_started();
                 if let Some(shared) = shared.upgrade() {
-                    shared.manager.do_send(Request::FailedStart(child.clone(), reason.obstacle()));
+                    shared
+                        .controller
+                        .do_send(Request::FailedStart(child.clone(), reason.obstacle()));
                 }
                 reason
             })?;
@@ -483,7 +488,7 @@ impl Start for WorkerStart {
                         shared.receive(&worker, message);
                     }
                 };
-                let exit = attend(node, launched, inbox, receive).await;
+                let exit = attend(runtime, launched, inbox, receive).await;
                 if let Some(shared) = shared.upgrade() {
                     shared.lost(&worker, &exit);
                 }
@@ -497,15 +502,17 @@ impl Start for WorkerStart {
 }
 
 /// A worker waits for room as long as others are at work.
-struct WorkerPatience {
+struct WorkerScheduling {
     child: String,
     shared: Weak<Shared>,
 }
 
-impl Patience for WorkerPatience {
+impl SchedulingPolicy for WorkerScheduling {
     fn waits(&self, words: Option<&str>) {
         if let Some(shared) = self.shared.upgrade() {
-            shared.manager.do_send(Request::Waits(self.child.clone(), words.map(str::to_string)));
+            shared
+                .controller
+                .do_send(Request::Waits(self.child.clone(), words.map(str::to_string)));
         }
     }
 
@@ -514,7 +521,7 @@ impl Patience for WorkerPatience {
     }
 }
 
-impl Drop for WorkerPatience {
+impl Drop for WorkerScheduling {
     /// It is at work, or it could not be started.
     fn drop(&mut self) {
         self.waits(None);

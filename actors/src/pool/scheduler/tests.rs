@@ -1,4 +1,4 @@
-//! The ledger against a simple model: a table that says of each task where it is.
+//! The scheduler against a simple model: a table that says of each task where it is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -156,7 +156,7 @@ struct Model {
 }
 
 struct Table {
-    ledger: Ledger<WorkerId, Nobody>,
+    scheduler: Scheduler<WorkerId, Nobody>,
     model: Model,
 }
 
@@ -179,7 +179,7 @@ fn results(call: CallId, first: u64, count: u64, failed: bool) -> Results {
 
 impl Table {
     fn new() -> Table {
-        Table { ledger: Ledger::new(), model: Model { next_call: 1, ..Model::default() } }
+        Table { scheduler: Scheduler::new(), model: Model { next_call: 1, ..Model::default() } }
     }
 
     fn pick<K: Copy, V>(map: &BTreeMap<K, V>, choice: usize) -> Option<K> {
@@ -198,7 +198,7 @@ impl Table {
                     if order == Order::Together { Release::Settled } else { Release::Taken };
                 let caller =
                     Nobody { id, order, buffer: Rc::new(Buffer::new(4 * OUTCOME, release)) };
-                self.ledger.begin(id, caller.clone(), EntryRef { offset: id, name: 0 }, terms);
+                self.scheduler.begin(id, caller.clone(), EntryRef { offset: id, name: 0 }, terms);
                 self.model.calls.insert(id, terms);
                 self.model.callers.insert(id, caller);
                 self.model.submitted.insert(id, 0);
@@ -207,7 +207,7 @@ impl Table {
                 let Some(call) = Table::pick(&self.model.calls, call) else { return };
                 let first = self.model.submitted[&call];
                 self.model.submitted.insert(call, first + tasks);
-                self.ledger
+                self.scheduler
                     .submit(Run::new(call, first, first + tasks, arguments(tasks)), &mut effects);
             }
             Step::Join { threads, quota } => {
@@ -218,7 +218,7 @@ impl Table {
                 if quota.is_none() {
                     self.model.lasting.insert(id);
                 }
-                self.ledger.join(id, id, threads, quota, &mut effects);
+                self.scheduler.join(id, id, threads, quota, &mut effects);
             }
             Step::Complete { worker, first, tasks, failed } => {
                 let Some(worker) = Table::pick(&self.model.workers, worker) else { return };
@@ -233,7 +233,7 @@ impl Table {
                     .take_while(|(task, index)| **task == (call, *index));
                 let count = run.count();
                 let done: Vec<_> = held.drain(first..first + count).collect();
-                self.ledger.complete(
+                self.scheduler.complete(
                     worker,
                     results(call, start, count as u64, failed),
                     &mut effects,
@@ -254,7 +254,7 @@ impl Table {
                 if held.is_some_and(|held| held.contains(&(call, first))) {
                     return;
                 }
-                self.ledger.complete(worker, results(call, first, 1, false), &mut effects);
+                self.scheduler.complete(worker, results(call, first, 1, false), &mut effects);
                 assert_eq!(count_settled(&effects), 0, "only who holds a task can settle it");
             }
             Step::Return { worker, tasks } => {
@@ -264,7 +264,7 @@ impl Table {
                 let run = held.iter().rev().take(tasks).zip((0..=last).rev());
                 let count = run.take_while(|(task, index)| **task == (call, *index)).count();
                 held.truncate(held.len() - count);
-                self.ledger.returned(
+                self.scheduler.returned(
                     worker,
                     call,
                     last + 1 - count as u64,
@@ -283,7 +283,7 @@ impl Table {
                 }
                 let reason =
                     if planned { ExitReason::TaskCancelled } else { ExitReason::Signal(9) };
-                self.ledger.lost(worker, &Exit::new(reason, Vec::new()), &mut effects);
+                self.scheduler.lost(worker, &Exit::new(reason, Vec::new()), &mut effects);
             }
             Step::TimeOut { worker, task } => {
                 let Some(worker) = Table::pick(&self.model.workers, worker) else { return };
@@ -295,13 +295,13 @@ impl Table {
                 if !self.model.calls.contains_key(&task.0) {
                     return;
                 }
-                self.ledger.overdue(worker, task.0, task.1, &mut effects);
+                self.scheduler.overdue(worker, task.0, task.1, &mut effects);
                 let killed = std::mem::take(&mut effects.kills);
                 assert_eq!(killed, [(worker, ExitReason::TaskTimedOut(LIMIT))]);
                 self.model.workers.remove(&worker);
                 self.model.lasting.remove(&worker);
                 *self.model.timeouts.entry(task).or_default() += 1;
-                self.ledger.lost(
+                self.scheduler.lost(
                     worker,
                     &Exit::new(ExitReason::TaskTimedOut(LIMIT), Vec::new()),
                     &mut effects,
@@ -316,7 +316,7 @@ impl Table {
             Step::Cancel { call } => {
                 let Some(call) = Table::pick(&self.model.calls, call) else { return };
                 self.model.calls.remove(&call);
-                let told = self.ledger.cancel(call);
+                let told = self.scheduler.cancel(call);
                 let holders = self
                     .model
                     .workers
@@ -330,7 +330,7 @@ impl Table {
                 );
             }
             Step::Drain => {
-                if let Some(drained) = self.ledger.drain_one(&mut effects) {
+                if let Some(drained) = self.scheduler.drain_one(&mut effects) {
                     self.model.lasting.remove(&drained);
                 }
             }
@@ -348,7 +348,7 @@ impl Table {
         let Some(place) = untaken.iter().position(in_turn) else { return false };
         let (start, end, bytes) = untaken.remove(place);
         if caller.buffer.free_outcomes(end - start, bytes, end) {
-            self.ledger.resume(call, effects);
+            self.scheduler.resume(call, effects);
         }
         true
     }
@@ -462,8 +462,8 @@ impl Table {
         self.take(Step::Join { threads: 2, quota: None });
         self.work();
         assert_eq!(self.unsettled(), None, "a task was lost");
-        assert_eq!(self.ledger.open(), 0);
-        assert_eq!(self.ledger.idle(), 1);
+        assert_eq!(self.scheduler.open(), 0);
+        assert_eq!(self.scheduler.idle(), 1);
     }
 }
 
@@ -495,19 +495,19 @@ const LIMIT: Duration = Duration::from_secs(7);
 /// Hands the first task of `terms` to workers that end as `ends` says, one after the other, until
 /// it is abandoned. Returns how many it cost.
 fn workers_until_abandoned(terms: Terms, ends: impl Fn(u64) -> ExitReason) -> u32 {
-    let mut ledger = Ledger::new();
-    ledger.begin(1, nobody(1), EntryRef { offset: 1, name: 0 }, terms);
-    ledger.submit(Run::new(1, 0, 1, arguments(1)), &mut Effects::default());
+    let mut scheduler = Scheduler::new();
+    scheduler.begin(1, nobody(1), EntryRef { offset: 1, name: 0 }, terms);
+    scheduler.submit(Run::new(1, 0, 1, arguments(1)), &mut Effects::default());
     for worker in 0..100 {
         let mut effects = Effects::default();
-        ledger.join(worker, worker, 1, None, &mut effects);
+        scheduler.join(worker, worker, 1, None, &mut effects);
         assert_eq!(effects.assignments.len(), 1, "the task runs again");
         let reason = ends(worker);
         let mut effects = Effects::default();
         if let ExitReason::TaskTimedOut(_) = reason {
-            ledger.overdue(worker, 1, 0, &mut effects);
+            scheduler.overdue(worker, 1, 0, &mut effects);
         }
-        ledger.lost(worker, &Exit::new(reason, Vec::new()), &mut effects);
+        scheduler.lost(worker, &Exit::new(reason, Vec::new()), &mut effects);
         if let Some((_, Settled::Abandoned { workers, .. })) = effects.settled.first() {
             return *workers;
         }
@@ -542,55 +542,55 @@ fn timeouts_and_deaths_are_counted_apart() {
 
 #[test]
 fn tasks_of_one_worker_that_run_past_their_timeout_together_all_count() {
-    let mut ledger = Ledger::new();
-    ledger.begin(
+    let mut scheduler = Scheduler::new();
+    scheduler.begin(
         1,
         nobody(1),
         EntryRef { offset: 1, name: 0 },
         Terms { timeout: Some(LIMIT), ..terms() },
     );
-    ledger.join(1, 1, 2, None, &mut Effects::default());
+    scheduler.join(1, 1, 2, None, &mut Effects::default());
     let mut effects = Effects::default();
-    ledger.submit(Run::new(1, 0, 2, arguments(2)), &mut effects);
-    ledger.overdue(1, 1, 0, &mut effects);
-    ledger.overdue(1, 1, 1, &mut effects);
-    ledger.lost(1, &Exit::new(ExitReason::TaskTimedOut(LIMIT), Vec::new()), &mut effects);
+    scheduler.submit(Run::new(1, 0, 2, arguments(2)), &mut effects);
+    scheduler.overdue(1, 1, 0, &mut effects);
+    scheduler.overdue(1, 1, 1, &mut effects);
+    scheduler.lost(1, &Exit::new(ExitReason::TaskTimedOut(LIMIT), Vec::new()), &mut effects);
     assert_eq!(effects.settled.len(), 2);
 }
 
 #[test]
 fn long_tasks_are_handed_out_one_for_each_thread() {
-    let mut ledger = Ledger::new();
+    let mut scheduler = Scheduler::new();
     let mut effects = Effects::default();
-    ledger.begin(1, nobody(1), EntryRef { offset: 1, name: 0 }, terms());
-    ledger.join(1, 1, 2, None, &mut effects);
-    ledger.submit(Run::new(1, 0, 100, arguments(100)), &mut effects);
+    scheduler.begin(1, nobody(1), EntryRef { offset: 1, name: 0 }, terms());
+    scheduler.join(1, 1, 2, None, &mut effects);
+    scheduler.submit(Run::new(1, 0, 100, arguments(100)), &mut effects);
     let count = |effects: &Effects<_, _>| {
         effects.assignments.iter().map(|(_, a): &(u64, Assignment)| a.count).sum::<u32>()
     };
     assert_eq!(count(&effects), 2, "nothing is known of the function yet");
     let mut effects = Effects::default();
     let slow = Results { busy: 10_000_000, ..results(1, 0, 1, false) };
-    ledger.complete(1, slow, &mut effects);
+    scheduler.complete(1, slow, &mut effects);
     assert_eq!(count(&effects), 1, "10 ms are more than is worth holding");
 }
 
 #[test]
 fn suspects_of_a_death_are_run_alone() {
-    let mut ledger = Ledger::new();
+    let mut scheduler = Scheduler::new();
     let mut effects = Effects::default();
-    ledger.begin(1, nobody(1), EntryRef { offset: 1, name: 0 }, Terms { chunk: 10, ..terms() });
-    ledger.join(1, 1, 1, None, &mut effects);
-    ledger.submit(Run::new(1, 0, 10, arguments(10)), &mut effects);
+    scheduler.begin(1, nobody(1), EntryRef { offset: 1, name: 0 }, Terms { chunk: 10, ..terms() });
+    scheduler.join(1, 1, 1, None, &mut effects);
+    scheduler.submit(Run::new(1, 0, 10, arguments(10)), &mut effects);
     let mut effects = Effects::default();
-    ledger.lost(1, &Exit::new(ExitReason::Signal(9), Vec::new()), &mut effects);
+    scheduler.lost(1, &Exit::new(ExitReason::Signal(9), Vec::new()), &mut effects);
     assert!(effects.settled.is_empty());
     for index in 0..10 {
         let mut effects = Effects::default();
         if index == 0 {
-            ledger.join(2, 2, 1, None, &mut effects);
+            scheduler.join(2, 2, 1, None, &mut effects);
         } else {
-            ledger.complete(2, results(1, index - 1, 1, false), &mut effects);
+            scheduler.complete(2, results(1, index - 1, 1, false), &mut effects);
         }
         assert_eq!(effects.assignments.len(), 1);
         assert_eq!((effects.assignments[0].1.first, effects.assignments[0].1.count), (index, 1));
@@ -599,13 +599,13 @@ fn suspects_of_a_death_are_run_alone() {
 
 #[test]
 fn calls_share_a_worker_by_the_time_of_their_tasks() {
-    let mut ledger = Ledger::new();
+    let mut scheduler = Scheduler::new();
     let mut effects = Effects::default();
     for call in [1, 2] {
-        ledger.begin(call, nobody(call), EntryRef { offset: call, name: 0 }, terms());
-        ledger.submit(Run::new(call, 0, 1000, arguments(1000)), &mut effects);
+        scheduler.begin(call, nobody(call), EntryRef { offset: call, name: 0 }, terms());
+        scheduler.submit(Run::new(call, 0, 1000, arguments(1000)), &mut effects);
     }
-    ledger.join(1, 1, 1, None, &mut effects);
+    scheduler.join(1, 1, 1, None, &mut effects);
     let (mut assigned, mut nanos) = (effects.assignments, [0u64; 2]);
     for _ in 0..200 {
         let (_, assignment) = assigned.remove(0);
@@ -615,7 +615,7 @@ fn calls_share_a_worker_by_the_time_of_their_tasks() {
         nanos[assignment.call as usize - 1] += busy;
         let mut effects = Effects::default();
         let done = results(assignment.call, assignment.first, u64::from(assignment.count), false);
-        ledger.complete(1, Results { busy, ..done }, &mut effects);
+        scheduler.complete(1, Results { busy, ..done }, &mut effects);
         assigned.extend(effects.assignments);
     }
     let ratio = nanos[0] as f64 / nanos[1] as f64;
@@ -624,35 +624,35 @@ fn calls_share_a_worker_by_the_time_of_their_tasks() {
 
 #[test]
 fn a_worker_that_gave_back_all_that_it_held_gets_work_again() {
-    let mut ledger = Ledger::new();
+    let mut scheduler = Scheduler::new();
     let mut effects = Effects::default();
-    ledger.begin(1, nobody(1), EntryRef { offset: 1, name: 0 }, terms());
-    ledger.submit(Run::new(1, 0, 10, arguments(10)), &mut effects);
-    ledger.join(7, 7, 1, None, &mut effects);
-    ledger.complete(7, Results { busy: 1_500_000, ..results(1, 0, 1, false) }, &mut effects);
-    ledger.complete(7, Results { busy: 5_000_000, ..results(1, 1, 1, false) }, &mut effects);
+    scheduler.begin(1, nobody(1), EntryRef { offset: 1, name: 0 }, terms());
+    scheduler.submit(Run::new(1, 0, 10, arguments(10)), &mut effects);
+    scheduler.join(7, 7, 1, None, &mut effects);
+    scheduler.complete(7, Results { busy: 1_500_000, ..results(1, 0, 1, false) }, &mut effects);
+    scheduler.complete(7, Results { busy: 5_000_000, ..results(1, 1, 1, false) }, &mut effects);
     let mut effects = Effects::default();
-    ledger.returned(7, 1, 2, 1, &mut effects);
-    assert_eq!(ledger.idle(), 0);
+    scheduler.returned(7, 1, 2, 1, &mut effects);
+    assert_eq!(scheduler.idle(), 0);
     assert!(!effects.assignments.is_empty());
 }
 
 /// A call whose caller takes outcomes in the order of its tasks, with room for four of them; and
 /// its only worker, which holds all that it may by time.
-fn a_full_buffer() -> (Ledger<WorkerId, Nobody>, Nobody, Effects<WorkerId, Nobody>) {
-    let mut ledger = Ledger::new();
+fn a_full_buffer() -> (Scheduler<WorkerId, Nobody>, Nobody, Effects<WorkerId, Nobody>) {
+    let mut scheduler = Scheduler::new();
     let mut effects = Effects::default();
     let caller = Nobody {
         order: Order::Tasks,
         buffer: Rc::new(Buffer::new(8 * OUTCOME, Release::Taken)),
         ..nobody(1)
     };
-    ledger.begin(1, caller.clone(), EntryRef { offset: 1, name: 0 }, terms());
-    ledger.submit(Run::new(1, 0, 100, arguments(100)), &mut effects);
-    ledger.join(1, 1, 1, None, &mut effects);
+    scheduler.begin(1, caller.clone(), EntryRef { offset: 1, name: 0 }, terms());
+    scheduler.submit(Run::new(1, 0, 100, arguments(100)), &mut effects);
+    scheduler.join(1, 1, 1, None, &mut effects);
     let mut effects = Effects::default();
-    ledger.complete(1, Results { busy: 1, ..results(1, 0, 1, false) }, &mut effects);
-    (ledger, caller, effects)
+    scheduler.complete(1, Results { busy: 1, ..results(1, 0, 1, false) }, &mut effects);
+    (scheduler, caller, effects)
 }
 
 fn assigned(effects: &Effects<WorkerId, Nobody>) -> Vec<u64> {
@@ -662,52 +662,52 @@ fn assigned(effects: &Effects<WorkerId, Nobody>) -> Vec<u64> {
 
 #[test]
 fn no_task_is_handed_out_without_room_for_its_outcome() {
-    let (mut ledger, caller, effects) = a_full_buffer();
+    let (mut scheduler, caller, effects) = a_full_buffer();
     assert_eq!(assigned(&effects), [1, 2, 3], "one of four outcomes is there");
     let mut effects = Effects::default();
-    ledger.complete(1, results(1, 1, 3, false), &mut effects);
+    scheduler.complete(1, results(1, 1, 3, false), &mut effects);
     assert!(assigned(&effects).is_empty());
-    assert!(caller.buffer.free_outcomes(2, 2 * OUTCOME, 2), "the ledger waits for room");
+    assert!(caller.buffer.free_outcomes(2, 2 * OUTCOME, 2), "the scheduler waits for room");
     let mut effects = Effects::default();
-    ledger.resume(1, &mut effects);
+    scheduler.resume(1, &mut effects);
     assert_eq!(assigned(&effects), [4, 5]);
 }
 
 #[test]
 fn a_full_buffer_does_not_keep_back_the_task_that_the_caller_waits_for() {
-    let (mut ledger, caller, _) = a_full_buffer();
+    let (mut scheduler, caller, _) = a_full_buffer();
     assert!(caller.buffer.free_outcomes(1, OUTCOME, 1));
     let mut effects = Effects::default();
-    ledger.resume(1, &mut effects);
+    scheduler.resume(1, &mut effects);
     // What comes after task 1 fills the buffer, and its worker dies.
     let mut effects = Effects::default();
-    ledger.complete(1, results(1, 2, 2, false), &mut effects);
+    scheduler.complete(1, results(1, 2, 2, false), &mut effects);
     caller.buffer.store_outcomes(0, 10 * OUTCOME);
     let mut effects = Effects::default();
-    ledger.lost(1, &Exit::new(ExitReason::Shutdown, Vec::new()), &mut effects);
-    ledger.join(2, 2, 1, None, &mut effects);
+    scheduler.lost(1, &Exit::new(ExitReason::Shutdown, Vec::new()), &mut effects);
+    scheduler.join(2, 2, 1, None, &mut effects);
     assert_eq!(assigned(&effects), [1]);
 }
 
 #[test]
 fn tasks_come_back_when_outcomes_are_larger_than_they_seemed() {
-    let mut ledger = Ledger::new();
+    let mut scheduler = Scheduler::new();
     let mut effects = Effects::default();
     let caller = Nobody {
         order: Order::Arrival,
         buffer: Rc::new(Buffer::new(1000, Release::Taken)),
         ..nobody(1)
     };
-    ledger.begin(1, caller.clone(), EntryRef { offset: 1, name: 0 }, terms());
-    ledger.submit(Run::new(1, 0, 100, arguments(100)), &mut effects);
-    ledger.join(1, 1, 1, None, &mut effects);
-    ledger.complete(1, Results { busy: 1, ..results(1, 0, 1, false) }, &mut Effects::default());
+    scheduler.begin(1, caller.clone(), EntryRef { offset: 1, name: 0 }, terms());
+    scheduler.submit(Run::new(1, 0, 100, arguments(100)), &mut effects);
+    scheduler.join(1, 1, 1, None, &mut effects);
+    scheduler.complete(1, Results { busy: 1, ..results(1, 0, 1, false) }, &mut Effects::default());
     let mut outcome = Vec::new();
     push_item(&mut outcome, &[0; 600], false);
     let piece = Piece { first: 1, count: 1, length: outcome.len() as u32 };
     let large = Results { call: 1, busy: 1, pieces: vec![piece], outcomes: outcome.into() };
     let mut effects = Effects::default();
-    ledger.complete(1, large, &mut effects);
+    scheduler.complete(1, large, &mut effects);
     assert_eq!(effects.recalls, [(1, 1)]);
     assert!(assigned(&effects).is_empty());
 }

@@ -148,7 +148,7 @@ impl Host {
     }
 
     /// What has to run in the actor's context. `handled` is called after each message.
-    pub(crate) fn porter<A>(
+    pub(crate) fn inbox_pump<A>(
         &self,
         handled: impl FnMut(&mut A) + Unpin + 'static,
     ) -> impl ActorFuture<A, Output = ()> + 'static
@@ -159,7 +159,7 @@ impl Host {
         dispatch.under_way = Arc::clone(&self.under_way);
         // The owner may kill this process as soon as it has the answer.
         dispatch.before_answer = flush_output;
-        Porter { inbox: Arc::clone(&self.inbox), dispatch, handled, linger: Linger::default() }
+        InboxPump { inbox: Arc::clone(&self.inbox), dispatch, handled, linger: Linger::default() }
     }
 
     /// The actor's incarnation has ended: what it had begun, nobody answers any more.
@@ -171,14 +171,14 @@ impl Host {
     }
 }
 
-struct Porter<F> {
+struct InboxPump<F> {
     inbox: Arc<Inbox>,
     dispatch: Dispatch,
     handled: F,
     linger: Linger,
 }
 
-impl<A, F> ActorFuture<A> for Porter<F>
+impl<A, F> ActorFuture<A> for InboxPump<F>
 where
     A: Actor<Context = Context<A>>,
     F: FnMut(&mut A) + Unpin + 'static,

@@ -14,12 +14,12 @@ use fiber_transport::Link;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::Node;
+use super::Runtime;
 
 /// What a child can be started as.
 pub(crate) trait Root: Serialize + DeserializeOwned + 'static {
     /// Sets it up in its process, on the node's thread. The link leads to its parent.
-    fn start(self, node: &'static Node, link: Arc<dyn Link>) -> Running;
+    fn start(self, runtime: &'static Runtime, link: Arc<dyn Link>) -> Running;
 }
 
 /// A root at work.
@@ -40,22 +40,22 @@ pub(crate) enum Inbound {
 
 /// A root on its way to its process.
 #[derive(Clone, Serialize, Deserialize)]
-pub(crate) struct Errand {
+pub(crate) struct StartRequest {
     entry: EntryRef,
     root: Bytes,
 }
 
-impl Errand {
-    pub(crate) fn new<R: Root>(root: &R) -> Errand {
+impl StartRequest {
+    pub(crate) fn new<R: Root>(root: &R) -> StartRequest {
         let encoded = codec::encode(root).expect("roots are made of what serialises");
-        Errand { entry: Starter::<R>::ENTRY.reference(), root: encoded.into() }
+        StartRequest { entry: Starter::<R>::ENTRY.reference(), root: encoded.into() }
     }
 
     /// # Errors
     /// That it is of another build.
-    pub(super) fn start(self, node: &'static Node, link: Arc<dyn Link>) -> Result<Running> {
+    pub(super) fn start(self, runtime: &'static Runtime, link: Arc<dyn Link>) -> Result<Running> {
         let entry = self.entry.resolve::<MethodFn>()?;
-        let mut start = Starting { root: self.root, node, link, running: None };
+        let mut start = Starting { root: self.root, runtime, link, running: None };
         entry.call()(&mut start, &mut (), &mut ());
         start.running.expect("the entry of a root starts it")
     }
@@ -64,7 +64,7 @@ impl Errand {
 /// What the entry of a root works on.
 struct Starting {
     root: Bytes,
-    node: &'static Node,
+    runtime: &'static Runtime,
     link: Arc<dyn Link>,
     running: Option<Result<Running>>,
 }
@@ -79,6 +79,6 @@ impl<R: Root> Starter<R> {
             start.downcast_mut::<Starting>().expect("this entry is called with nothing else");
         let link = Arc::clone(&start.link);
         start.running =
-            Some(codec::decode::<R>(&start.root).map(|root| root.start(start.node, link)));
+            Some(codec::decode::<R>(&start.root).map(|root| root.start(start.runtime, link)));
     }
 }

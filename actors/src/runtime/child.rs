@@ -7,14 +7,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Buf;
-use fiber_backends::{Kinship, Reach, backend};
-use fiber_core::{LinkKind, NodeId, SessionKey, entry};
+use fiber_backends::{Locality, Reach, backend};
+use fiber_core::{LinkKind, ProcessId, SessionKey, entry};
 use fiber_transport::{Connection, Role, local_ip_towards};
 use rustix::process::Signal;
 
-use super::launch::{Control, ELSEWHERE, control};
+use super::launch::{Control, REMOTE, control};
 use super::root::Inbound;
-use super::{CURRENT, INITIALISED, Node, start_thread};
+use super::{CURRENT, INITIALISED, Runtime, start_thread};
 use crate::endpoint::{Endpoint, MESH, ROOT, give_signs_of_life, meet, message_limit};
 use crate::remote::MeshPeer;
 
@@ -62,55 +62,55 @@ pub fn init() {
         return;
     }
     fiber_backends::run_if_guard();
-    let child = match fiber_core::process::take_env("FIBER_NODE", "FIBER_KEY") {
+    let child = match fiber_core::process::take_env("FIBER_PARENT", "FIBER_KEY") {
         Some([None, None]) => None,
-        Some([node, key]) => Some((node.unwrap_or_default(), key.unwrap_or_default())),
+        Some([runtime, key]) => Some((runtime.unwrap_or_default(), key.unwrap_or_default())),
         // Its parent has the words for this code: a line that this process printed would stand
         // there twice.
-        None if std::env::var_os("FIBER_NODE").is_some() => quit(EXIT_TOO_LATE),
+        None if std::env::var_os("FIBER_PARENT").is_some() => quit(EXIT_TOO_LATE),
         None => None,
     };
     INITIALISED.store(true, Ordering::Release);
     fiber_core::process::keep_large_blocks();
-    let Some((node, key)) = child else { return };
+    let Some((runtime, key)) = child else { return };
     if tokio::runtime::Handle::try_current().is_ok() {
         // An async task of this process could not run in a runtime of its own.
         quit(EXIT_TOO_LATE);
     }
-    let calling = node.to_str().and_then(|text| text.parse::<Calling>().ok());
+    let calling = runtime.to_str().and_then(|text| text.parse::<ParentInfo>().ok());
     let key = fiber_core::process::secret(key).and_then(|text| text.parse::<SessionKey>().ok());
     fiber_core::process::close_input();
     match (calling, key) {
         (Some(calling), Some(key)) => run(calling, key),
         _ => give_up(
-            "FIBER_NODE and FIBER_KEY are set to something else than fiber sets them to: unset them",
+            "FIBER_PARENT and FIBER_KEY are set to something else than fiber sets them to: unset them",
         ),
     }
 }
 
 /// Who called this process into being.
 #[derive(Clone)]
-struct Calling {
-    id: NodeId,
-    parent: NodeId,
+struct ParentInfo {
+    id: ProcessId,
+    parent: ProcessId,
     /// Unless it runs elsewhere.
     parent_pid: Option<i32>,
     address: String,
 }
 
-impl FromStr for Calling {
+impl FromStr for ParentInfo {
     type Err = ();
 
-    fn from_str(text: &str) -> Result<Calling, ()> {
+    fn from_str(text: &str) -> Result<ParentInfo, ()> {
         let mut parts = text.splitn(4, ':');
         let mut next = || parts.next().ok_or(());
         let id = next()?.parse().map_err(drop)?;
         let parent = next()?.parse().map_err(drop)?;
         let parent_pid = match next()? {
-            ELSEWHERE => None,
+            REMOTE => None,
             pid => Some(pid.parse().map_err(drop)?),
         };
-        Ok(Calling { id, parent, parent_pid, address: next()?.to_string() })
+        Ok(ParentInfo { id, parent, parent_pid, address: next()?.to_string() })
     }
 }
 
@@ -121,10 +121,10 @@ fn reach_elsewhere(parent: &str) -> Reach {
         parent.rsplit_once('/').and_then(|(_, address)| address.parse::<SocketAddr>().ok());
     let own = address.and_then(|address| local_ip_towards(address.ip()).ok());
     let bind = own.unwrap_or(Ipv4Addr::LOCALHOST.into());
-    Reach { link: LinkKind::Nng, bind, advertised: None, kinship: Kinship::Elsewhere }
+    Reach { link: LinkKind::Nng, bind, advertised: None, locality: Locality::Remote }
 }
 
-fn run(calling: Calling, key: SessionKey) -> ! {
+fn run(calling: ParentInfo, key: SessionKey) -> ! {
     if let Some(parent) = calling.parent_pid {
         die_with_parent(parent);
     }
@@ -146,7 +146,7 @@ fn run(calling: Calling, key: SessionKey) -> ! {
             let early = tokio::task::spawn_local(give_signs_of_life(link, EARLY_BEAT, || {
                 Control::Heartbeat.message()
             }));
-            let Some(Control::Start { config, errand }) = first(&mut connection).await else {
+            let Some(Control::Start { config, request }) = first(&mut connection).await else {
                 // The parent went away, or never meant this process.
                 quit(EXIT_NOT_STARTED)
             };
@@ -157,18 +157,18 @@ fn run(calling: Calling, key: SessionKey) -> ! {
             connection.link.give_up_after(config.heartbeat_timeout);
             config.clone().inherit();
             let reach = calling.parent_pid.is_none().then(|| reach_elsewhere(&calling.address));
-            let node =
-                Node::new(Endpoint::new(calling.id, *config, key, node_arbiter), backend, reach);
-            *CURRENT.lock() = Some(node);
-            fiber_core::process::at_exit(super::part);
+            let runtime =
+                Runtime::new(Endpoint::new(calling.id, *config, key, node_arbiter), backend, reach);
+            *CURRENT.lock() = Some(runtime);
+            fiber_core::process::at_exit(super::shutdown_on_exit);
             // Before the root starts: from now on the parent takes silence for death.
             tokio::task::spawn_local(give_signs_of_life(
                 Arc::clone(&connection.link),
                 beat,
                 || Control::Heartbeat.message(),
             ));
-            let peer = node.mesh().join(calling.parent, &connection.link);
-            let running = errand.start(node, Arc::clone(&connection.link));
+            let peer = runtime.mesh().join(calling.parent, &connection.link);
+            let running = request.start(runtime, Arc::clone(&connection.link));
             let running = running.unwrap_or_else(|error| give_up(&error.to_string()));
             let _ = sender.send(running.main);
             serve(connection, running.inbox, peer).await
@@ -243,8 +243,8 @@ fn name_process() {
 /// Ends this process and its children at once, without running what the program has registered for
 /// its exit: other threads are at work.
 fn quit(code: i32) -> ! {
-    if let Some(node) = CURRENT.try_lock().and_then(|current| *current) {
-        node.kill_children();
+    if let Some(runtime) = CURRENT.try_lock().and_then(|current| *current) {
+        runtime.kill_children();
     }
     signal_hook::low_level::exit(code)
 }

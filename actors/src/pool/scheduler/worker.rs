@@ -1,4 +1,4 @@
-//! One worker in the ledger.
+//! One worker in the scheduler.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -120,9 +120,9 @@ impl<W> Worker<W> {
 }
 
 /// Has a worker stand in the list of those that have room.
-pub(super) fn list<W>(roomy: &mut VecDeque<WorkerId>, worker: &mut Worker<W>, id: WorkerId) {
+pub(super) fn list<W>(with_room: &mut VecDeque<WorkerId>, worker: &mut Worker<W>, id: WorkerId) {
     if !std::mem::replace(&mut worker.listed, true) {
-        if worker.held == 0 { roomy.push_front(id) } else { roomy.push_back(id) }
+        if worker.held == 0 { with_room.push_front(id) } else { with_room.push_back(id) }
     }
 }
 

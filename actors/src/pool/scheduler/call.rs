@@ -1,4 +1,4 @@
-//! One call in the ledger.
+//! One call in the scheduler.
 
 use std::collections::{HashMap, VecDeque};
 
