@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use fiber::supervisor::{ChildSpec, State};
-use fiber::{AsyncManager, ExitReason, Pool, Supervisor};
+use fiber::{AsyncManager, Pool, Supervisor, error::ExitReason};
 use serde::{Deserialize, Serialize};
 
 /// Counts words, on a pool of worker processes that it owns.

@@ -32,28 +32,106 @@
 //! in the binary, so all processes run the same build. [`init`] has to be the first thing that
 //! `main` does; [`main`] sees to that.
 
-pub use fiber_actors::supervisor::{self, Supervisor, Tree, tree};
-pub use fiber_actors::sync;
-pub use fiber_actors::{
-    ActorPool, ActorPoolBuilder, Alone, Apply, AsyncManager, Blocking, Broadcast, Call, Delivery,
-    Element, Elements, Get, Imap, ImapUnordered, Keep, ManagerBuilder, Map, NoSnapshots,
-    NodeFunction, Pipe, PipeReceiver, PipeSender, Pool, PoolBuilder, Process, ProcessBuilder,
-    ProcessHandle, Put, Queue, Reduction, RemoteAddr, RemoteMessage, RemoteRecipient, Rendezvous,
-    Reply, Ring, RingBuilder, RingNode, RingRun, Routing, Snapshot, Snapshots, SyncManager,
-    active_children, init, suspend_progress,
-};
-pub use fiber_core::{
-    Arguments, Awaited, Conclusion, Conclusions, Config, Diverging, Error, Exit, ExitReason,
-    Failure, FailureKind, Fallible, Function, Kind, Later, LinkKind, Many, Meta, One, Output,
-    OutputMode, OwnedNotBorrowed, Plain, Portable, Result, Tries, TryOutput, Values,
-};
+pub use fiber_actors::{actix, init, supervisor, sync};
+pub use fiber_core::Meta;
 pub use fiber_macros::{main, meta};
 
-/// What most programs use.
+#[doc(no_inline)]
+pub use self::{
+    actor_pool::ActorPool,
+    config::Config,
+    error::{Error, Result},
+    manager::{AsyncManager, SyncManager},
+    pipe::Pipe,
+    pool::{Broadcast, Pool},
+    process::Process,
+    queue::Queue,
+    remote::RemoteAddr,
+    reply::Reply,
+    ring::{Reduction, Ring, RingNode},
+    supervisor::{Supervisor, tree},
+};
+
+/// Pools of worker processes, and the calls that they run.
+pub mod pool {
+    pub use fiber_actors::{
+        ApplyCall, Blocking, Broadcast, ImapCall, ImapUnorderedCall, MapCall, Pool, PoolBuilder,
+        suspend_progress,
+    };
+}
+
+/// One function in a process of its own.
+pub mod process {
+    pub use fiber_actors::{Process, ProcessBuilder, ProcessHandle, active_children};
+}
+
+/// Ranked processes that work together, with collectives.
+pub mod ring {
+    pub use fiber_actors::{
+        Number, Reduction, Rendezvous, Ring, RingBuilder, RingFunction, RingNode, RingRun,
+    };
+}
+
+/// Actors in processes of their own, which fiber restarts.
+pub mod manager {
+    pub use fiber_actors::{
+        AsyncManager, Keep, ManagerBuilder, NoSnapshots, Snapshot, Snapshots, SyncManager,
+    };
+}
+
+/// Several managed actors behind one handle.
+pub mod actor_pool {
+    pub use fiber_actors::{ActorPool, ActorPoolBuilder, Routing};
+}
+
+/// Queues between processes.
+pub mod queue {
+    pub use fiber_actors::{Delivery, Get, Put, Queue, QueueStream};
+}
+
+/// Pipes between two processes.
+pub mod pipe {
+    pub use fiber_actors::{Pipe, PipeReceiver, PipeSender};
+}
+
+/// Addresses of actors in other processes.
+pub mod remote {
+    pub use fiber_actors::{Call, RemoteAddr, RemoteMessage, RemoteRecipient};
+}
+
+/// The future of an answer.
+pub mod reply {
+    pub use fiber_actors::Reply;
+}
+
+/// What can go wrong, and how processes end.
+pub mod error {
+    pub use fiber_core::{Error, Exit, ExitReason, Failure, FailureKind, Result};
+}
+
+/// The configuration of a program.
+pub mod config {
+    pub use fiber_core::{Config, LinkKind, OutputMode};
+}
+
+/// Task functions: the traits that bound what they take and return.
+///
+/// Type parameters named `M` and `N` in this crate are *markers*, which live here too: the compiler
+/// infers them from the function, and no program names them.
+pub mod task {
+    pub use fiber_actors::Alone;
+    pub use fiber_core::{
+        Arguments, Awaited, Conclusion, Conclusions, Diverging, Fallible, Function, Later, Many,
+        One, Output, OutputKind, OwnedNotBorrowed, Plain, Portable, Tries, TryOutput, Values,
+    };
+}
+
+/// The names that most programs use.
 pub mod prelude {
+    pub use crate::pipe::{Pipe, PipeReceiver, PipeSender};
     pub use crate::{
-        AsyncManager, Broadcast, Meta, Pool, Process, Reduction, RemoteAddr, Ring, RingNode,
-        Supervisor,
+        AsyncManager, Broadcast, Error, Meta, Pool, Process, Queue, Reduction, RemoteAddr, Ring,
+        RingNode,
     };
 }
 

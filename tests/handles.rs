@@ -5,7 +5,9 @@ use std::time::Duration;
 use actix::prelude::*;
 use fiber::supervisor::{ChildSpec, Restart};
 use fiber::sync::{Event, Value};
-use fiber::{AsyncManager, Broadcast, Error, Pipe, PipeSender, Pool, Process, Queue, Supervisor};
+use fiber::{
+    AsyncManager, Broadcast, Error, Pipe, Pool, Process, Queue, Supervisor, pipe::PipeSender,
+};
 use serde::{Deserialize, Serialize};
 
 fiber::test_harness!();

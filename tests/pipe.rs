@@ -3,7 +3,10 @@
 mod tricky;
 
 use fiber::sync::Event;
-use fiber::{Error, Pipe, PipeReceiver, PipeSender, Process};
+use fiber::{
+    Error, Pipe, Process,
+    pipe::{PipeReceiver, PipeSender},
+};
 
 use tricky::{Tricky, tricky};
 

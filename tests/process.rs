@@ -9,7 +9,12 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use fiber::{Error, ExitReason, FailureKind, OutputMode, Process, active_children};
+use fiber::{
+    Error, Process,
+    config::OutputMode,
+    error::{ExitReason, FailureKind},
+    process::active_children,
+};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde::{Deserialize, Serialize};
 
@@ -222,7 +227,7 @@ fn active_children_are_those_that_live() {
     active_children()
         .iter()
         .filter(|child| child.name() == "counted")
-        .for_each(fiber::ProcessHandle::kill);
+        .for_each(fiber::process::ProcessHandle::kill);
     process.join().wait().unwrap();
     assert_eq!(named(), 0);
 }

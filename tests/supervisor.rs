@@ -9,7 +9,7 @@ use actix::{Actor, Context, Handler, Message};
 use fiber::supervisor::{
     Backoff, Builder, ChildSpec, Restart, Shutdown, State, Strategy, SupervisorRef,
 };
-use fiber::{Error, ExitReason, Process, Supervisor, active_children};
+use fiber::{Error, Process, Supervisor, error::ExitReason, process::active_children};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 

@@ -34,7 +34,7 @@ pub enum Routing {
 /// ```
 /// # fiber::init();
 /// use actix::prelude::*;
-/// use fiber::{ActorPool, Routing};
+/// use fiber::{ActorPool, actor_pool::Routing};
 /// use serde::{Deserialize, Serialize};
 ///
 /// struct Squarer;

@@ -18,19 +18,23 @@ pub mod supervisor;
 pub mod sync;
 mod tokio_runtime;
 
+#[doc(no_inline)]
+pub use actix;
 pub use actor_pool::{ActorPool, ActorPoolBuilder, Nobody, Routing};
 pub use blocking::{Blocking, block_on_main};
 pub use manager::{
     AsyncManager, Keep, ManagerBuilder, NoSnapshots, Snapshot, Snapshots, SyncManager,
 };
 pub use pipe::{Pipe, PipeReceiver, PipeSender};
-pub use pool::{Apply, Broadcast, Imap, ImapUnordered, Map, Pool, PoolBuilder, suspend_progress};
+pub use pool::{
+    ApplyCall, Broadcast, ImapCall, ImapUnorderedCall, MapCall, Pool, PoolBuilder, suspend_progress,
+};
 pub use process::{Process, ProcessBuilder, ProcessHandle, active_children};
-pub use queue::{Delivery, Elements, Get, Put, Queue};
+pub use queue::{Delivery, Get, Put, Queue, QueueStream};
 pub use remote::{Call, RemoteAddr, RemoteMessage, RemoteRecipient};
 pub use reply::Reply;
 pub use ring::{
-    Alone, Element, NodeFunction, Reduction, Rendezvous, Ring, RingBuilder, RingNode, RingRun,
+    Alone, Number, Reduction, Rendezvous, Ring, RingBuilder, RingFunction, RingNode, RingRun,
 };
 pub use runtime::init;
 #[doc(no_inline)]

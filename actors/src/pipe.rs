@@ -7,7 +7,7 @@ use fiber_core::Result;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::queue::{Elements, End, Get, Put, Role};
+use crate::queue::{End, Get, Put, QueueStream, Role};
 
 /// One end of a duplex pipe: it sends `S` and receives `R`.
 ///
@@ -17,7 +17,7 @@ use crate::queue::{Elements, End, Get, Put, Role};
 /// [`recv`](Pipe::recv) fails with [`Error::Closed`](fiber_core::Error::Closed), and so does
 /// [`send`](Pipe::send). An end that was sent away counts as being there while it may still arrive.
 ///
-/// Elements arrive in the order in which they were sent. The pipe itself lives in the process that
+/// QueueStream arrive in the order in which they were sent. The pipe itself lives in the process that
 /// made it and ends with it: then both ends fail with
 /// [`Error::OwnerEnded`](fiber_core::Error::OwnerEnded).
 ///
@@ -86,7 +86,7 @@ where
     }
 
     /// All elements, one after the other, until the other end is gone.
-    pub fn stream(&self) -> Elements<R> {
+    pub fn stream(&self) -> QueueStream<R> {
         self.receiver.stream()
     }
 
@@ -134,8 +134,8 @@ impl<T: DeserializeOwned> PipeReceiver<T> {
     }
 
     /// As [`Pipe::stream`].
-    pub fn stream(&self) -> Elements<T> {
-        Elements::new(&self.end.core)
+    pub fn stream(&self) -> QueueStream<T> {
+        QueueStream::new(&self.end.core)
     }
 }
 

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use fiber_core::entry::Entry;
 use fiber_core::{
-    Error, Function, Kind, Meta, Output, Portable, Result, Tries, TryOutput, Values,
+    Error, Function, Meta, Output, OutputKind, Portable, Result, Tries, TryOutput, Values,
     captures_nothing, shortage, task_entry,
 };
 
@@ -35,7 +35,7 @@ use shared::{Done, Ending, Request, Shared, State};
 
 pub use broadcast::Broadcast;
 pub use builder::PoolBuilder;
-pub use calls::{Apply, Imap, ImapUnordered, Map};
+pub use calls::{ApplyCall, ImapCall, ImapUnorderedCall, MapCall};
 
 pub use progress::suspend_progress;
 
@@ -169,7 +169,7 @@ impl Pool {
     /// that its task killed, so it counts as well: raise this where workers are killed by others.
     /// Evicted and preempted workers count too. Not counted are timeouts, which
     /// [`max_timeouts`](Pool::max_timeouts) counts, and the workers that the pool ends by itself:
-    /// after a [cancelled](Apply::cancel) call, by [`scale`](Pool::scale), or after
+    /// after a [cancelled](ApplyCall::cancel) call, by [`scale`](Pool::scale), or after
     /// [`tasks_per_worker`](PoolBuilder::tasks_per_worker).
     #[must_use]
     pub fn max_deaths(&self, count: u32) -> Pool {
@@ -209,7 +209,11 @@ impl Pool {
     }
 
     /// Runs one task. Its arguments are one value, or a tuple for a function of several.
-    pub fn apply<F, A, M, N>(&self, function: F, args: A) -> Apply<<F::Output as Output<N>>::Value>
+    pub fn apply<F, A, M, N>(
+        &self,
+        function: F,
+        args: A,
+    ) -> ApplyCall<<F::Output as Output<N>>::Value>
     where
         F: Function<A, M>,
         A: Portable,
@@ -217,7 +221,7 @@ impl Pool {
         N: 'static,
     {
         const { captures_nothing::<F>() };
-        Apply::new(self.begin_one::<F, A, M, Values<N>>(function, &args))
+        ApplyCall::new(self.begin_one::<F, A, M, Values<N>>(function, &args))
     }
 
     /// As [`apply`](Pool::apply), for a function that returns a `Result` whose error can be
@@ -226,7 +230,7 @@ impl Pool {
         &self,
         function: F,
         args: A,
-    ) -> Apply<<F::Output as TryOutput<N>>::Value>
+    ) -> ApplyCall<<F::Output as TryOutput<N>>::Value>
     where
         F: Function<A, M>,
         A: Portable,
@@ -234,7 +238,7 @@ impl Pool {
         N: 'static,
     {
         const { captures_nothing::<F>() };
-        Apply::new(self.begin_one::<F, A, M, Tries<N>>(function, &args))
+        ApplyCall::new(self.begin_one::<F, A, M, Tries<N>>(function, &args))
     }
 
     /// Runs a task for each item. The results come together, in the order of the items; the first
@@ -242,7 +246,7 @@ impl Pool {
     ///
     /// All results are stored until then. Where they don't fit into memory together, use
     /// [`imap`](Pool::imap).
-    pub fn map<F, I, M, N>(&self, function: F, items: I) -> Map<<F::Output as Output<N>>::Value>
+    pub fn map<F, I, M, N>(&self, function: F, items: I) -> MapCall<<F::Output as Output<N>>::Value>
     where
         F: Function<I::Item, M>,
         I: IntoIterator<IntoIter: Send + 'static>,
@@ -252,7 +256,7 @@ impl Pool {
     {
         const { captures_nothing::<F>() };
         let (call, length) = self.begin::<F, I, M, Values<N>>(function, items, Order::Together);
-        Map::new(call, length)
+        MapCall::new(call, length)
     }
 
     /// As [`map`](Pool::map), for a function that returns a `Result` whose error can be displayed.
@@ -260,7 +264,7 @@ impl Pool {
         &self,
         function: F,
         items: I,
-    ) -> Map<<F::Output as TryOutput<N>>::Value>
+    ) -> MapCall<<F::Output as TryOutput<N>>::Value>
     where
         F: Function<I::Item, M>,
         I: IntoIterator<IntoIter: Send + 'static>,
@@ -270,13 +274,17 @@ impl Pool {
     {
         const { captures_nothing::<F>() };
         let (call, length) = self.begin::<F, I, M, Tries<N>>(function, items, Order::Together);
-        Map::new(call, length)
+        MapCall::new(call, length)
     }
 
     /// Runs a task for each item. The results are a stream in the order of the items, in which a
     /// failure takes the place of a result. Items are taken as results are: an endless iterator
     /// runs in bounded memory, which [`buffer`](Pool::buffer) sets.
-    pub fn imap<F, I, M, N>(&self, function: F, items: I) -> Imap<<F::Output as Output<N>>::Value>
+    pub fn imap<F, I, M, N>(
+        &self,
+        function: F,
+        items: I,
+    ) -> ImapCall<<F::Output as Output<N>>::Value>
     where
         F: Function<I::Item, M>,
         I: IntoIterator<IntoIter: Send + 'static>,
@@ -286,7 +294,7 @@ impl Pool {
     {
         const { captures_nothing::<F>() };
         let (call, length) = self.begin::<F, I, M, Values<N>>(function, items, Order::Tasks);
-        Imap::new(call, length)
+        ImapCall::new(call, length)
     }
 
     /// As [`imap`](Pool::imap), for a function that returns a `Result` whose error can be
@@ -295,7 +303,7 @@ impl Pool {
         &self,
         function: F,
         items: I,
-    ) -> Imap<<F::Output as TryOutput<N>>::Value>
+    ) -> ImapCall<<F::Output as TryOutput<N>>::Value>
     where
         F: Function<I::Item, M>,
         I: IntoIterator<IntoIter: Send + 'static>,
@@ -305,7 +313,7 @@ impl Pool {
     {
         const { captures_nothing::<F>() };
         let (call, length) = self.begin::<F, I, M, Tries<N>>(function, items, Order::Tasks);
-        Imap::new(call, length)
+        ImapCall::new(call, length)
     }
 
     /// As [`imap`](Pool::imap), with the results in the order in which they come.
@@ -313,7 +321,7 @@ impl Pool {
         &self,
         function: F,
         items: I,
-    ) -> ImapUnordered<<F::Output as Output<N>>::Value>
+    ) -> ImapUnorderedCall<<F::Output as Output<N>>::Value>
     where
         F: Function<I::Item, M>,
         I: IntoIterator<IntoIter: Send + 'static>,
@@ -323,7 +331,7 @@ impl Pool {
     {
         const { captures_nothing::<F>() };
         let (call, length) = self.begin::<F, I, M, Values<N>>(function, items, Order::Arrival);
-        ImapUnordered::new(call, length)
+        ImapUnorderedCall::new(call, length)
     }
 
     /// As [`imap_unordered`](Pool::imap_unordered), for a function that returns a `Result` whose
@@ -332,7 +340,7 @@ impl Pool {
         &self,
         function: F,
         items: I,
-    ) -> ImapUnordered<<F::Output as TryOutput<N>>::Value>
+    ) -> ImapUnorderedCall<<F::Output as TryOutput<N>>::Value>
     where
         F: Function<I::Item, M>,
         I: IntoIterator<IntoIter: Send + 'static>,
@@ -342,7 +350,7 @@ impl Pool {
     {
         const { captures_nothing::<F>() };
         let (call, length) = self.begin::<F, I, M, Tries<N>>(function, items, Order::Arrival);
-        ImapUnordered::new(call, length)
+        ImapUnorderedCall::new(call, length)
     }
 
     /// Gives a value to each worker once, also to those that start later. Its handle travels as an
@@ -447,7 +455,7 @@ impl Pool {
     where
         F: Function<A, M>,
         A: Portable,
-        K: Kind<F::Output>,
+        K: OutputKind<F::Output>,
     {
         let _ = function;
         let mut encoded = Vec::with_capacity(64);
@@ -469,7 +477,7 @@ impl Pool {
         F: Function<I::Item, M>,
         I: IntoIterator<IntoIter: Send + 'static>,
         I::Item: Portable,
-        K: Kind<F::Output>,
+        K: OutputKind<F::Output>,
     {
         let _ = function;
         let items = items.into_iter();

@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fiber_core::{
-    Conclusion, Conclusions, Error, Exit, ExitReason, Failure, FailureKind, Function, Kind, Meta,
-    Outcome, Output, OutputMode, Portable, Result, Tries, TryOutput, Values, block_on,
+    Conclusion, Conclusions, Error, Exit, ExitReason, Failure, FailureKind, Function, Meta,
+    Outcome, Output, OutputKind, OutputMode, Portable, Result, Tries, TryOutput, Values, block_on,
     captures_nothing, codec, task_entry, travel,
 };
 use parking_lot::Mutex;
@@ -163,7 +163,7 @@ impl ProcessBuilder {
     where
         F: Function<A, M>,
         A: Portable,
-        K: Kind<F::Output>,
+        K: OutputKind<F::Output>,
     {
         let (name, work) = self.work::<F, A, M, K>(function, args)?;
         let (runtime, function) = (work.runtime, work.function);
@@ -193,7 +193,7 @@ impl ProcessBuilder {
     where
         F: Function<A, M>,
         A: Portable,
-        K: Kind<F::Output>,
+        K: OutputKind<F::Output>,
     {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let _ = function;

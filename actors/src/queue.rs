@@ -24,7 +24,7 @@ use crate::sync::{Ticket, Waiting, made_at};
 pub(crate) use client::send_held_back;
 pub use delivery::Delivery;
 pub(crate) use end::{End, Role};
-pub use ops::{Elements, Get, Put};
+pub use ops::{Get, Put, QueueStream};
 
 /// A queue that any number of processes put elements into and get elements from.
 ///
@@ -32,7 +32,7 @@ pub use ops::{Elements, Get, Put};
 /// arguments of tasks, fields of messages, or elements of other queues. It ends, with what is in
 /// it, when the last handle in any process is gone, and with its process.
 ///
-/// - **Order.** Elements of one process come out in the order in which it put them in.
+/// - **Order.** QueueStream of one process come out in the order in which it put them in.
 /// - **Fairness.** An element goes to the process that has waited longest. A process that gets many
 ///   is sent some before it asks, as long as nobody waits for them; what it has not used goes back
 ///   when somebody does.
@@ -95,7 +95,7 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
             return Err(Error::Invalid { what: "Queue::bounded", problem });
         }
         Ok(Queue {
-            core: Core::new(&name, store::Capacity::Elements(capacity))?,
+            core: Core::new(&name, store::Capacity::QueueStream(capacity))?,
             element: PhantomData,
         })
     }
@@ -160,9 +160,9 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
     }
 
     /// All elements, one after the other, until the queue is closed and nothing is left: a stream,
-    /// and with [`wait`](Elements::wait) an iterator.
-    pub fn stream(&self) -> Elements<T> {
-        Elements::new(&self.core)
+    /// and with [`wait`](QueueStream::wait) an iterator.
+    pub fn stream(&self) -> QueueStream<T> {
+        QueueStream::new(&self.core)
     }
 
     /// How many elements are in it. Other processes may have used some of them already without

@@ -30,15 +30,15 @@ use std::time::Duration;
 use fiber_core::entry::EntryRef;
 use fiber_core::travel::Pins;
 use fiber_core::{
-    Error, Function, Kind, Meta, Output, OutputMode, Portable, Result, Tries, TryOutput, Values,
-    block_on, captures_nothing, codec, travel,
+    Error, Function, Meta, Output, OutputKind, OutputMode, Portable, Result, Tries, TryOutput,
+    Values, block_on, captures_nothing, codec, travel,
 };
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use tokio::sync::{oneshot, watch};
 
-pub use self::element::{Element, Reduction};
-pub use self::function::{Alone, NodeFunction};
+pub use self::element::{Number, Reduction};
+pub use self::function::{Alone, RingFunction};
 pub use self::node::RingNode;
 use self::owner::{Outcome, Owner, RankStart, State};
 pub use self::rendezvous::Rendezvous;
@@ -99,7 +99,7 @@ impl Ring {
         args: A,
     ) -> RingRun<<F::Output as Output<N>>::Value>
     where
-        F: NodeFunction<A, M>,
+        F: RingFunction<A, M>,
         A: Portable,
         F::Output: Output<N>,
         N: 'static,
@@ -207,7 +207,7 @@ impl RingBuilder {
     /// the arguments; [`Error::NotInitialised`].
     pub fn run<F, A, M, N>(self, function: F, args: A) -> RingRun<<F::Output as Output<N>>::Value>
     where
-        F: NodeFunction<A, M>,
+        F: RingFunction<A, M>,
         A: Portable,
         F::Output: Output<N>,
         N: 'static,
@@ -224,7 +224,7 @@ impl RingBuilder {
         args: A,
     ) -> RingRun<<F::Output as TryOutput<N>>::Value>
     where
-        F: NodeFunction<A, M>,
+        F: RingFunction<A, M>,
         A: Portable,
         F::Output: TryOutput<N>,
         N: 'static,
@@ -235,9 +235,9 @@ impl RingBuilder {
 
     fn start<F, A, M, K>(self, function: F, args: &A) -> RingRun<K::Value>
     where
-        F: NodeFunction<A, M>,
+        F: RingFunction<A, M>,
         A: Portable,
-        K: Kind<F::Output>,
+        K: OutputKind<F::Output>,
     {
         let _ = function;
         static NEXT: AtomicU64 = AtomicU64::new(1);

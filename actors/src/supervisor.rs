@@ -14,7 +14,7 @@
 //!   it is killed. Only added children of a [one-for-one](Strategy::OneForOne) supervisor, which
 //!   don't depend on each other, end together.
 //! - A child is restarted at once the first time, then after a growing pause ([`Backoff`]). When
-//!   more restarts are needed than the [intensity](Builder::intensity) allows, the supervisor ends
+//!   more restarts are needed than the [intensity](SupervisorBuilder::intensity) allows, the supervisor ends
 //!   all its children and then itself, with
 //!   [`ExitReason::IntensityReached`](fiber_core::ExitReason::IntensityReached); its own supervisor
 //!   decides what then.
@@ -50,7 +50,7 @@ mod turns;
 
 pub(crate) use actor::Lifecycle;
 pub use backoff::Backoff;
-pub use builder::Builder;
+pub use builder::SupervisorBuilder;
 pub use child_ref::ChildRef;
 pub(crate) use drive::current_actor;
 pub use identity::Down;
@@ -59,7 +59,7 @@ pub use spec::{ChildSpec, Counts, Restart, Shutdown};
 pub use start::{ChildContext, Control, Running, Start};
 pub use strategy::Strategy;
 pub use supervisor_ref::SupervisorRef;
-pub use tree::{Branch, Kind, State, Tree, tree};
+pub use tree::{Branch, ChildKind, State, Tree, tree};
 
 #[cfg(test)]
 mod tests;

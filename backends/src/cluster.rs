@@ -11,7 +11,7 @@ pub(crate) mod volume;
 use fiber_core::{Config, Error, Result};
 
 pub use self::session::{Cluster, Ended, Output, Place, Process, Run, Source, State};
-pub use self::volume::{Kind, Volume, VolumeMount, serve};
+pub use self::volume::{Volume, VolumeKind, VolumeMount, serve};
 
 /// The cluster that `backend` names in the configuration.
 ///

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, anyhow, bail};
 use fiber_backends::Step;
 use fiber_backends::cluster::archive::{drain, pack, rename, unpack};
-use fiber_backends::cluster::{Cluster, Kind, Volume};
+use fiber_backends::cluster::{Cluster, Volume, VolumeKind};
 use fiber_core::{Signals, random};
 use futures_util::TryStreamExt;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -125,11 +125,11 @@ impl<'a> Opened<'a> {
         })
     }
 
-    async fn kind(&self) -> anyhow::Result<Option<Kind>> {
+    async fn kind(&self) -> anyhow::Result<Option<VolumeKind>> {
         Ok(match self {
             Opened::Host(path) => match std::fs::metadata(path) {
-                Ok(metadata) if metadata.is_dir() => Some(Kind::Directory),
-                Ok(_) => Some(Kind::File),
+                Ok(metadata) if metadata.is_dir() => Some(VolumeKind::Directory),
+                Ok(_) => Some(VolumeKind::File),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,
                 Err(error) => bail!("`{}` can't be looked at: {error}", path.display()),
             },
@@ -190,15 +190,15 @@ impl<'a> Opened<'a> {
     async fn copy_to(&self, target: &Opened<'_>, step: &mut Spinner) -> anyhow::Result<()> {
         let Some(what) = self.kind().await? else { bail!("there is nothing at {self}") };
         let (directory, name) = match target.kind().await? {
-            Some(Kind::Directory) => (target.again(), self.name()?),
-            Some(Kind::File) if what == Kind::Directory => {
+            Some(VolumeKind::Directory) => (target.again(), self.name()?),
+            Some(VolumeKind::File) if what == VolumeKind::Directory => {
                 bail!("{self} is a directory, and {target} is none")
             }
-            Some(Kind::File) => target.split(),
+            Some(VolumeKind::File) => target.split(),
             None if target.to_string().ends_with('/') => bail!("there is no directory {target}"),
             None => target.split(),
         };
-        if directory.kind().await? != Some(Kind::Directory) {
+        if directory.kind().await? != Some(VolumeKind::Directory) {
             bail!("there is no directory {directory}");
         }
         let (archive, renamed) = (tokio::io::duplex(PIPE), tokio::io::duplex(PIPE));

@@ -247,7 +247,7 @@ mod tests {
 
     fn entry_of<F: crate::Function<u32, One<u32>>>(_: F) -> &'static Entry
     where
-        Values<Plain>: crate::Kind<F::Output>,
+        Values<Plain>: crate::OutputKind<F::Output>,
     {
         task_entry::<F, u32, One<u32>, Values<Plain>>()
     }

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use crate::codec;
 use crate::entry::{Entry, instance};
 use crate::error::{Failure, FailureKind};
-use crate::output::Kind;
+use crate::output::OutputKind;
 use crate::panics;
 use crate::run::{BlockOn, Outcome, Tasks};
 use crate::travel;
@@ -142,7 +142,7 @@ pub fn task_entry<F, A, M, K>() -> &'static Entry
 where
     F: Function<A, M>,
     A: DeserializeOwned,
-    K: Kind<F::Output>,
+    K: OutputKind<F::Output>,
 {
     Maker::<F, A, M, K>::ENTRY
 }
@@ -153,7 +153,7 @@ impl<F, A, M, K> Maker<F, A, M, K>
 where
     F: Function<A, M>,
     A: DeserializeOwned,
-    K: Kind<F::Output>,
+    K: OutputKind<F::Output>,
 {
     const ENTRY: &'static Entry = &Entry::new(std::any::type_name::<F>, Self::run);
 

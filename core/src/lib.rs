@@ -33,7 +33,7 @@ pub use id::{ProcessId, SessionKey, random};
 pub use inventory;
 pub use meta::{Meta, MetaOf};
 pub use output::{
-    Awaited, Conclusion, Conclusions, Diverging, Fallible, Kind, Later, Output, Plain, Tries,
+    Awaited, Conclusion, Conclusions, Diverging, Fallible, Later, Output, OutputKind, Plain, Tries,
     TryOutput, Values,
 };
 pub use portable::{OwnedNotBorrowed, Portable};

@@ -206,7 +206,7 @@ fn wait<F: Future>(future: F, executor: &dyn BlockOn) -> F::Output {
 
 /// How the output of a function is taken: as a value ([`Values`]), as a success or a failure
 /// ([`Tries`]), or as no more than that ([`Conclusions`]).
-pub trait Kind<R>: 'static {
+pub trait OutputKind<R>: 'static {
     /// What the caller receives.
     type Value: Portable + Send + 'static;
 
@@ -229,7 +229,7 @@ pub struct Tries<Marker>(PhantomData<Marker>);
 #[derive(Debug)]
 pub struct Conclusions<Marker>(PhantomData<Marker>);
 
-impl<R: Output<M>, M: 'static> Kind<R> for Values<M> {
+impl<R: Output<M>, M: 'static> OutputKind<R> for Values<M> {
     type Value = R::Value;
 
     fn settle(output: R, executor: &dyn BlockOn) -> Result<R::Value, String> {
@@ -237,7 +237,7 @@ impl<R: Output<M>, M: 'static> Kind<R> for Values<M> {
     }
 }
 
-impl<R: TryOutput<M>, M: 'static> Kind<R> for Tries<M> {
+impl<R: TryOutput<M>, M: 'static> OutputKind<R> for Tries<M> {
     type Value = R::Value;
 
     fn settle(output: R, executor: &dyn BlockOn) -> Result<R::Value, String> {
@@ -245,7 +245,7 @@ impl<R: TryOutput<M>, M: 'static> Kind<R> for Tries<M> {
     }
 }
 
-impl<R: Conclusion<M>, M: 'static> Kind<R> for Conclusions<M> {
+impl<R: Conclusion<M>, M: 'static> OutputKind<R> for Conclusions<M> {
     type Value = ();
 
     fn settle(output: R, executor: &dyn BlockOn) -> Result<(), String> {

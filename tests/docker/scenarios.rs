@@ -7,8 +7,8 @@ use std::time::Duration;
 use actix::prelude::*;
 use fiber::sync::Lock;
 use fiber::{
-    AsyncManager, Meta, Pipe, PipeReceiver, PipeSender, Pool, Process, Queue, Reduction,
-    RemoteAddr, Ring, RingNode,
+    AsyncManager, Meta, Pipe, Pool, Process, Queue, Reduction, RemoteAddr, Ring, RingNode,
+    pipe::{PipeReceiver, PipeSender},
 };
 use serde::{Deserialize, Serialize};
 

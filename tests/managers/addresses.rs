@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use actix::prelude::*;
 use fiber::supervisor::Down;
-use fiber::{AsyncManager, Error, ExitReason, Pool, Process, RemoteAddr};
+use fiber::{AsyncManager, Error, Pool, Process, RemoteAddr, error::ExitReason};
 use tokio::sync::mpsc;
 
 use crate::counter::{Add, AskOther, Counter, Remark, Stop, counter};

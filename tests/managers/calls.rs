@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use actix::prelude::*;
-use fiber::{AsyncManager, Error, FailureKind, RemoteRecipient, SyncManager};
+use fiber::{AsyncManager, Error, SyncManager, error::FailureKind, remote::RemoteRecipient};
 use serde::{Deserialize, Serialize};
 
 use crate::counter::{Add, AskInACircle, AskOther, Counter, Gate, Meet, WhichProcess, counter};

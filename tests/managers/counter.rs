@@ -1,7 +1,7 @@
 //! The actor of these tests.
 
 use actix::prelude::*;
-use fiber::{AsyncManager, RemoteAddr, Snapshot};
+use fiber::{AsyncManager, RemoteAddr, manager::Snapshot};
 use serde::{Deserialize, Serialize};
 
 /// An actor that counts, and can be made to fail in all ways.

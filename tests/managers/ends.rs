@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use fiber::{AsyncManager, ExitReason, Process};
+use fiber::{AsyncManager, Process, error::ExitReason};
 
 use crate::counter::{Add, Counter, Stop, counter};
 use crate::{exists, stopped};

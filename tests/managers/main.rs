@@ -10,7 +10,7 @@ mod restarts;
 mod tricky;
 mod values;
 
-use fiber::{Error, ExitReason};
+use fiber::{Error, error::ExitReason};
 use rustix::process::{Pid, Signal, kill_process};
 
 fiber::test_harness!();

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use fiber::{ActorPool, AsyncManager, Routing};
+use fiber::{ActorPool, AsyncManager, actor_pool::Routing};
 
 use crate::counter::{Add, Counter, Gate, WhichProcess};
 use crate::exists;

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use fiber::{AsyncManager, Error, ExitReason, FailureKind, Snapshots};
+use fiber::{
+    AsyncManager, Error,
+    error::{ExitReason, FailureKind},
+    manager::Snapshots,
+};
 
 use crate::counter::{Add, AskOther, Counter, Fail, Gate, counter};
 use crate::{kill, stopped};

@@ -1,7 +1,10 @@
 //! What messages, answers, arguments and snapshots carry.
 
 use actix::prelude::*;
-use fiber::{AsyncManager, Snapshot, Snapshots};
+use fiber::{
+    AsyncManager,
+    manager::{Snapshot, Snapshots},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::kill;

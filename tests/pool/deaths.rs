@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fiber::{Error, ExitReason};
+use fiber::{Error, error::ExitReason};
 
 use crate::{pid_after, pool};
 

@@ -1,6 +1,6 @@
 //! Tasks that fail.
 
-use fiber::{Error, FailureKind};
+use fiber::{Error, error::FailureKind};
 
 use crate::pool;
 

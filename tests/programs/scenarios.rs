@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use fiber::{Config, Error, OutputMode, Pool, Process};
+use fiber::{Config, Error, Pool, Process, config::OutputMode};
 use rustix::process::{Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
@@ -106,7 +106,7 @@ fn progress_beside_lines() {
     // As many programs do it.
     let mut out = std::io::stdout().lock();
     for x in [first].into_iter().chain(results.map(Result::unwrap)) {
-        fiber::suspend_progress(|| writeln!(out, "program {x}").unwrap());
+        fiber::pool::suspend_progress(|| writeln!(out, "program {x}").unwrap());
     }
 }
 

@@ -1,6 +1,6 @@
 //! Collectives, against what one process computes.
 
-use fiber::{Element, Error, Reduction, Ring, RingNode};
+use fiber::{Error, Reduction, Ring, RingNode, ring::Number};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde::de::DeserializeOwned;
@@ -22,7 +22,7 @@ const HOW: [Reduction; 5] =
 
 /// A number that a rank has at a place, small enough for sums and products of all ranks to be exact
 /// as `f32`.
-trait Number: Element + PartialEq + std::fmt::Debug + Serialize + DeserializeOwned {
+trait Number: Number + PartialEq + std::fmt::Debug + Serialize + DeserializeOwned {
     fn of(value: u64) -> Self;
     fn join(values: impl Iterator<Item = Self>, how: Reduction) -> Self;
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use fiber::{Error, ExitReason, Reduction, Ring, RingNode};
+use fiber::{Error, Reduction, Ring, RingNode, error::ExitReason};
 use serde::{Deserialize, Serialize};
 
 use crate::{LONG, die};

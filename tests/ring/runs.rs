@@ -1,6 +1,6 @@
 //! What a run is: a function on each node, and results by rank.
 
-use fiber::{Error, FailureKind, Reduction, Ring, RingNode};
+use fiber::{Error, Reduction, Ring, RingNode, error::FailureKind};
 use serde::{Deserialize, Serialize};
 
 #[test]

@@ -1,4 +1,4 @@
-use fiber::{Pool, Process, ProcessHandle, Ring, RingNode};
+use fiber::{Pool, Process, Ring, RingNode, process::ProcessHandle};
 
 fn nested(_: Pool, _: u8) {}
 

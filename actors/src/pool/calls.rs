@@ -227,15 +227,15 @@ macro_rules! debug_handle {
 /// One task under way: a future of its result.
 #[must_use = "dropping this cancels every task that has not begun: use `.wait()` or `.await`, or `.detach()` to run \
               without it"]
-pub struct Apply<T> {
+pub struct ApplyCall<T> {
     call: Call<T>,
 }
 
-debug_handle!(Apply);
+debug_handle!(ApplyCall);
 
-impl<T: DeserializeOwned> Apply<T> {
-    pub(super) fn new(started: Result<(Arc<Exchange>, Arc<Shared>)>) -> Apply<T> {
-        Apply { call: Call::new(started) }
+impl<T: DeserializeOwned> ApplyCall<T> {
+    pub(super) fn new(started: Result<(Arc<Exchange>, Arc<Shared>)>) -> ApplyCall<T> {
+        ApplyCall { call: Call::new(started) }
     }
 
     call_handle!();
@@ -267,7 +267,7 @@ impl<T: DeserializeOwned> Apply<T> {
     }
 }
 
-impl<T: DeserializeOwned> Future for Apply<T> {
+impl<T: DeserializeOwned> Future for ApplyCall<T> {
     type Output = Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
@@ -297,20 +297,20 @@ fn taken() -> Error {
 /// Many tasks under way: a future of all their results, in the order of the arguments.
 #[must_use = "dropping this cancels every task that has not begun: use `.wait()` or `.await`, or `.detach()` to run \
               without it"]
-pub struct Map<T> {
+pub struct MapCall<T> {
     call: Call<T>,
     parts: Vec<(u64, Vec<T>)>,
     length: Option<u64>,
 }
 
-debug_handle!(Map);
+debug_handle!(MapCall);
 
-impl<T: DeserializeOwned> Map<T> {
+impl<T: DeserializeOwned> MapCall<T> {
     pub(super) fn new(
         started: Result<(Arc<Exchange>, Arc<Shared>)>,
         length: Option<u64>,
-    ) -> Map<T> {
-        Map { call: Call::new(started), parts: Vec::new(), length }
+    ) -> MapCall<T> {
+        MapCall { call: Call::new(started), parts: Vec::new(), length }
     }
 
     call_handle!();
@@ -327,7 +327,7 @@ impl<T: DeserializeOwned> Map<T> {
 
     /// Shows a progress bar while the results are awaited, if standard error is a terminal. Print
     /// lines beside it with [`suspend_progress`](crate::suspend_progress).
-    pub fn progress(mut self, label: impl Into<String>) -> Map<T> {
+    pub fn progress(mut self, label: impl Into<String>) -> MapCall<T> {
         self.call.progress(label.into(), self.length);
         self
     }
@@ -350,7 +350,7 @@ impl<T: DeserializeOwned> Map<T> {
     }
 }
 
-impl<T: DeserializeOwned> Future for Map<T> {
+impl<T: DeserializeOwned> Future for MapCall<T> {
     type Output = Result<Vec<T>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<Vec<T>>> {
@@ -385,7 +385,7 @@ impl<T: DeserializeOwned> Future for Map<T> {
 /// A task that fails is an `Err` in its place; the stream goes on.
 #[must_use = "dropping this cancels every task that has not begun: take the results with `for`, `.wait()` or as a \
               `Stream`, or use `.detach()` to run without it"]
-pub struct Imap<T> {
+pub struct ImapCall<T> {
     call: Call<T>,
     next: u64,
     early: BTreeMap<u64, Arrived>,
@@ -394,21 +394,21 @@ pub struct Imap<T> {
     ended: bool,
 }
 
-debug_handle!(Imap);
+debug_handle!(ImapCall);
 
 /// Many tasks under way: a stream of their results, as they come.
 ///
 /// A task that fails is an `Err`; the stream goes on.
 #[must_use = "dropping this cancels every task that has not begun: take the results with `for`, `.wait()` or as a \
               `Stream`, or use `.detach()` to run without it"]
-pub struct ImapUnordered<T> {
+pub struct ImapUnorderedCall<T> {
     call: Call<T>,
     current: Option<Decode<T>>,
     length: Option<u64>,
     ended: bool,
 }
 
-debug_handle!(ImapUnordered);
+debug_handle!(ImapUnorderedCall);
 
 macro_rules! stream_handle {
     ($name:ident) => {
@@ -460,16 +460,16 @@ macro_rules! stream_handle {
     };
 }
 
-stream_handle!(Imap);
-stream_handle!(ImapUnordered);
+stream_handle!(ImapCall);
+stream_handle!(ImapUnorderedCall);
 
-impl<T: DeserializeOwned> Imap<T> {
+impl<T: DeserializeOwned> ImapCall<T> {
     pub(super) fn new(
         started: Result<(Arc<Exchange>, Arc<Shared>)>,
         length: Option<u64>,
-    ) -> Imap<T> {
+    ) -> ImapCall<T> {
         let call = Call::new(started);
-        Imap { call, next: 0, early: BTreeMap::new(), current: None, length, ended: false }
+        ImapCall { call, next: 0, early: BTreeMap::new(), current: None, length, ended: false }
     }
 
     /// Runs the call to its end without a handle. Results are discarded; a failure is logged
@@ -483,12 +483,12 @@ impl<T: DeserializeOwned> Imap<T> {
     }
 }
 
-impl<T: DeserializeOwned> ImapUnordered<T> {
+impl<T: DeserializeOwned> ImapUnorderedCall<T> {
     pub(super) fn new(
         started: Result<(Arc<Exchange>, Arc<Shared>)>,
         length: Option<u64>,
-    ) -> ImapUnordered<T> {
-        ImapUnordered { call: Call::new(started), current: None, length, ended: false }
+    ) -> ImapUnorderedCall<T> {
+        ImapUnorderedCall { call: Call::new(started), current: None, length, ended: false }
     }
 
     /// Runs the call to its end without a handle. Results are discarded; a failure is logged
@@ -501,7 +501,7 @@ impl<T: DeserializeOwned> ImapUnordered<T> {
     }
 }
 
-impl<T: DeserializeOwned> Stream for Imap<T> {
+impl<T: DeserializeOwned> Stream for ImapCall<T> {
     type Item = Result<T>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<T>>> {
@@ -538,7 +538,7 @@ impl<T: DeserializeOwned> Stream for Imap<T> {
     }
 }
 
-impl<T: DeserializeOwned> Stream for ImapUnordered<T> {
+impl<T: DeserializeOwned> Stream for ImapUnorderedCall<T> {
     type Item = Result<T>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<T>>> {

@@ -93,7 +93,7 @@ impl Group {
 /// let pool = fiber::Pool::new(2)?;
 /// for square in pool.imap(|x: u64| x * x, 0..10).progress("squares").wait() {
 ///     let square = square?;
-///     fiber::suspend_progress(|| println!("{square}"));
+///     fiber::pool::suspend_progress(|| println!("{square}"));
 /// }
 /// # Ok::<(), fiber::Error>(())
 /// ```

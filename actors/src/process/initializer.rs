@@ -4,7 +4,8 @@ use fiber_core::entry::EntryRef;
 use fiber_core::process::flush_output;
 use fiber_core::travel::Pins;
 use fiber_core::{
-    Failure, FailureKind, Function, Kind, Outcome, Portable, Result, codec, task_entry, travel,
+    Failure, FailureKind, Function, Outcome, OutputKind, Portable, Result, codec, task_entry,
+    travel,
 };
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +28,7 @@ impl Initializer {
     where
         F: Function<A, M>,
         A: Portable,
-        K: Kind<F::Output>,
+        K: OutputKind<F::Output>,
     {
         let _ = function;
         let (arguments, pins) = travel::pinned(|| codec::encode(args));

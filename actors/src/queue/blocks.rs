@@ -16,7 +16,7 @@ const FULL: usize = 32 << 10;
 /// Room before an encoded element for the head of a frame.
 pub(super) const HEAD: usize = PortRef::HEAD + 5;
 
-/// Elements that follow each other, each preceded by its length.
+/// QueueStream that follow each other, each preceded by its length.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
     pub(super) bytes: Bytes,

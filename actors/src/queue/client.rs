@@ -341,7 +341,7 @@ impl Client {
         self.queue.tell(self.asking(&ask));
     }
 
-    /// Elements have come: such as were waited for, or others.
+    /// QueueStream have come: such as were waited for, or others.
     fn sent(&self, mut body: Bytes, given: bool) {
         if body.len() < 4 {
             return;

@@ -37,7 +37,7 @@ impl Core {
         let runtime = Runtime::get()?;
         let store = runtime.registry().ports().open(|port| Store::new(port, capacity));
         let queue = Handle::here(PortRef::here(runtime, name, store.port)?, store.clone());
-        let bounded = matches!(capacity, Capacity::Elements(_));
+        let bounded = matches!(capacity, Capacity::QueueStream(_));
         Ok(Core {
             shared: Arc::new(Shared { queue, bounded, side: OnceLock::from(Side::Here(store)) }),
         })

@@ -1,4 +1,4 @@
-//! Elements that are to be acknowledged.
+//! QueueStream that are to be acknowledged.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};

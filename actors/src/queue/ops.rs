@@ -262,20 +262,20 @@ impl<T> fmt::Debug for Get<T> {
 
 /// All elements of a queue, one after the other, until it is closed and nothing is left.
 #[must_use = "nothing is taken before this is polled"]
-pub struct Elements<T> {
+pub struct QueueStream<T> {
     core: Core,
     next: Option<Get<T>>,
     ended: bool,
 }
 
-impl<T: DeserializeOwned> Elements<T> {
-    pub(crate) fn new(core: &Core) -> Elements<T> {
-        Elements { core: core.clone(), next: None, ended: false }
+impl<T: DeserializeOwned> QueueStream<T> {
+    pub(crate) fn new(core: &Core) -> QueueStream<T> {
+        QueueStream { core: core.clone(), next: None, ended: false }
     }
 
     /// Returns the elements as an iterator, which blocks this thread while the next is not there. A
     /// `for` loop over this does the same.
-    pub fn wait(self) -> Blocking<Elements<T>> {
+    pub fn wait(self) -> Blocking<QueueStream<T>> {
         Blocking::new(self)
     }
 
@@ -294,29 +294,29 @@ impl<T: DeserializeOwned> Elements<T> {
     }
 }
 
-impl<T> Unpin for Elements<T> {}
+impl<T> Unpin for QueueStream<T> {}
 
-impl<T: DeserializeOwned> IntoIterator for Elements<T> {
+impl<T: DeserializeOwned> IntoIterator for QueueStream<T> {
     type Item = Result<T>;
-    type IntoIter = Blocking<Elements<T>>;
+    type IntoIter = Blocking<QueueStream<T>>;
 
-    /// As [`wait`](Elements::wait).
-    fn into_iter(self) -> Blocking<Elements<T>> {
+    /// As [`wait`](QueueStream::wait).
+    fn into_iter(self) -> Blocking<QueueStream<T>> {
         self.wait()
     }
 }
 
-impl<'a, T: DeserializeOwned> IntoIterator for &'a mut Elements<T> {
+impl<'a, T: DeserializeOwned> IntoIterator for &'a mut QueueStream<T> {
     type Item = Result<T>;
-    type IntoIter = Blocking<&'a mut Elements<T>>;
+    type IntoIter = Blocking<&'a mut QueueStream<T>>;
 
-    /// As [`wait`](Elements::wait); the stream is there for the rest.
-    fn into_iter(self) -> Blocking<&'a mut Elements<T>> {
+    /// As [`wait`](QueueStream::wait); the stream is there for the rest.
+    fn into_iter(self) -> Blocking<&'a mut QueueStream<T>> {
         Blocking::new(self)
     }
 }
 
-impl<T: DeserializeOwned> futures_core::Stream for Elements<T> {
+impl<T: DeserializeOwned> futures_core::Stream for QueueStream<T> {
     type Item = Result<T>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<T>>> {
@@ -331,8 +331,8 @@ impl<T: DeserializeOwned> futures_core::Stream for Elements<T> {
     }
 }
 
-impl<T> fmt::Debug for Elements<T> {
+impl<T> fmt::Debug for QueueStream<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Elements({})", self.core.name())
+        write!(f, "QueueStream({})", self.core.name())
     }
 }

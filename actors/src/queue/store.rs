@@ -1,6 +1,6 @@
 //! A queue where it lives: what is in it, and who gets it.
 //!
-//! Elements go to those who wait in the order in which they began to. Beyond what it waits for, a
+//! QueueStream go to those who wait in the order in which they began to. Beyond what it waits for, a
 //! process is *lent* elements that nobody waits for, so that it need not ask for each. It says how
 //! many it has used; the rest is taken back when somebody else waits in vain, and when that process
 //! dies.
@@ -42,7 +42,7 @@ use crate::sync::Ticket;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Capacity {
     Unbounded,
-    Elements(usize),
+    QueueStream(usize),
     Bytes(usize),
 }
 
@@ -65,7 +65,7 @@ pub(super) struct State {
     claims: Claims,
 }
 
-/// Elements that somebody waits to put in.
+/// QueueStream that somebody waits to put in.
 struct Blocked {
     /// `None` for what was sent through a pipe: who sent it does not wait until it is in.
     ticket: Option<Ticket>,
@@ -141,7 +141,7 @@ impl State {
     fn has_room(&self) -> bool {
         match self.capacity {
             Capacity::Unbounded => true,
-            Capacity::Elements(most) => self.ready.len() + self.clients.lent() < most,
+            Capacity::QueueStream(most) => self.ready.len() + self.clients.lent() < most,
             Capacity::Bytes(most) => self.ready.bytes() < most,
         }
     }

@@ -1,6 +1,6 @@
 //! What ranks do together, and the headers by which they see that all do the same.
 
-use super::element::{self, Element, Reduction};
+use super::element::{self, Number, Reduction};
 
 /// A collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub(super) struct Call {
     root: u32,
     /// Counted from 1.
     number: u64,
-    /// Elements.
+    /// QueueStream.
     length: u64,
 }
 
@@ -54,7 +54,7 @@ impl Call {
         }
     }
 
-    pub(super) fn new<T: Element>(operation: Operation, number: u64, length: usize) -> Call {
+    pub(super) fn new<T: Number>(operation: Operation, number: u64, length: usize) -> Call {
         Call {
             operation: operation as u8,
             element: T::KIND as u8,
@@ -82,7 +82,11 @@ impl Call {
         }
         if self.operation != Operation::Barrier as u8 && self.operation != Operation::Scatter as u8
         {
-            words.push_str(&format!(" of {} {}", self.length, element::Kind::name(self.element)));
+            words.push_str(&format!(
+                " of {} {}",
+                self.length,
+                element::NumberType::name(self.element)
+            ));
         }
         words.push_str(&format!(", its collective number {}", self.number));
         words

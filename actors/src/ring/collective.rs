@@ -14,7 +14,7 @@
 //! ranks, bit for bit, and from run to run.
 
 use super::call::{Call, Header};
-use super::element::{self, Element, Reduction, combine, segment};
+use super::element::{self, Number, Reduction, combine, segment};
 use super::lines::{Backoff, Lines, Wanted};
 use super::wire::Trouble;
 
@@ -34,7 +34,7 @@ enum Join {
 }
 
 impl Join {
-    fn join<T: Element>(self, own: &mut [T], incoming: &[u8]) {
+    fn join<T: Number>(self, own: &mut [T], incoming: &[u8]) {
         match self {
             Join::Replace => bytemuck::cast_slice_mut(own).copy_from_slice(incoming),
             Join::With(how) => combine(how, own, incoming),
@@ -71,7 +71,7 @@ impl Lines {
         Ok(())
     }
 
-    pub(super) fn broadcast<T: Element>(
+    pub(super) fn broadcast<T: Number>(
         &mut self,
         call: Call,
         root: usize,
@@ -86,7 +86,7 @@ impl Lines {
         self.relay(call, from, to, data, Join::Replace)
     }
 
-    pub(super) fn reduce<T: Element>(
+    pub(super) fn reduce<T: Number>(
         &mut self,
         call: Call,
         root: usize,
@@ -114,7 +114,7 @@ impl Lines {
         self.relay(call, from, to, data, Join::With(how))
     }
 
-    pub(super) fn all_reduce<T: Element>(
+    pub(super) fn all_reduce<T: Number>(
         &mut self,
         call: Call,
         data: &mut [T],
@@ -136,7 +136,7 @@ impl Lines {
     }
 
     /// Each rank has its own part of `data`, of the same length each, and gets the others'.
-    pub(super) fn all_gather<T: Element>(
+    pub(super) fn all_gather<T: Number>(
         &mut self,
         call: Call,
         data: &mut [T],
@@ -147,7 +147,7 @@ impl Lines {
 
     /// Afterwards each rank has its own segment of what `data` is together. The other segments are
     /// of no use.
-    pub(super) fn reduce_scatter<T: Element>(
+    pub(super) fn reduce_scatter<T: Number>(
         &mut self,
         call: Call,
         data: &mut [T],
@@ -158,7 +158,7 @@ impl Lines {
     }
 
     /// The root gets all parts, which have the same length.
-    pub(super) fn gather<T: Element>(
+    pub(super) fn gather<T: Number>(
         &mut self,
         call: Call,
         root: usize,
@@ -182,7 +182,7 @@ impl Lines {
     }
 
     /// Each rank gets its segment of what the root has.
-    pub(super) fn scatter<T: Element>(
+    pub(super) fn scatter<T: Number>(
         &mut self,
         call: Call,
         root: usize,
@@ -209,13 +209,13 @@ impl Lines {
         (self.rank + self.size - root) % self.size
     }
 
-    fn send_part<T: Element>(&mut self, to: usize, call: Call, data: &[T]) -> Result<(), Trouble> {
+    fn send_part<T: Number>(&mut self, to: usize, call: Call, data: &[T]) -> Result<(), Trouble> {
         let payload = element::bytes(data);
         self.put(to, Header::Call { call, bytes: payload.len() as u64 }, payload)
     }
 
     /// Takes what another rank gives to a collective.
-    fn take_part<T: Element>(
+    fn take_part<T: Number>(
         &mut self,
         from: usize,
         call: Call,
@@ -230,7 +230,7 @@ impl Lines {
     }
 
     /// Takes a payload that has begun.
-    fn take_rest<T: Element>(
+    fn take_rest<T: Number>(
         &mut self,
         from: usize,
         data: &mut [T],
@@ -252,7 +252,7 @@ impl Lines {
     }
 
     /// Joins what has arrived with `data` from `at` on, and says how many elements that were.
-    fn take_piece<T: Element>(
+    fn take_piece<T: Number>(
         &mut self,
         from: usize,
         data: &mut [T],
@@ -270,7 +270,7 @@ impl Lines {
     }
 
     /// Each rank sends all that it has to each other one, and joins it in the order of ranks.
-    fn reduce_all_to_all<T: Element>(
+    fn reduce_all_to_all<T: Number>(
         &mut self,
         call: Call,
         data: &mut [T],
@@ -291,7 +291,7 @@ impl Lines {
         Ok(())
     }
 
-    fn broadcast_tree<T: Element>(
+    fn broadcast_tree<T: Number>(
         &mut self,
         call: Call,
         root: usize,
@@ -313,7 +313,7 @@ impl Lines {
         others.into_iter().try_for_each(|other| self.send_part(other, call, data))
     }
 
-    fn reduce_tree<T: Element>(
+    fn reduce_tree<T: Number>(
         &mut self,
         call: Call,
         root: usize,
@@ -335,7 +335,7 @@ impl Lines {
     }
 
     /// Passes an array along a chain of ranks, piece by piece.
-    fn relay<T: Element>(
+    fn relay<T: Number>(
         &mut self,
         call: Call,
         from: Option<usize>,
@@ -384,7 +384,7 @@ impl Lines {
 
     /// Sends segments to the right while others come from the left. What is sent in one step is
     /// what came in the step before, so a piece can go on as soon as it is there.
-    fn circulate<T: Element>(&mut self, circuit: Circuit, data: &mut [T]) -> Result<(), Trouble> {
+    fn circulate<T: Number>(&mut self, circuit: Circuit, data: &mut [T]) -> Result<(), Trouble> {
         let Circuit { call, first, steps, joined, how } = circuit;
         let (size, length) = (self.size, data.len());
         let (left, right) = (self.left(), self.right());

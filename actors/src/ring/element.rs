@@ -4,7 +4,7 @@ use bytemuck::{Pod, cast_slice, pod_read_unaligned};
 use serde::{Deserialize, Serialize};
 
 /// A number that collectives can work on: `f32`, `f64`, `i32`, `i64` or `u8`.
-pub trait Element: Pod + PartialOrd + Send + sealed::Sealed {}
+pub trait Number: Pod + PartialOrd + Send + sealed::Sealed {}
 
 /// How the values of all ranks become one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -43,7 +43,7 @@ impl Reduction {
 /// Which type of element, as it travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
+pub enum NumberType {
     F32 = 1,
     F64,
     I32,
@@ -51,18 +51,18 @@ pub enum Kind {
     U8,
 }
 
-impl Kind {
+impl NumberType {
     pub(super) fn name(kind: u8) -> &'static str {
         ["?", "f32", "f64", "i32", "i64", "u8"].get(usize::from(kind)).copied().unwrap_or("?")
     }
 }
 
 pub(super) mod sealed {
-    use super::Kind;
+    use super::NumberType;
 
     /// What makes an element.
     pub trait Sealed: Copy {
-        const KIND: Kind;
+        const KIND: NumberType;
         /// Whether a mean is made of a wider sum.
         const WIDENS: bool;
 
@@ -76,10 +76,10 @@ pub(super) mod sealed {
 
 macro_rules! float {
     ($type:ty, $kind:ident) => {
-        impl Element for $type {}
+        impl Number for $type {}
 
         impl sealed::Sealed for $type {
-            const KIND: Kind = Kind::$kind;
+            const KIND: NumberType = NumberType::$kind;
             const WIDENS: bool = false;
 
             #[inline(always)]
@@ -109,10 +109,10 @@ macro_rules! float {
 
 macro_rules! integer {
     ($type:ty, $kind:ident, $widens:expr) => {
-        impl Element for $type {}
+        impl Number for $type {}
 
         impl sealed::Sealed for $type {
-            const KIND: Kind = Kind::$kind;
+            const KIND: NumberType = NumberType::$kind;
             const WIDENS: bool = $widens;
 
             #[inline(always)]
@@ -147,7 +147,7 @@ integer!(i64, I64, false);
 integer!(u8, U8, true);
 
 /// Puts what came from another rank, as bytes, into `own`. There are as many elements in both.
-pub(super) fn combine<T: Element>(how: Reduction, own: &mut [T], incoming: &[u8]) {
+pub(super) fn combine<T: Number>(how: Reduction, own: &mut [T], incoming: &[u8]) {
     match how {
         Reduction::Sum | Reduction::Mean => each(own, incoming, T::plus),
         Reduction::Product => each(own, incoming, T::times),
@@ -157,7 +157,7 @@ pub(super) fn combine<T: Element>(how: Reduction, own: &mut [T], incoming: &[u8]
 }
 
 #[inline(always)]
-fn each<T: Element>(own: &mut [T], incoming: &[u8], join: impl Fn(T, T) -> T) {
+fn each<T: Number>(own: &mut [T], incoming: &[u8], join: impl Fn(T, T) -> T) {
     // What arrives lies anywhere, but mostly where elements of its type may lie.
     if let Ok(incoming) = bytemuck::try_cast_slice::<u8, T>(incoming) {
         own.iter_mut().zip(incoming).for_each(|(own, other)| *own = join(*own, *other));
@@ -169,8 +169,8 @@ fn each<T: Element>(own: &mut [T], incoming: &[u8], join: impl Fn(T, T) -> T) {
     }
 }
 
-/// Elements as the bytes that travel. All nodes run one build, on one kind of machine.
-pub(super) fn bytes<T: Element>(elements: &[T]) -> &[u8] {
+/// QueueStream as the bytes that travel. All nodes run one build, on one kind of machine.
+pub(super) fn bytes<T: Number>(elements: &[T]) -> &[u8] {
     cast_slice(elements)
 }
 

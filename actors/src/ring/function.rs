@@ -18,7 +18,7 @@ use super::node::RingNode;
             argument, or the parts of a tuple as two to six parameters",
     note = "for more than six parameters, take one tuple or struct"
 )]
-pub trait NodeFunction<Args, Marker>: Copy + 'static {
+pub trait RingFunction<Args, Marker>: Copy + 'static {
     /// What the function returns.
     type Output;
 
@@ -31,7 +31,7 @@ pub trait NodeFunction<Args, Marker>: Copy + 'static {
 pub struct Alone(PhantomData<()>);
 
 #[diagnostic::do_not_recommend]
-impl<F, R> NodeFunction<(), Alone> for F
+impl<F, R> RingFunction<(), Alone> for F
 where
     F: Fn(RingNode) -> R + Copy + 'static,
 {
@@ -43,7 +43,7 @@ where
 }
 
 #[diagnostic::do_not_recommend]
-impl<F, A, R> NodeFunction<A, One<A>> for F
+impl<F, A, R> RingFunction<A, One<A>> for F
 where
     F: Fn(RingNode, A) -> R + Copy + 'static,
 {
@@ -57,7 +57,7 @@ where
 macro_rules! many {
     ($($name:ident)+) => {
         #[diagnostic::do_not_recommend]
-        impl<F, Args, R, $($name),+> NodeFunction<Args, Many<($($name,)+)>> for F
+        impl<F, Args, R, $($name),+> RingFunction<Args, Many<($($name,)+)>> for F
         where
             F: Fn(RingNode, $($name),+) -> R + Copy + 'static,
             Args: Arguments<($($name,)+)>,

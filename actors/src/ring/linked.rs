@@ -107,7 +107,7 @@ impl LinkWriter {
 
     pub(super) fn write(&mut self, bytes: &[u8]) -> usize {
         let length = bytes.len().min(PIECE).min(self.room());
-        // Elements are not cut.
+        // QueueStream are not cut.
         let length = if length < bytes.len() { length & !7 } else { length };
         if length > 0 {
             self.sent += length as u64;

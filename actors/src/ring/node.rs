@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::call::{Call, Operation, Tag};
-use super::element::{Element, Reduction, segment};
+use super::element::{Number, Reduction, segment};
 use super::lines::{Here, Lines};
 use super::rendezvous::{Rendezvous, rendezvous};
 use super::wire::{Doing, News, Trouble};
@@ -173,7 +173,7 @@ impl RingNode {
     ///
     /// # Errors
     /// [`Error::Invalid`] if there is no such rank.
-    pub fn broadcast<T: Element>(&mut self, root: usize, data: &mut [T]) -> Result<()> {
+    pub fn broadcast<T: Number>(&mut self, root: usize, data: &mut [T]) -> Result<()> {
         self.check(root)?;
         let call = Call::new::<T>(Operation::Broadcast, self.next_call(), data.len()).from(root);
         self.together(call, |lines| lines.broadcast(call, root, data));
@@ -185,12 +185,7 @@ impl RingNode {
     ///
     /// # Errors
     /// [`Error::Invalid`] if there is no such rank.
-    pub fn reduce<T: Element>(
-        &mut self,
-        root: usize,
-        data: &mut [T],
-        how: Reduction,
-    ) -> Result<()> {
+    pub fn reduce<T: Number>(&mut self, root: usize, data: &mut [T], how: Reduction) -> Result<()> {
         self.check(root)?;
         let call = Call::new::<T>(Operation::Reduce, self.next_call(), data.len())
             .reducing(how)
@@ -220,7 +215,7 @@ impl RingNode {
     ///
     /// # Errors
     /// None at present.
-    pub fn all_reduce<T: Element>(&mut self, data: &mut [T], how: Reduction) -> Result<()> {
+    pub fn all_reduce<T: Number>(&mut self, data: &mut [T], how: Reduction) -> Result<()> {
         let call = Call::new::<T>(Operation::AllReduce, self.next_call(), data.len()).reducing(how);
         self.reduced(Reducing::ToAll, call, data, how);
         Ok(())
@@ -230,7 +225,7 @@ impl RingNode {
     ///
     /// # Errors
     /// None at present.
-    pub fn all_gather<T: Element>(&mut self, data: &[T]) -> Result<Vec<T>> {
+    pub fn all_gather<T: Number>(&mut self, data: &[T]) -> Result<Vec<T>> {
         let call = Call::new::<T>(Operation::AllGather, self.next_call(), data.len());
         let mut all = vec![T::zeroed(); data.len() * self.size()];
         let own = self.rank() * data.len();
@@ -244,7 +239,7 @@ impl RingNode {
     ///
     /// # Errors
     /// None at present.
-    pub fn reduce_scatter<T: Element>(&mut self, data: &[T], how: Reduction) -> Result<Vec<T>> {
+    pub fn reduce_scatter<T: Number>(&mut self, data: &[T], how: Reduction) -> Result<Vec<T>> {
         let call =
             Call::new::<T>(Operation::ReduceScatter, self.next_call(), data.len()).reducing(how);
         let mut all = data.to_vec();
@@ -257,7 +252,7 @@ impl RingNode {
     ///
     /// # Errors
     /// [`Error::Invalid`] if there is no such rank.
-    pub fn gather<T: Element>(&mut self, root: usize, data: &[T]) -> Result<Vec<T>> {
+    pub fn gather<T: Number>(&mut self, root: usize, data: &[T]) -> Result<Vec<T>> {
         self.check(root)?;
         let call = Call::new::<T>(Operation::Gather, self.next_call(), data.len()).from(root);
         Ok(self.together(call, |lines| lines.gather(call, root, data)))
@@ -268,7 +263,7 @@ impl RingNode {
     ///
     /// # Errors
     /// [`Error::Invalid`] if there is no such rank.
-    pub fn scatter<T: Element>(&mut self, root: usize, data: &[T]) -> Result<Vec<T>> {
+    pub fn scatter<T: Number>(&mut self, root: usize, data: &[T]) -> Result<Vec<T>> {
         self.check(root)?;
         let call = Call::new::<T>(Operation::Scatter, self.next_call(), 0).from(root);
         Ok(self.together(call, |lines| lines.scatter(call, root, data)))
@@ -387,7 +382,7 @@ impl RingNode {
     }
 
     /// Reduces, a mean by way of a sum that is wide enough.
-    fn reduced<T: Element>(&mut self, kind: Reducing, call: Call, data: &mut [T], how: Reduction) {
+    fn reduced<T: Number>(&mut self, kind: Reducing, call: Call, data: &mut [T], how: Reduction) {
         if how == Reduction::Mean && T::WIDENS {
             let mut wide: Vec<i64> = data.iter().map(|value| value.widened()).collect();
             self.reduced(kind, call, &mut wide, how);

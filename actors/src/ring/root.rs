@@ -9,14 +9,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use fiber_core::entry::{Entry, EntryRef, MethodFn};
 use fiber_core::process::flush_output;
-use fiber_core::{Error, Failure, FailureKind, Kind, LinkKind, Result, codec, panics, travel};
+use fiber_core::{
+    Error, Failure, FailureKind, LinkKind, OutputKind, Result, codec, panics, travel,
+};
 use fiber_transport::shared::StreamListener;
 use fiber_transport::{Link, Peer, Role, link_kind};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::function::NodeFunction;
+use super::function::RingFunction;
 use super::line::Source;
 use super::lines::{Here, Lines};
 use super::linked::{Bell, LinkReader};
@@ -211,9 +213,9 @@ struct Task {
 /// The entry through which the ranks run `F`.
 pub(super) fn ring_entry<F, A, M, K>() -> &'static Entry<MethodFn>
 where
-    F: NodeFunction<A, M>,
+    F: RingFunction<A, M>,
     A: DeserializeOwned,
-    K: Kind<F::Output>,
+    K: OutputKind<F::Output>,
 {
     Maker::<F, A, M, K>::ENTRY
 }
@@ -222,9 +224,9 @@ struct Maker<F, A, M, K>(PhantomData<(F, A, M, K)>);
 
 impl<F, A, M, K> Maker<F, A, M, K>
 where
-    F: NodeFunction<A, M>,
+    F: RingFunction<A, M>,
     A: DeserializeOwned,
-    K: Kind<F::Output>,
+    K: OutputKind<F::Output>,
 {
     const ENTRY: &'static Entry<MethodFn> = &Entry::new(type_name::<F>, Self::run);
 

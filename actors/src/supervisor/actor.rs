@@ -14,7 +14,7 @@ use super::drive::{Order, caught, drive};
 use super::slot::{Exit, Slot, Tenancy, exit_channel};
 use super::spec::ChildSpec;
 use super::start::{ChildContext, Control, Running, Start};
-use super::tree::Kind;
+use super::tree::ChildKind;
 use crate::tokio_runtime::new_runtime;
 
 impl ChildSpec {
@@ -126,8 +126,8 @@ impl<A: Actor<Context = Context<A>>, F: Fn() -> A + Send + 'static> Start for Ac
         })
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Actor
+    fn kind(&self) -> ChildKind {
+        ChildKind::Actor
     }
 
     fn handle(&self) -> Option<Arc<dyn Any + Send + Sync>> {

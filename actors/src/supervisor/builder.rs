@@ -23,7 +23,7 @@ use crate::runtime::Runtime;
 /// Makes a [`Supervisor`].
 #[derive(Debug)]
 #[must_use]
-pub struct Builder {
+pub struct SupervisorBuilder {
     name: String,
     options: Options,
     specs: Vec<ChildSpec>,
@@ -31,8 +31,8 @@ pub struct Builder {
 
 impl Supervisor {
     /// A supervisor of this name, one-for-one and without children unless told otherwise.
-    pub fn builder(name: impl Into<String>) -> Builder {
-        Builder { name: name.into(), options: Options::default(), specs: Vec::new() }
+    pub fn builder(name: impl Into<String>) -> SupervisorBuilder {
+        SupervisorBuilder { name: name.into(), options: Options::default(), specs: Vec::new() }
     }
 }
 
@@ -42,17 +42,17 @@ impl ChildSpec {
     ///
     /// When it is restarted, it starts with the builder's children: those that were added later are
     /// lost.
-    pub fn supervisor(name: impl Into<String>, builder: Builder) -> ChildSpec {
+    pub fn supervisor(name: impl Into<String>, builder: SupervisorBuilder) -> ChildSpec {
         let name = name.into();
         let spec = ChildSpec::new(name, SupervisorStart::new(builder.options, builder.specs));
         spec.shutdown(Shutdown::Wait)
     }
 }
 
-impl Builder {
+impl SupervisorBuilder {
     /// Which children are restarted when one fails: [only that one](Strategy::OneForOne), by
     /// default.
-    pub fn strategy(mut self, strategy: Strategy) -> Builder {
+    pub fn strategy(mut self, strategy: Strategy) -> SupervisorBuilder {
         self.options.strategy = strategy;
         self
     }
@@ -61,19 +61,19 @@ impl Builder {
     /// supervisor.
     ///
     /// A failure counts once, however many children are restarted for it.
-    pub fn intensity(mut self, restarts: u32, period: Duration) -> Builder {
+    pub fn intensity(mut self, restarts: u32, period: Duration) -> SupervisorBuilder {
         self.options.intensity = Intensity { restarts, period };
         self
     }
 
     /// The pauses before restarts.
-    pub fn backoff(mut self, backoff: Backoff) -> Builder {
+    pub fn backoff(mut self, backoff: Backoff) -> SupervisorBuilder {
         self.options.backoff = backoff;
         self
     }
 
     /// One more child, started after those before it.
-    pub fn child(mut self, spec: ChildSpec) -> Builder {
+    pub fn child(mut self, spec: ChildSpec) -> SupervisorBuilder {
         self.specs.push(spec);
         self
     }
@@ -84,7 +84,7 @@ impl Builder {
     /// If the reply is dropped before it is there, the supervisor ends.
     ///
     /// # Errors
-    /// As [`start_on`](Builder::start_on), and if fiber can't work at all.
+    /// As [`start_on`](SupervisorBuilder::start_on), and if fiber can't work at all.
     ///
     /// # Examples
     /// ```

@@ -13,7 +13,7 @@ use super::machine::{Doing, Pace, Supervisor, Turns};
 use super::spec::{Restart, Shutdown};
 use super::start::{ChildContext, Control};
 use super::strategy::Strategy;
-use super::tree::{Kind, State};
+use super::tree::{ChildKind, State};
 
 /// How long a killed child may take to end before it is given up.
 const GRACE: Duration = Duration::from_secs(5);
@@ -33,7 +33,7 @@ impl Supervisor {
         });
         if incarnation > 1 {
             self.entry.update(|facts| {
-                if let Kind::Supervisor { restarts, .. } = &mut facts.kind {
+                if let ChildKind::Supervisor { restarts, .. } = &mut facts.kind {
                     *restarts += 1;
                 }
             });

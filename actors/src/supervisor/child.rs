@@ -27,7 +27,7 @@ pub(super) struct Child {
 /// Where a child comes from.
 pub(super) enum Origin {
     /// The builder.
-    Builder,
+    SupervisorBuilder,
     /// It is being added, and has not been started successfully yet.
     Adding(oneshot::Sender<Result<()>>),
     /// It was added.
@@ -136,6 +136,6 @@ impl Child {
     }
 
     pub(super) fn is_added(&self) -> bool {
-        !matches!(self.origin, Origin::Builder)
+        !matches!(self.origin, Origin::SupervisorBuilder)
     }
 }

@@ -101,7 +101,7 @@ impl Supervisor {
             outcome,
         };
         for spec in specs {
-            supervisor.insert(spec, Origin::Builder);
+            supervisor.insert(spec, Origin::SupervisorBuilder);
         }
         supervisor
     }

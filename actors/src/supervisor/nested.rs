@@ -17,7 +17,7 @@ use super::mailbox::Command;
 use super::slot::{Slot, Tenancy, exit_channel};
 use super::spec::{ChildSpec, check_names};
 use super::start::{ChildContext, Control, Running, Start};
-use super::tree::Kind;
+use super::tree::ChildKind;
 
 pub(super) struct SupervisorStart {
     options: Options,
@@ -80,8 +80,8 @@ impl Start for SupervisorStart {
         })
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Supervisor { strategy: self.options.strategy, restarts: 0 }
+    fn kind(&self) -> ChildKind {
+        ChildKind::Supervisor { strategy: self.options.strategy, restarts: 0 }
     }
 
     fn handle(&self) -> Option<Arc<dyn Any + Send + Sync>> {

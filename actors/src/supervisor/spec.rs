@@ -45,7 +45,7 @@ impl Default for Shutdown {
     }
 }
 
-/// Which failures of a child count towards the supervisor's [intensity](super::Builder::intensity)
+/// Which failures of a child count towards the supervisor's [intensity](super::SupervisorBuilder::intensity)
 /// and lengthen the [pause](super::Backoff) before its next restart. After one that does not, the
 /// child is restarted at once.
 #[derive(Clone, Copy, Debug, Default)]

@@ -9,7 +9,7 @@ use fiber_core::ExitReason;
 use futures_core::future::LocalBoxFuture;
 
 use super::identity::Identity;
-use super::tree::{EntryId, Kind};
+use super::tree::{ChildKind, EntryId};
 
 /// Starts a child, again for each of its incarnations.
 ///
@@ -26,8 +26,8 @@ pub trait Start: Send + 'static {
     ) -> LocalBoxFuture<'static, Result<Running, ExitReason>>;
 
     /// What the tree calls such a child.
-    fn kind(&self) -> Kind {
-        Kind::Process
+    fn kind(&self) -> ChildKind {
+        ChildKind::Process
     }
 
     /// What [`SupervisorRef::handle`](super::SupervisorRef::handle) gives to users of this child,

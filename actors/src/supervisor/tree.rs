@@ -14,7 +14,7 @@ use super::strategy::Strategy;
 /// What a member of the tree is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum ChildKind {
     /// A supervisor.
     Supervisor {
         /// Which children it restarts together.
@@ -61,7 +61,7 @@ impl fmt::Display for State {
 pub(super) struct Facts {
     parent: Option<u64>,
     name: String,
-    pub(super) kind: Kind,
+    pub(super) kind: ChildKind,
     state: State,
     pub(super) place: Option<String>,
     pub(super) incarnation: u64,
@@ -98,7 +98,7 @@ impl EntryId {
 pub(super) struct Entry(EntryId);
 
 impl Entry {
-    pub(super) fn new(parent: Option<EntryId>, name: &str, kind: Kind) -> Entry {
+    pub(super) fn new(parent: Option<EntryId>, name: &str, kind: ChildKind) -> Entry {
         // Ids grow, so that they also give the order.
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let id = EntryId(NEXT.fetch_add(1, Ordering::Relaxed));
@@ -180,7 +180,7 @@ pub struct Branch {
     /// Its name.
     pub name: String,
     /// What it is.
-    pub kind: Kind,
+    pub kind: ChildKind,
     /// What it is doing.
     pub state: State,
     /// Where it runs: `pid 4711`.
@@ -248,7 +248,7 @@ impl fmt::Display for Line<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Line(branch) = self;
         f.write_str(&branch.name)?;
-        if let Kind::Supervisor { strategy, restarts } = &branch.kind {
+        if let ChildKind::Supervisor { strategy, restarts } = &branch.kind {
             write!(f, " (supervisor, {strategy}")?;
             if *restarts > 0 {
                 write!(f, ", {}", Restarts(*restarts))?;

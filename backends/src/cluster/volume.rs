@@ -67,7 +67,7 @@ pub(crate) fn is_claim(text: &str) -> bool {
 
 /// What is at a path of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum VolumeKind {
     /// A directory.
     Directory,
     /// A file, or anything else that is no directory.
@@ -80,7 +80,7 @@ pub trait Volume: Debug {
     ///
     /// # Errors
     /// [`Error::System`].
-    fn kind<'a>(&'a self, path: &'a str) -> LocalBoxFuture<'a, Result<Option<Kind>>>;
+    fn kind<'a>(&'a self, path: &'a str) -> LocalBoxFuture<'a, Result<Option<VolumeKind>>>;
 
     /// What is at `path`, as a tar archive whose first name is the last one of `path`.
     fn read<'a>(&'a self, path: &'a str) -> LocalBoxStream<'a, Result<Bytes>>;

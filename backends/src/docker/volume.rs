@@ -17,7 +17,7 @@ use futures_util::stream::{BoxStream, LocalBoxStream};
 use super::engine::{Engine, is_missing};
 use super::owner::{self, OwnContainer};
 use crate::JobSpec;
-use crate::cluster::volume::{Kind, Volume};
+use crate::cluster::volume::{Volume, VolumeKind};
 
 /// An image without any files: there has to be one for a container.
 const EMPTY: &str = "fiber-auto/empty:1";
@@ -124,12 +124,12 @@ fn inside(path: &str) -> String {
 }
 
 impl Volume for Helper<'_> {
-    fn kind<'a>(&'a self, path: &'a str) -> LocalBoxFuture<'a, Result<Option<Kind>>> {
+    fn kind<'a>(&'a self, path: &'a str) -> LocalBoxFuture<'a, Result<Option<VolumeKind>>> {
         Box::pin(async move {
             let options = ContainerArchiveInfoOptions { path: inside(path) };
             match self.engine.api.get_container_archive_info(&self.container, Some(options)).await {
-                Ok(found) if found.file_mode & DIRECTORY != 0 => Ok(Some(Kind::Directory)),
-                Ok(_) => Ok(Some(Kind::File)),
+                Ok(found) if found.file_mode & DIRECTORY != 0 => Ok(Some(VolumeKind::Directory)),
+                Ok(_) => Ok(Some(VolumeKind::File)),
                 Err(error) if is_missing(&error) => Ok(None),
                 Err(error) => Err(self.failed(path, &error)),
             }

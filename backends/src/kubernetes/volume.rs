@@ -18,7 +18,7 @@ use super::names::{self, CONTAINER, labels};
 use super::own::OwnPod;
 use super::running::{self, StartTimeouts};
 use super::template::{Plan, Template};
-use crate::cluster::volume::{Kind, Volume};
+use crate::cluster::volume::{Volume, VolumeKind};
 use crate::owner::Owner;
 use crate::progress::Progress;
 
@@ -153,14 +153,14 @@ async fn text(stream: Option<impl AsyncRead + Unpin>) -> String {
 }
 
 impl Volume for Helper<'_> {
-    fn kind<'a>(&'a self, path: &'a str) -> LocalBoxFuture<'a, Result<Option<Kind>>> {
+    fn kind<'a>(&'a self, path: &'a str) -> LocalBoxFuture<'a, Result<Option<VolumeKind>>> {
         Box::pin(async move {
             let mut process = self.ask("kind", path, false).await?;
             let said = text(process.stdout()).await;
             self.end(path, process).await?;
             Ok(match said.trim() {
-                "directory" => Some(Kind::Directory),
-                "file" => Some(Kind::File),
+                "directory" => Some(VolumeKind::Directory),
+                "file" => Some(VolumeKind::File),
                 _ => None,
             })
         })

@@ -1,9 +1,9 @@
-//! Elements from one process to another: many small ones through a queue, large ones through a
+//! QueueStream from one process to another: many small ones through a queue, large ones through a
 //! pipe.
 
 use anyhow::ensure;
 use bytes::Bytes;
-use fiber::{Pipe, PipeSender, Process, Queue};
+use fiber::{Pipe, Process, Queue, pipe::PipeSender};
 
 use crate::bare;
 use crate::measure::{beside_peers, median_time, rate};

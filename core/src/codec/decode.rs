@@ -9,7 +9,7 @@ use rmp_serde::decode::{Error, ReadRefReader};
 use serde::de::value::{SeqAccessDeserializer, SeqDeserializer};
 use serde::de::{self, Visitor};
 
-use self::access::{Elements, ExtensionAccess, Variant};
+use self::access::{ExtensionAccess, QueueStream, Variant};
 use super::{NIL, SOME};
 
 /// An array without elements: a unit struct.
@@ -150,7 +150,7 @@ impl<'de> Deserializer<'de> {
             Marker::FixArray(_) | Marker::Array16 | Marker::Array32 => {
                 let len = self.len(marker)?;
                 self.nested(|inner| {
-                    let mut elements = Elements { of: inner, left: len };
+                    let mut elements = QueueStream { of: inner, left: len };
                     let value = visitor.visit_seq(&mut elements)?;
                     elements.end(len, value)
                 })
@@ -158,7 +158,7 @@ impl<'de> Deserializer<'de> {
             Marker::FixMap(_) | Marker::Map16 | Marker::Map32 => {
                 let len = self.len(marker)?;
                 self.nested(|inner| {
-                    let mut entries = Elements { of: inner, left: len };
+                    let mut entries = QueueStream { of: inner, left: len };
                     let value = visitor.visit_map(&mut entries)?;
                     entries.end(len, value)
                 })

@@ -18,7 +18,7 @@ const LENT_BYTES: usize = 1 << 20;
 #[derive(Default)]
 pub(super) struct Clients {
     clients: HashMap<PeerId, Client>,
-    /// Elements in all clients' hands that they may give back.
+    /// QueueStream in all clients' hands that they may give back.
     lent: usize,
 }
 

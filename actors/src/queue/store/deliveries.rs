@@ -1,11 +1,11 @@
-//! Elements that were taken on trial.
+//! QueueStream that were taken on trial.
 
 use std::collections::HashMap;
 
 use crate::queue::blocks::Block;
 use crate::remote::PeerId;
 
-/// Elements that are to be acknowledged, and go to others if they are not.
+/// QueueStream that are to be acknowledged, and go to others if they are not.
 #[derive(Debug, Default)]
 pub(super) struct Deliveries {
     taken: HashMap<u64, (PeerId, Block)>,

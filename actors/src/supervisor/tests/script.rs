@@ -12,12 +12,14 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::supervisor::{
-    Backoff, Builder, ChildContext, ChildSpec, Control, Running, Start, Supervisor, SupervisorRef,
+    Backoff, ChildContext, ChildSpec, Control, Running, Start, Supervisor, SupervisorBuilder,
+    SupervisorRef,
 };
 
 /// Runs a test in a runtime that is not the supervisor's.
 pub(super) fn run<T>(test: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime =
+        tokio::runtime::SupervisorBuilder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         tokio::time::timeout(Duration::from_secs(30), test).await.expect("in time")
     })
@@ -42,7 +44,7 @@ pub(super) async fn settled(supervisor: &SupervisorRef) {
 }
 
 /// A supervisor that does not pause before it restarts.
-pub(super) fn eager(name: &str) -> Builder {
+pub(super) fn eager(name: &str) -> SupervisorBuilder {
     Supervisor::builder(name).backoff(Backoff::none())
 }
 

@@ -8,12 +8,12 @@ use serde::de::{self, DeserializeSeed, Error as _, Unexpected, Visitor};
 use super::{Binary, Deserializer, Result};
 
 /// The elements of an array, or the entries of a map.
-pub(super) struct Elements<'a, 'de> {
+pub(super) struct QueueStream<'a, 'de> {
     pub(super) of: &'a mut Deserializer<'de>,
     pub(super) left: u32,
 }
 
-impl Elements<'_, '_> {
+impl QueueStream<'_, '_> {
     #[inline]
     fn next(&mut self) -> bool {
         let more = self.left > 0;
@@ -34,7 +34,7 @@ impl Elements<'_, '_> {
     }
 }
 
-impl<'de> de::SeqAccess<'de> for Elements<'_, 'de> {
+impl<'de> de::SeqAccess<'de> for QueueStream<'_, 'de> {
     type Error = Error;
 
     #[inline]
@@ -48,7 +48,7 @@ impl<'de> de::SeqAccess<'de> for Elements<'_, 'de> {
     }
 }
 
-impl<'de> de::MapAccess<'de> for Elements<'_, 'de> {
+impl<'de> de::MapAccess<'de> for QueueStream<'_, 'de> {
     type Error = Error;
 
     #[inline]
