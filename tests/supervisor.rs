@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use actix::{Actor, Context, Handler, Message};
 use fiber::supervisor::{
-    Backoff, Builder, ChildSpec, Restart, Shutdown, State, Strategy, SupervisorRef,
+    Backoff, ChildSpec, Restart, Shutdown, State, Strategy, SupervisorBuilder, SupervisorRef,
 };
 use fiber::{Error, Process, Supervisor, error::ExitReason, process::active_children};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
@@ -33,7 +33,7 @@ fn process(name: &str) -> ChildSpec {
 }
 
 /// A supervisor whose name no other test uses, and which does not pause before it restarts.
-fn eager(name: &str) -> Builder {
+fn eager(name: &str) -> SupervisorBuilder {
     Supervisor::builder(name).backoff(Backoff::none())
 }
 
@@ -240,7 +240,7 @@ async fn a_supervisor_is_used_from_any_runtime() {
 }
 
 /// A supervisor that gives up at its only process's first failure.
-fn impatient() -> Builder {
+fn impatient() -> SupervisorBuilder {
     eager("impatient").intensity(0, LONG).child(process("server"))
 }
 
@@ -285,7 +285,7 @@ fn three(name: &str, strategy: Strategy) -> (SupervisorRef, [u32; 3]) {
     let builder = ["a", "b", "c"]
         .map(process)
         .into_iter()
-        .fold(eager(name).strategy(strategy), Builder::child);
+        .fold(eager(name).strategy(strategy), SupervisorBuilder::child);
     let app = builder.start().wait().unwrap();
     let pids = ["a", "b", "c"].map(|child| running_pid(&format!("{name}/{child}")));
     (app, pids)
