@@ -22,14 +22,14 @@ const HOW: [Reduction; 5] =
 
 /// A number that a rank has at a place, small enough for sums and products of all ranks to be exact
 /// as `f32`.
-trait Number: Number + PartialEq + std::fmt::Debug + Serialize + DeserializeOwned {
+trait TestNumber: Number + PartialEq + std::fmt::Debug + Serialize + DeserializeOwned {
     fn of(value: u64) -> Self;
     fn join(values: impl Iterator<Item = Self>, how: Reduction) -> Self;
 }
 
 macro_rules! number {
     ($($type:ty)+) => {
-        $(impl Number for $type {
+        $(impl TestNumber for $type {
             fn of(value: u64) -> $type {
                 (value % 4) as $type
             }
@@ -51,12 +51,12 @@ macro_rules! number {
 
 number!(f32 f64 i32 i64 u8);
 
-fn element<T: Number>(trial: &Trial, rank: usize, at: usize) -> T {
+fn element<T: TestNumber>(trial: &Trial, rank: usize, at: usize) -> T {
     let mixed = (trial.seed ^ (rank as u64) << 32 ^ at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     T::of(mixed >> 40)
 }
 
-fn array<T: Number>(trial: &Trial, rank: usize) -> Vec<T> {
+fn array<T: TestNumber>(trial: &Trial, rank: usize) -> Vec<T> {
     (0..trial.length).map(|at| element(trial, rank, at)).collect()
 }
 
@@ -67,7 +67,7 @@ fn segment(length: usize, size: usize, rank: usize) -> std::ops::Range<usize> {
 }
 
 /// All collectives against what one process computes. Errors say what was wrong.
-fn check_all<T: Number>(node: &mut RingNode, trial: &Trial) -> Result<(), String> {
+fn check_all<T: TestNumber>(node: &mut RingNode, trial: &Trial) -> Result<(), String> {
     let (rank, size) = (node.rank(), node.size());
     let (root, how) = (trial.root % size, HOW[usize::from(trial.how) % HOW.len()]);
     // Products of more than a few could leave what is exact.

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 /// What a ring whose ranks don't agree says.
 fn disagreement<A: Serialize + DeserializeOwned, M, N>(
     size: usize,
-    function: impl fiber::RingFunction<A, M, Output: fiber::task::TryOutput<N>>,
+    function: impl fiber::ring::RingFunction<A, M, Output: fiber::task::TryOutput<N>>,
     args: A,
 ) -> String
 where

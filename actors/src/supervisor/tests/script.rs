@@ -18,8 +18,7 @@ use crate::supervisor::{
 
 /// Runs a test in a runtime that is not the supervisor's.
 pub(super) fn run<T>(test: impl Future<Output = T>) -> T {
-    let runtime =
-        tokio::runtime::SupervisorBuilder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         tokio::time::timeout(Duration::from_secs(30), test).await.expect("in time")
     })
