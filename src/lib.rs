@@ -75,7 +75,7 @@ pub mod ring {
 /// Actors in processes of their own, which fiber restarts.
 pub mod manager {
     pub use fiber_actors::{
-        AsyncManager, Keep, ManagerBuilder, NoSnapshots, Snapshot, Snapshots, SyncManager,
+        AsyncManager, ManagerBuilder, NoSnapshots, Snapshot, SnapshotPolicy, Snapshots, SyncManager,
     };
 }
 

@@ -57,7 +57,7 @@ fn torment(managers: &[AsyncManager<Echo>], end: &AtomicBool) {
     let mut random = rand::rngs::SmallRng::seed_from_u64(5);
     while !end.load(Ordering::Acquire) {
         std::thread::sleep(Duration::from_millis(random.random_range(5..40)));
-        managers[random.random_range(0..managers.len())].kill();
+        managers[random.random_range(0..managers.len())].kill_process();
     }
 }
 

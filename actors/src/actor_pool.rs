@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use actix::dev::ToEnvelope;
 use actix::{Actor, Context, Handler};
-use fiber_core::{Error, Function, Portable, captures_nothing};
+use fiber_core::{Error, ExitReason, Function, Portable, captures_nothing};
 use futures_util::future::try_join_all;
 
-use crate::manager::{AsyncManager, Keep, ManagerBuilder, NoSnapshots};
+use crate::manager::{AsyncManager, ManagerBuilder, NoSnapshots, SnapshotPolicy};
 use crate::remote::{Call, Load, RemoteAddr, RemoteMessage};
 use crate::reply::Reply;
 
@@ -83,10 +83,10 @@ pub struct ActorPoolBuilder<K = NoSnapshots> {
     resend: bool,
 }
 
-impl ActorPool<Nobody> {
+impl ActorPool<UnspecifiedActor> {
     /// An actor pool to be.
     pub fn builder() -> ActorPoolBuilder {
-        let manager = AsyncManager::<Nobody>::builder();
+        let manager = AsyncManager::<UnspecifiedActor>::builder();
         ActorPoolBuilder { manager, name: None, routing: Routing::default(), resend: false }
     }
 }
@@ -94,10 +94,10 @@ impl ActorPool<Nobody> {
 /// Stands where the type of a pool's actors is not known yet.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
-pub enum Nobody {}
+pub enum UnspecifiedActor {}
 
-impl Actor for Nobody {
-    type Context = Context<Nobody>;
+impl Actor for UnspecifiedActor {
+    type Context = Context<UnspecifiedActor>;
 }
 
 impl<K> ActorPoolBuilder<K> {
@@ -144,7 +144,7 @@ impl<K> ActorPoolBuilder<K> {
         F::Output: Actor<Context = Context<F::Output>>,
         Args: Portable + 'static,
         M: 'static,
-        K: Keep<F::Output>,
+        K: SnapshotPolicy<F::Output>,
     {
         const { captures_nothing::<F>() };
         static NEXT: AtomicUsize = AtomicUsize::new(1);
@@ -223,10 +223,20 @@ impl<A: Actor> ActorPool<A> {
         self.members.iter().map(|member| member.send(message.clone())).collect()
     }
 
-    /// Ends all actors, as [`AsyncManager::stop`].
+    /// Stops all actors and their processes, as [`AsyncManager::stop`].
+    ///
+    /// The reply is ready when all processes are gone. It happens whether or not it is awaited.
     pub fn stop(&self) -> Reply<()> {
         let stopping: Vec<_> = self.members.iter().map(|member| member.manager.stop()).collect();
         Reply::new(async move { try_join_all(stopping).await.map(drop) })
+    }
+
+    /// Waits until all actors have ended for good, and returns why, in the actors' order.
+    ///
+    /// It does not stop them.
+    pub fn join(&self) -> Reply<Vec<ExitReason>> {
+        let ending: Vec<_> = self.members.iter().map(|member| member.manager.join()).collect();
+        Reply::new(try_join_all(ending))
     }
 
     fn next(&self) -> &Member<A> {

@@ -20,10 +20,10 @@ mod tokio_runtime;
 
 #[doc(no_inline)]
 pub use actix;
-pub use actor_pool::{ActorPool, ActorPoolBuilder, Nobody, Routing};
+pub use actor_pool::{ActorPool, ActorPoolBuilder, Routing, UnspecifiedActor};
 pub use blocking::{Blocking, block_on_main};
 pub use manager::{
-    AsyncManager, Keep, ManagerBuilder, NoSnapshots, Snapshot, Snapshots, SyncManager,
+    AsyncManager, ManagerBuilder, NoSnapshots, Snapshot, SnapshotPolicy, Snapshots, SyncManager,
 };
 pub use pipe::{Pipe, PipeReceiver, PipeSender};
 pub use pool::{

@@ -1,9 +1,9 @@
 //! Actors in processes of their own.
 //!
-//! The owner has a supervisor for each manager, whose only child is the process ([`start`]). The
-//! process hosts the actor under a supervisor of its own ([`host`]): a handler's panic restarts the
-//! actor there, the process's death restarts the process. Whoever has the address finds the current
-//! incarnation by asking the owner.
+//! The process that owns a manager has a supervisor for it, whose only child is the actor's process
+//! ([`start`]). That process runs the actor under a supervisor of its own ([`host`]). A handler's
+//! panic restarts the actor there; the process's death restarts the process. An address finds the
+//! current incarnation by asking the owner.
 
 mod builder;
 mod host;
@@ -20,22 +20,22 @@ use fiber_core::{ExitReason, Function, Portable, Result, captures_nothing};
 use tokio::sync::{oneshot, watch};
 
 pub use self::builder::ManagerBuilder;
-pub use self::snapshot::{Keep, NoSnapshots, Snapshot, Snapshots};
-use self::start::Process;
+pub use self::snapshot::{NoSnapshots, Snapshot, SnapshotPolicy, Snapshots};
+use self::start::CurrentProcess;
 use crate::remote::{Owned, RemoteAddr, RemoteMessage};
 use crate::reply::Reply;
 use crate::runtime::{Command, Runtime};
 use crate::supervisor::SupervisorRef;
 
-/// An actor in a process of its own, supervised: its owner, and its address.
+/// A handle of an actor in a process of its own, which fiber supervises.
 ///
-/// The actor is made there by a function and its arguments, as in a [task](crate::Pool). If a
-/// handler panics, that call fails with the panic's message and the actor is made anew; if the
-/// process dies, it is started again. Actors that implement [`Snapshot`] go on from the last one.
-/// The address ([`addr`]) stays valid throughout. Dropping the manager ends the actor and its
-/// process.
+/// A factory function makes the actor in that process, from arguments that travel there like those
+/// of a [task](crate::Pool). If a handler panics, its call fails with the panic's message and the
+/// factory makes the actor again. If the process dies, it is restarted. Actors that implement
+/// [`Snapshot`] continue from their last snapshot. The [address](AsyncManager::addr) stays valid
+/// across restarts. Dropping the manager stops the actor and its process.
 ///
-/// [`addr`]: AsyncManager::addr
+/// It derefs to the actor's [`RemoteAddr`], so that `send` and `do_send` work on it.
 ///
 /// # Examples
 /// ```
@@ -65,37 +65,69 @@ use crate::supervisor::SupervisorRef;
 /// }
 ///
 /// let greeter = AsyncManager::start(|greeting| Greeter { greeting }, "Hello".to_string()).wait()?;
-/// let pending = greeter.send(Greet("world".into())); // on its way
-/// assert_eq!(pending.wait()?, "Hello, world!");
+/// let reply = greeter.send(Greet("world".into()));
+/// assert_eq!(reply.wait()?, "Hello, world!");
 /// # Ok::<(), fiber::Error>(())
 /// ```
 pub struct AsyncManager<A: Actor> {
     addr: RemoteAddr<A>,
-    shared: Arc<Shared>,
+    inner: Arc<ManagerInner>,
 }
 
-/// An [`AsyncManager`] whose calls are each waited for.
+/// An [`AsyncManager`] whose methods block until their answer is there.
 ///
-/// # Errors
-/// Its calls fail as [`Call::wait`](crate::Call::wait) does.
+/// # Examples
+/// ```
+/// # fiber::init();
+/// use actix::prelude::*;
+/// use fiber::SyncManager;
+/// use serde::{Deserialize, Serialize};
+///
+/// struct Counter(u64);
+///
+/// impl Actor for Counter {
+///     type Context = Context<Self>;
+/// }
+///
+/// #[derive(Message, Serialize, Deserialize)]
+/// #[rtype(result = "u64")]
+/// struct Add(u64);
+///
+/// impl Handler<Add> for Counter {
+///     type Result = u64;
+///
+///     fn handle(&mut self, add: Add, _: &mut Context<Self>) -> u64 {
+///         self.0 += add.0;
+///         self.0
+///     }
+/// }
+///
+/// let counter = SyncManager::start(Counter, 5)?;
+/// assert_eq!(counter.send(Add(2))?, 7);
+/// counter.stop()?;
+/// # Ok::<(), fiber::Error>(())
+/// ```
 pub struct SyncManager<A: Actor>(AsyncManager<A>);
 
-struct Shared {
+/// What a manager needs to control its process. Dropping it stops the actor.
+struct ManagerInner {
     runtime: &'static Runtime,
     name: String,
     owned: Arc<Owned>,
     supervisor: SupervisorRef,
-    process: watch::Receiver<Option<Process>>,
+    process: watch::Receiver<Option<CurrentProcess>>,
 }
 
 impl<A: Actor> AsyncManager<A> {
-    /// A manager to be.
+    /// Returns a builder with the default options.
     pub fn builder() -> ManagerBuilder {
         ManagerBuilder::new()
     }
 
-    /// Starts a process in which `factory` makes the actor from `args`: one value, or a tuple for a
-    /// function of several.
+    /// Starts a process in which `factory` makes the actor from `args`.
+    ///
+    /// `args` is one value, a tuple for a factory with several parameters, or `()`. The reply is
+    /// ready when the actor has started.
     ///
     /// # Errors
     /// As [`ManagerBuilder::start`].
@@ -110,41 +142,54 @@ impl<A: Actor> AsyncManager<A> {
         AsyncManager::<A>::builder().start(factory, args)
     }
 
-    /// The actor's address, which can travel.
+    /// Returns the actor's address, which can travel to other processes.
     pub fn addr(&self) -> RemoteAddr<A> {
         self.addr.clone()
     }
 
-    /// Its name.
+    /// Returns the actor's name, which errors and the [tree](crate::tree) show.
     pub fn name(&self) -> &str {
-        &self.shared.name
+        &self.inner.name
     }
 
-    /// The id of the current process; `None` while it is being restarted, and when it has ended.
+    /// Returns the id of the actor's process, or `None` while it restarts and after its end.
     pub fn pid(&self) -> Option<u32> {
-        self.shared.process.borrow().as_ref().map(|process| process.pid)
+        self.inner.process.borrow().as_ref().map(|process| process.pid)
     }
 
-    /// Kills the current process (SIGKILL). It is restarted.
-    pub fn kill(&self) {
-        if let Some(process) = &*self.shared.process.borrow() {
+    /// Kills the actor's process (SIGKILL), without waiting.
+    ///
+    /// The supervisor then restarts it, as after any death. Calls without an answer fail with
+    /// [`Error::ActorStopped`](crate::Error::ActorStopped), except those of an address with
+    /// [`resend`](RemoteAddr::resend).
+    pub fn kill_process(&self) {
+        if let Some(process) = &*self.inner.process.borrow() {
             let _ = process.commands.send(Command::Kill(ExitReason::Signal(9)));
         }
     }
 
-    /// Ends the actor when it has done what it has begun, and then its process; kills it when its
-    /// [deadline](ManagerBuilder::shutdown) has passed. The reply comes when the process is gone.
+    /// Stops the actor and then its process, for good.
+    ///
+    /// The actor first finishes the messages that it has begun. When its
+    /// [shutdown deadline](ManagerBuilder::shutdown) passes before that, the process is killed. The
+    /// reply is ready when the process is gone. It happens whether or not the reply is awaited.
     pub fn stop(&self) -> Reply<()> {
-        let supervisor = self.shared.supervisor.clone();
+        let supervisor = self.inner.supervisor.clone();
         let (done, ended) = oneshot::channel();
-        self.shared
+        self.inner
             .runtime
             .spawn(move || async move { drop(done.send(supervisor.shutdown().await)) });
         Reply::new(async move { ended.await.unwrap_or(Ok(())) })
     }
+
+    /// Waits until the actor has ended for good, and returns why.
+    ///
+    /// It does not stop the actor. A restart is not an end.
+    pub fn join(&self) -> Reply<ExitReason> {
+        self.addr.ended()
+    }
 }
 
-/// All that an address can do.
 impl<A: Actor> Deref for AsyncManager<A> {
     type Target = RemoteAddr<A>;
 
@@ -163,7 +208,8 @@ impl<A: Actor> fmt::Debug for AsyncManager<A> {
 }
 
 impl<A: Actor> SyncManager<A> {
-    /// As [`AsyncManager::start`], and waits until the actor is there.
+    /// Starts a process in which `factory` makes the actor from `args`, and waits until the actor
+    /// has started.
     ///
     /// # Errors
     /// As [`ManagerBuilder::start`].
@@ -178,10 +224,10 @@ impl<A: Actor> SyncManager<A> {
         AsyncManager::start(factory, args).wait().map(SyncManager)
     }
 
-    /// Sends a message and waits for the answer.
+    /// Sends a message to the actor and waits for the answer.
     ///
     /// # Errors
-    /// As [`Call::wait`](crate::Call::wait).
+    /// As [`RemoteAddr::send`].
     pub fn send<M>(&self, message: M) -> Result<M::Result>
     where
         M: RemoteMessage,
@@ -191,9 +237,40 @@ impl<A: Actor> SyncManager<A> {
         self.0.send(message).wait()
     }
 
-    /// The actor's address, which can travel.
+    /// Returns the actor's address, which can travel to other processes.
     pub fn addr(&self) -> RemoteAddr<A> {
         self.0.addr()
+    }
+
+    /// Returns the actor's name, which errors and the [tree](crate::tree) show.
+    pub fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    /// Returns the id of the actor's process, or `None` while it restarts and after its end.
+    pub fn pid(&self) -> Option<u32> {
+        self.0.pid()
+    }
+
+    /// Kills the actor's process (SIGKILL), as [`AsyncManager::kill_process`].
+    pub fn kill_process(&self) {
+        self.0.kill_process();
+    }
+
+    /// Stops the actor and its process, and waits until the process is gone.
+    ///
+    /// # Errors
+    /// As the reply of [`AsyncManager::stop`].
+    pub fn stop(&self) -> Result<()> {
+        self.0.stop().wait()
+    }
+
+    /// Waits until the actor has ended for good, and returns why. It does not stop the actor.
+    ///
+    /// # Errors
+    /// As the reply of [`AsyncManager::join`].
+    pub fn join(&self) -> Result<ExitReason> {
+        self.0.join().wait()
     }
 }
 
@@ -209,7 +286,7 @@ impl<A: Actor> fmt::Debug for SyncManager<A> {
     }
 }
 
-impl Drop for Shared {
+impl Drop for ManagerInner {
     fn drop(&mut self) {
         let supervisor = self.supervisor.clone();
         self.runtime.spawn(move || async move { drop(supervisor.shutdown().await) });

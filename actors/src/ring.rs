@@ -84,7 +84,7 @@ impl Ring {
             meta: Meta::default(),
             output: None,
             initializer: None,
-            deadline: Duration::from_secs(300),
+            timeout: Duration::from_secs(300),
             intensity: (3, Duration::from_secs(5)),
             backoff: Backoff::default(),
         }
@@ -118,7 +118,7 @@ pub struct RingBuilder {
     meta: Meta,
     output: Option<OutputMode>,
     initializer: Option<Result<Initializer>>,
-    deadline: Duration,
+    timeout: Duration,
     intensity: (u32, Duration),
     backoff: Backoff,
 }
@@ -177,8 +177,8 @@ impl RingBuilder {
 
     /// Sets how long a call of a runtime waits for others while nothing moves; then the run ends with
     /// an error that says what each rank is doing. The default is 5 minutes.
-    pub fn deadline(mut self, deadline: Duration) -> RingBuilder {
-        self.deadline = deadline;
+    pub fn timeout(mut self, timeout: Duration) -> RingBuilder {
+        self.timeout = timeout;
         self
     }
 
@@ -299,7 +299,7 @@ impl RingBuilder {
             ring: name.clone(),
             rank: 0,
             initializer: self.initializer.transpose()?,
-            deadline: self.deadline,
+            timeout: self.timeout,
         };
         let owner = Owner {
             runtime,
@@ -395,8 +395,23 @@ impl<T: DeserializeOwned> RingRun<T> {
         })
     }
 
-    /// Kills a rank's process (SIGKILL).
-    pub fn kill(&self, rank: usize) {
+    /// Kills all ranks' processes (SIGKILL) and ends the run, without waiting.
+    ///
+    /// The handle then returns [`Error::Ring`], unless the run has already ended. A rank has no
+    /// orderly end before its function returns, so there is no `stop`.
+    pub fn kill(&self) {
+        if let Some(owner) = &self.owner {
+            let problem = "it was killed".to_string();
+            owner.end(Err(Error::Ring { ring: owner.name.clone(), problem }));
+        }
+    }
+
+    /// Kills one rank's process (SIGKILL), without waiting.
+    ///
+    /// The ring handles it as any death of a rank: it restarts all ranks from their last
+    /// [checkpoint](RingNode::checkpoint), or the run ends with [`Error::RankDied`]. It does
+    /// nothing if the rank has no process.
+    pub fn kill_rank(&self, rank: usize) {
         if let Some(owner) = &self.owner {
             owner.kill(rank);
         }

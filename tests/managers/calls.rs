@@ -3,7 +3,11 @@
 use std::time::Duration;
 
 use actix::prelude::*;
-use fiber::{AsyncManager, Error, SyncManager, error::FailureKind, remote::RemoteRecipient};
+use fiber::{
+    AsyncManager, Error, SyncManager,
+    error::{ExitReason, FailureKind},
+    remote::RemoteRecipient,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::counter::{Add, AskInACircle, AskOther, Counter, Gate, Meet, WhichProcess, counter};
@@ -23,6 +27,9 @@ fn an_actor_lives_in_a_process_of_its_own_and_answers() {
     assert_ne!(two.addr(), manager.addr());
     let sync = SyncManager::start(Counter::new, 1).unwrap();
     assert_eq!(sync.send(Add(1)).unwrap(), 2);
+    assert_eq!(sync.pid(), Some(sync.send(WhichProcess).unwrap()));
+    sync.stop().unwrap();
+    assert_eq!(sync.join().unwrap(), ExitReason::Shutdown);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::{exists, stopped};
 fn an_actor_that_stops_by_itself_has_ended_for_good() {
     let manager = counter(0);
     manager.send(Stop).wait().unwrap();
-    assert_eq!(manager.ended().wait().unwrap(), ExitReason::Normal);
+    assert_eq!(manager.join().wait().unwrap(), ExitReason::Normal);
     assert_eq!(stopped(manager.send(Add(1)).wait().unwrap_err()), ExitReason::Normal);
 }
 
@@ -22,6 +22,7 @@ fn a_stopped_manager_leaves_no_process_and_a_dropped_one_neither() {
     manager.stop().wait().unwrap();
     assert!(!exists(pid));
     assert_eq!(stopped(addr.send(Add(1)).wait().unwrap_err()), ExitReason::Shutdown);
+    assert_eq!(manager.join().wait().unwrap(), ExitReason::Shutdown);
     let dropped = counter(0);
     let addr = dropped.addr();
     drop(dropped);

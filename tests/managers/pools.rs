@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use fiber::{ActorPool, AsyncManager, actor_pool::Routing};
+use fiber::{ActorPool, AsyncManager, actor_pool::Routing, error::ExitReason};
 
 use crate::counter::{Add, Counter, Gate, WhichProcess};
 use crate::exists;
@@ -48,9 +48,11 @@ fn the_least_loaded_actor_gets_the_message() {
 fn a_pool_of_actors_loses_no_call_that_may_be_sent_again() {
     let pool = ActorPool::builder().resend().start(Counter::new, [0, 0]).wait().unwrap();
     let calls: Vec<_> = (0..1000).map(|_| pool.send(Add(0))).collect();
-    pool.managers().for_each(AsyncManager::kill);
+    pool.managers().for_each(AsyncManager::kill_process);
     calls.into_iter().for_each(|call| assert_eq!(call.wait().unwrap(), 0));
     let pids: Vec<_> = pool.managers().filter_map(AsyncManager::pid).collect();
+    let joined = pool.join();
     pool.stop().wait().unwrap();
+    assert_eq!(joined.wait().unwrap(), [ExitReason::Shutdown, ExitReason::Shutdown]);
     assert!(pids.into_iter().all(|pid| !exists(pid)));
 }

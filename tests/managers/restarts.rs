@@ -88,10 +88,10 @@ fn an_actor_that_fails_too_often_is_given_up_and_its_handle_says_so() {
     let builder =
         AsyncManager::<Counter>::builder().name("unsteady").intensity(2, Duration::from_secs(60));
     let manager = builder.start(once, directory.path().join("once")).wait().unwrap();
-    manager.kill();
+    manager.kill_process();
     let error = manager.send(Add(1)).wait().unwrap_err();
     assert!(!matches!(error, Error::TimedOut { .. }), "{error}");
-    let reason = manager.ended().wait().unwrap();
+    let reason = manager.join().wait().unwrap();
     assert!(matches!(reason, ExitReason::IntensityReached { restarts: 2, .. }), "{reason:?}");
     let error = manager.send(Add(1)).wait().unwrap_err().to_string();
     assert!(error.contains("unsteady") && error.contains("no second time"), "{error}");
@@ -108,6 +108,6 @@ fn an_actor_that_panics_too_often_is_given_up() {
         .unwrap();
     manager.send(Fail::Panic).wait().unwrap_err();
     manager.send(Fail::Panic).wait().unwrap_err();
-    let reason = manager.ended().wait().unwrap();
+    let reason = manager.join().wait().unwrap();
     assert!(matches!(reason, ExitReason::IntensityReached { restarts: 1, .. }), "{reason:?}");
 }

@@ -97,19 +97,37 @@ fn a_node_that_is_killed_from_outside_is_started_again_with_all_others() {
     let pids = ring.started().wait().unwrap();
     assert_eq!(ring.pid(1), Some(pids[1]));
     wait_for_files(place.path(), 3);
-    ring.kill(1);
+    ring.kill_rank(1);
     let later = ring.wait().unwrap();
     assert!(later.iter().all(|pid| !pids.contains(pid)));
 }
 
+fn wait_until_gone(pids: &[u32]) {
+    let is_gone = |pid: &u32| !Path::new(&format!("/proc/{pid}/exe")).exists();
+    while !pids.iter().all(is_gone) {
+        std::thread::yield_now();
+    }
+}
+
 #[test]
-fn dropping_the_handle_ends_all_nodes() {
+fn dropping_the_handle_kills_all_nodes() {
     let place = tempfile::tempdir().unwrap();
     let ring = Ring::builder().size(3).try_run(until_killed, place.path().to_path_buf());
     let pids = ring.started().wait().unwrap();
     drop(ring);
-    let gone = |pid: u32| !Path::new(&format!("/proc/{pid}/exe")).exists();
-    while !pids.iter().all(|pid| gone(*pid)) {
-        std::thread::yield_now();
-    }
+    wait_until_gone(&pids);
+}
+
+#[test]
+fn killing_a_ring_kills_all_nodes_and_ends_the_run_with_an_error() {
+    let place = tempfile::tempdir().unwrap();
+    let ring = Ring::builder().name("stopped").size(3);
+    let ring = ring.try_run(until_killed, place.path().to_path_buf());
+    let pids = ring.started().wait().unwrap();
+    wait_for_files(place.path(), 3);
+    ring.kill();
+    let error = ring.wait().unwrap_err();
+    assert!(matches!(&error, Error::Ring { ring, .. } if ring == "stopped"), "{error}");
+    assert!(error.to_string().contains("it was killed"), "{error}");
+    wait_until_gone(&pids);
 }

@@ -21,7 +21,7 @@ fn results_come_in_rank_order_and_nodes_know_their_places() {
             size: node.size(),
             left: node.left(),
             right: node.right(),
-            members: node.members().collect::<std::collections::HashSet<_>>().len(),
+            members: node.addresses().collect::<std::collections::HashSet<_>>().len(),
             pid: std::process::id(),
         },
         (),

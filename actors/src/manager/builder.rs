@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use super::AsyncManager;
 use super::host::{HostRoot, host_entry};
-use super::snapshot::{Every, Keep, NoSnapshots, Snapshots};
+use super::snapshot::{Every, NoSnapshots, SnapshotPolicy, Snapshots};
 use super::start::Prepared;
 use crate::remote::{ProcessRef, RemoteAddr};
 use crate::reply::Reply;
@@ -144,7 +144,7 @@ impl<K> ManagerBuilder<K> {
         F::Output: Actor<Context = Context<F::Output>>,
         Args: Portable + 'static,
         M: 'static,
-        K: Keep<F::Output>,
+        K: SnapshotPolicy<F::Output>,
     {
         const { captures_nothing::<F>() };
         let _ = factory;
@@ -162,9 +162,9 @@ impl<K> ManagerBuilder<K> {
             let runtime = runtime?;
             let ended =
                 |_| Err(Error::system("the manager could not be started", "fiber's thread ended"));
-            let (home, shared) = started.await.unwrap_or_else(ended)?;
-            let addr = RemoteAddr::owned(runtime, &shared.name, home, shared.owned.id());
-            Ok(AsyncManager { addr, shared })
+            let (home, inner) = started.await.unwrap_or_else(ended)?;
+            let addr = RemoteAddr::owned(runtime, &inner.name, home, inner.owned.id());
+            Ok(AsyncManager { addr, inner })
         })
     }
 
@@ -219,7 +219,7 @@ impl<K> ManagerBuilder<K> {
         F::Output: Actor<Context = Context<F::Output>>,
         Args: Portable + 'static,
         M: 'static,
-        K: Keep<F::Output>,
+        K: SnapshotPolicy<F::Output>,
     {
         const { captures_nothing::<F>() };
         let _ = factory;
@@ -236,7 +236,7 @@ impl<K> ManagerBuilder<K> {
         F::Output: Actor<Context = Context<F::Output>>,
         Args: Portable + 'static,
         M: 'static,
-        K: Keep<F::Output>,
+        K: SnapshotPolicy<F::Output>,
     {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let runtime = Runtime::get()?;

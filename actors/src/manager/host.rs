@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use super::snapshot::{Every, Keep};
+use super::snapshot::{Every, SnapshotPolicy};
 use crate::endpoint::{ROOT, message_limit};
 use crate::remote::{Host, Inbox};
 use crate::runtime::{Control, Inbound, Root, Running, Runtime};
@@ -100,7 +100,7 @@ where
     F::Output: Actor<Context = Context<F::Output>>,
     Args: DeserializeOwned + 'static,
     M: 'static,
-    K: Keep<F::Output>,
+    K: SnapshotPolicy<F::Output>,
 {
     Maker::<F, Args, M, K>::ENTRY
 }
@@ -113,7 +113,7 @@ where
     F::Output: Actor<Context = Context<F::Output>>,
     Args: DeserializeOwned + 'static,
     M: 'static,
-    K: Keep<F::Output>,
+    K: SnapshotPolicy<F::Output>,
 {
     const ENTRY: &'static Entry<MethodFn> = &Entry::new(type_name::<F>, Self::run);
 
@@ -238,7 +238,7 @@ struct Hosting<K> {
 impl<A, K> Lifecycle<A> for Hosting<K>
 where
     A: Actor<Context = Context<A>>,
-    K: Keep<A>,
+    K: SnapshotPolicy<A>,
 {
     fn begins(&self, context: &mut Context<A>) {
         let (link, latest) = (Arc::clone(&self.link), Arc::clone(&self.latest));

@@ -64,7 +64,7 @@ pub(super) struct Every {
 
 /// Whether an actor's state is kept: [`NoSnapshots`] for any, [`Snapshots`] for those that
 /// implement [`Snapshot`].
-pub trait Keep<A>: 'static {
+pub trait SnapshotPolicy<A>: 'static {
     /// The state, encoded.
     #[doc(hidden)]
     fn take(actor: &A) -> Result<Option<Vec<u8>>>;
@@ -74,7 +74,7 @@ pub trait Keep<A>: 'static {
     fn restore(actor: &mut A, state: &[u8]) -> Result<()>;
 }
 
-impl<A> Keep<A> for NoSnapshots {
+impl<A> SnapshotPolicy<A> for NoSnapshots {
     fn take(_: &A) -> Result<Option<Vec<u8>>> {
         Ok(None)
     }
@@ -84,7 +84,7 @@ impl<A> Keep<A> for NoSnapshots {
     }
 }
 
-impl<A: Snapshot> Keep<A> for Snapshots {
+impl<A: Snapshot> SnapshotPolicy<A> for Snapshots {
     fn take(actor: &A) -> Result<Option<Vec<u8>>> {
         codec::encode(&actor.snapshot()).map(Some)
     }

@@ -10,7 +10,7 @@ use futures_util::future::LocalBoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::Shared;
+use super::ManagerInner;
 use super::host::{HostRoot, Note};
 use crate::process::ProcessControl;
 use crate::remote::{Owned, ProcessRef};
@@ -21,7 +21,7 @@ use crate::supervisor::{
 
 /// The current process.
 #[derive(Clone)]
-pub(super) struct Process {
+pub(super) struct CurrentProcess {
     pub(super) pid: u32,
     pub(super) commands: mpsc::UnboundedSender<Command>,
 }
@@ -44,14 +44,14 @@ impl Prepared {
     pub(super) async fn start(
         self,
         runtime: &'static Runtime,
-    ) -> Result<(ProcessRef, Arc<Shared>)> {
+    ) -> Result<(ProcessRef, Arc<ManagerInner>)> {
         let home = ProcessRef { id: runtime.id(), address: runtime.address().await?.into() };
         let (name, (restarts, period)) = (self.name.clone(), self.intensity);
         let supervisor =
             Supervisor::builder(&*name).intensity(restarts, period).backoff(self.backoff.clone());
         let (child, owned, process) = self.child(runtime, "process".into());
         let supervisor = supervisor.child(child).start_on(runtime.arbiter()).await?;
-        Ok((home, Arc::new(Shared { runtime, name, owned, supervisor, process })))
+        Ok((home, Arc::new(ManagerInner { runtime, name, owned, supervisor, process })))
     }
 
     /// The process as a child, its place in the mesh, and where its current incarnation is told.
@@ -59,7 +59,7 @@ impl Prepared {
         self,
         runtime: &'static Runtime,
         name: String,
-    ) -> (ChildSpec, Arc<Owned>, watch::Receiver<Option<Process>>) {
+    ) -> (ChildSpec, Arc<Owned>, watch::Receiver<Option<CurrentProcess>>) {
         let owned = runtime.registry().own();
         let (process, current) = watch::channel(None);
         let start = ManagerStart {
@@ -92,7 +92,7 @@ struct ManagerStart {
     _pins: Pins,
     restart: Restart,
     snapshot: Arc<Mutex<Option<Bytes>>>,
-    process: Arc<watch::Sender<Option<Process>>>,
+    process: Arc<watch::Sender<Option<CurrentProcess>>>,
 }
 
 impl Start for ManagerStart {
@@ -119,7 +119,7 @@ impl Start for ManagerStart {
             let address = launched.address.clone().unwrap_or_default().into();
             let incarnation = owned.up(ProcessRef { id: launched.info.id, address });
             let (commands, inbox) = mpsc::unbounded_channel();
-            process.send_replace(Some(Process { pid, commands: commands.clone() }));
+            process.send_replace(Some(CurrentProcess { pid, commands: commands.clone() }));
             let (exited, exit) = oneshot::channel();
             actix::spawn(async move {
                 let link = Arc::clone(&launched.connection.link);

@@ -43,7 +43,7 @@ pub(super) struct Lines {
     inlets: Vec<Option<Inlet>>,
     outlets: Vec<Option<Outlet>>,
     own: VecDeque<(Tag, Vec<u8>)>,
-    pub(super) deadline: Duration,
+    pub(super) timeout: Duration,
     cores: Cores,
     /// How often is looked again before the thread sleeps.
     looks: u32,
@@ -77,7 +77,7 @@ impl Lines {
         rank: usize,
         members: Vec<Member>,
         here: Arc<Here>,
-        deadline: Duration,
+        timeout: Duration,
     ) -> Lines {
         let size = members.len();
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -90,7 +90,7 @@ impl Lines {
             inlets: (0..size).map(|_| None).collect(),
             outlets: (0..size).map(|_| None).collect(),
             own: VecDeque::new(),
-            deadline,
+            timeout,
             cores: if size <= cores { Cores::Enough } else { Cores::Shared },
             looks: if size <= cores { 2000 } else { 50 },
         }
@@ -279,8 +279,8 @@ impl Lines {
         }
         let now = Instant::now();
         let waited = now.duration_since(*backoff.since.get_or_insert(now));
-        let Some(left) = self.deadline.checked_sub(waited) else {
-            return Err(Trouble::Late { seconds: self.deadline.as_secs_f64() });
+        let Some(left) = self.timeout.checked_sub(waited) else {
+            return Err(Trouble::Late { seconds: self.timeout.as_secs_f64() });
         };
         let lost = |other, problem: &str| Trouble::Lost { other, problem: problem.into() };
         if let Some(from) = wanted.from

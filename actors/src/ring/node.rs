@@ -20,7 +20,7 @@ use super::wire::{Doing, News, Trouble};
 /// A node of a [`Ring`](crate::Ring): what its function talks to the other ranks with.
 ///
 /// All ranks call the same collectives in the same order, with slices of the same length. If they
-/// don't, if one does not come within the [deadline](crate::RingBuilder::deadline), or if one dies,
+/// don't, if one does not come within the [timeout](crate::RingBuilder::timeout), or if one dies,
 /// the call does not return: the ring ends all nodes, and starts them again or gives an error that
 /// names ranks and operation to whoever runs it. The errors that the methods return are of the
 /// values: what can't be serialised, ranks that there are not.
@@ -94,18 +94,18 @@ impl RingNode {
     }
 
     /// The addresses of all nodes, by rank.
-    pub fn members(&self) -> impl ExactSizeIterator<Item = &str> {
+    pub fn addresses(&self) -> impl ExactSizeIterator<Item = &str> {
         self.lines.members().iter().map(|member| &*member.process.address)
     }
 
     /// How long a call waits for other ranks while nothing moves.
-    pub fn deadline(&self) -> Duration {
-        self.lines.deadline
+    pub fn timeout(&self) -> Duration {
+        self.lines.timeout
     }
 
     /// Changes how long a call of this rank waits for other ranks while nothing moves.
-    pub fn set_deadline(&mut self, deadline: Duration) {
-        self.lines.deadline = deadline;
+    pub fn set_timeout(&mut self, timeout: Duration) {
+        self.lines.timeout = timeout;
     }
 
     /// Sends a value to a rank, which may be this one. It returns when the value is on its way; a

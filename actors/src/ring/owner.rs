@@ -319,7 +319,7 @@ impl Owner {
             .map(|(doing, ranks)| format!("{} {doing}", listed(&ranks)))
             .collect();
         let problem = format!(
-            "{own}, did not happen within {seconds} s: {}. All ranks have to take part in it (the ring's `deadline` sets \
+            "{own}, did not happen within {seconds} s: {}. All ranks have to take part in it (the ring's `timeout` sets \
              how long they may take)",
             groups.join("; ")
         );

@@ -43,7 +43,7 @@ pub(crate) struct RingRoot {
     pub(super) ring: String,
     pub(super) rank: u64,
     pub(super) initializer: Option<Initializer>,
-    pub(super) deadline: Duration,
+    pub(super) timeout: Duration,
 }
 
 /// Another rank has connected, to send over this link.
@@ -152,7 +152,7 @@ impl Job {
         };
         let rank = self.root.rank as usize;
         let lines =
-            Lines::new(self.runtime, rank, members, Arc::clone(&self.here), self.root.deadline);
+            Lines::new(self.runtime, rank, members, Arc::clone(&self.here), self.root.timeout);
         let limit = self.runtime.config().max_message.as_u64();
         let name = self.root.ring.clone();
         let node =
