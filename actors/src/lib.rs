@@ -6,6 +6,7 @@ mod actor_pool;
 mod blocking;
 mod endpoint;
 mod manager;
+mod options;
 mod pipe;
 mod pool;
 mod process;

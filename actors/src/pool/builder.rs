@@ -1,139 +1,124 @@
-//! What a pool is to be.
+//! The configuration of a pool before it is made.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use fiber_core::{
-    Error, Function, Meta, Output, OutputMode, Portable, Result, Tries, TryOutput, Values,
-    captures_nothing,
-};
+use fiber_core::{Error, Meta, Result};
 
 use super::Pool;
 use super::controller::{self, Controller};
 use super::shared::Shared;
 use super::worker::WorkerRoot;
+use crate::options::{Numbers, ProcessOptions, builder_options, default_processes};
 use crate::process::Initializer;
 use crate::reply::Reply;
 use crate::runtime::Runtime;
 
-/// What a pool is to be; [`Pool::builder`] makes one.
+/// A builder that configures a [`Pool`]. [`Pool::builder`] returns one.
+///
+/// [`build`](PoolBuilder::build) makes the pool, whose workers then start with the first call.
+/// [`start`](PoolBuilder::start) starts the workers at once.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// use fiber::Pool;
+///
+/// let pool = Pool::builder().name("squares").processes(2).threads_per_worker(4).start().wait()?;
+/// assert_eq!(pool.map(|x: u64| x * x, 0..4).wait()?, [0, 1, 4, 9]);
+/// # Ok::<(), fiber::Error>(())
+/// ```
 #[derive(Clone, Debug)]
-#[must_use]
+#[must_use = "a builder does nothing until `build` or `start` is called"]
 pub struct PoolBuilder {
-    name: Option<String>,
+    options: ProcessOptions,
     processes: Option<usize>,
     scale: Option<RangeInclusive<usize>>,
     threads: usize,
-    meta: Meta,
     initializer: Option<Result<Initializer>>,
     tasks_per_worker: Option<u64>,
-    output: Option<OutputMode>,
 }
 
 impl PoolBuilder {
     pub(super) fn new() -> PoolBuilder {
         PoolBuilder {
-            name: None,
+            options: ProcessOptions::default(),
             processes: None,
             scale: None,
             threads: 1,
-            meta: Meta::new(),
             initializer: None,
             tasks_per_worker: None,
-            output: None,
         }
     }
 
-    /// Names the pool; the default is `pool-1` and so on.
-    pub fn name(mut self, name: impl Into<String>) -> PoolBuilder {
-        self.name = Some(name.into());
-        self
+    builder_options! {
+        /// The default is `pool-1` and so on.
+        name => options.name;
+        /// They take precedence over those in `#[fiber::meta]` of the function whose call starts the
+        /// workers.
+        meta => options.meta;
+        output => options.output;
+        /// A worker whose initializer panics counts as not started.
+        initializer => initializer;
     }
 
-    /// Sets the number of worker processes, at least 1. The default is one a processor core.
+    /// Sets the number of worker processes, at least 1.
+    ///
+    /// The default is `processes` of the [configuration](fiber_core::Config), and one for each
+    /// processor core where that is 0.
     pub fn processes(mut self, count: usize) -> PoolBuilder {
         self.processes = Some(count);
         self
     }
 
-    /// Lets the number of worker processes follow the number of tasks, within these bounds.
+    /// Scales the number of worker processes with the number of tasks, within these bounds.
+    ///
+    /// The pool looks at its tasks every 100 ms. It adds workers at once, and removes workers after
+    /// 2 s in which fewer were enough. The lower bound is at least 1. The bounds take precedence over
+    /// [`processes`](PoolBuilder::processes).
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::builder().scale_between(1..=4).build()?;
+    /// assert_eq!(pool.apply(|| 7, ()).wait()?, 7);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn scale_between(mut self, bounds: RangeInclusive<usize>) -> PoolBuilder {
         self.scale = Some(bounds);
         self
     }
 
-    /// Sets how many tasks a worker runs at a time, each on a thread of its own; 1 by default.
+    /// Sets how many tasks a worker runs at the same time, each on a thread of its own. The default
+    /// is 1, which is also the least.
     pub fn threads_per_worker(mut self, count: usize) -> PoolBuilder {
         self.threads = count;
         self
     }
 
-    /// Asks for resources for each worker, over what `#[fiber::meta]` of the first task's function
-    /// asks.
-    pub fn meta(mut self, meta: Meta) -> PoolBuilder {
-        self.meta = meta;
-        self
-    }
-
-    /// Has each worker call `function` before its first task. If that fails, the worker counts as
-    /// not started.
-    pub fn initializer<F, A, M, N>(mut self, function: F, args: A) -> PoolBuilder
-    where
-        F: Function<A, M>,
-        A: Portable,
-        F::Output: Output<N>,
-        N: 'static,
-    {
-        const { captures_nothing::<F>() };
-        self.initializer = Some(Initializer::new::<F, A, M, Values<N>>(function, &args));
-        self
-    }
-
-    /// As [`initializer`](PoolBuilder::initializer), for a function that returns a `Result` whose
-    /// error can be displayed.
-    pub fn try_initializer<F, A, M, N>(mut self, function: F, args: A) -> PoolBuilder
-    where
-        F: Function<A, M>,
-        A: Portable,
-        F::Output: TryOutput<N>,
-        N: 'static,
-    {
-        const { captures_nothing::<F>() };
-        self.initializer = Some(Initializer::new::<F, A, M, Tries<N>>(function, &args));
-        self
-    }
-
-    /// Replaces a worker after it has run this many tasks, at least 1.
+    /// Replaces a worker after it has run this many tasks, at least 1. The default is never.
     pub fn tasks_per_worker(mut self, count: u64) -> PoolBuilder {
         self.tasks_per_worker = Some(count);
         self
     }
 
-    /// Sets where the output of the workers goes; the default is what the configuration says.
-    pub fn output(mut self, output: OutputMode) -> PoolBuilder {
-        self.output = Some(output);
-        self
-    }
-
-    /// Makes the pool. Its workers start with the first call, whose function's `#[fiber::meta]`
-    /// they follow.
+    /// Makes the pool and returns at once.
+    ///
+    /// The workers start with the first call. They request the resources in `#[fiber::meta]` of that
+    /// call's function.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a number that can't be; what [`Config`](fiber_core::Config) finds
-    /// wrong; [`Error::NotInitialised`].
+    /// [`Error::Invalid`] if a number is out of its bounds; [`Error::Encode`] if the arguments of the
+    /// initializer can't be serialised; [`Error::NotInitialised`]; the errors of a wrong
+    /// [configuration](fiber_core::Config).
     pub fn build(self) -> Result<Pool> {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
+        static NUMBERS: Numbers = Numbers::new();
         let runtime = Runtime::get()?;
         let config = runtime.config();
-        let default = match config.processes {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
-            count => count,
-        };
-        let bounds = match (self.scale, self.processes) {
-            (Some(bounds), _) => bounds,
-            (None, count) => count.unwrap_or(default)..=count.unwrap_or(default),
-        };
+        let bounds = self.scale.unwrap_or_else(|| {
+            let count = self.processes.unwrap_or_else(|| default_processes(config));
+            count..=count
+        });
         let invalid =
             |problem: &str| Err(Error::Invalid { what: "Pool::builder", problem: problem.into() });
         if bounds.is_empty() || *bounds.start() == 0 {
@@ -144,8 +129,7 @@ impl PoolBuilder {
         if self.threads == 0 || self.tasks_per_worker == Some(0) {
             return invalid("`threads_per_worker` and `tasks_per_worker` must be at least 1");
         }
-        let name =
-            self.name.unwrap_or_else(|| format!("pool-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
+        let name = self.options.name_or_numbered("pool", &NUMBERS);
         let max_message = config.max_message.as_u64() as usize;
         let root = WorkerRoot {
             threads: self.threads as u64,
@@ -153,8 +137,8 @@ impl PoolBuilder {
             max_message: max_message as u64,
         };
         let plan = controller::Plan {
-            meta: self.meta,
-            output: self.output.unwrap_or(config.output),
+            output: self.options.output_mode(config),
+            meta: self.options.meta,
             root,
             quota: self.tasks_per_worker,
             bounds,
@@ -169,7 +153,12 @@ impl PoolBuilder {
         Ok(Pool::of(shared))
     }
 
-    /// Makes the pool and starts its workers. The reply comes when the first is ready.
+    /// Makes the pool and starts its workers. The reply is ready when the first worker is.
+    ///
+    /// [`Pool::wait_until_ready`] waits for the others.
+    ///
+    /// # Errors
+    /// As [`build`](PoolBuilder::build); [`Error::PoolEnded`] if no worker can be started.
     pub fn start(self) -> Reply<Pool> {
         let pool = self.build();
         if let Ok(pool) = &pool {

@@ -1,0 +1,175 @@
+//! Options that the builders of processes share: each is defined here once.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fiber_core::{Config, Meta, OutputMode};
+
+/// The options of every builder that starts processes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ProcessOptions {
+    pub(crate) name: Option<String>,
+    pub(crate) meta: Meta,
+    pub(crate) output: Option<OutputMode>,
+}
+
+impl ProcessOptions {
+    /// Returns the name, or `prefix` with the next number: `pool-1`, `pool-2` and so on.
+    pub(crate) fn name_or_numbered(&self, prefix: &str, numbers: &Numbers) -> String {
+        self.name.clone().unwrap_or_else(|| numbers.next(prefix))
+    }
+
+    /// Returns where the output goes.
+    pub(crate) fn output_mode(&self, config: &Config) -> OutputMode {
+        self.output.unwrap_or(config.output)
+    }
+}
+
+/// Numbers for default names, from 1.
+#[derive(Debug)]
+pub(crate) struct Numbers(AtomicU64);
+
+impl Numbers {
+    pub(crate) const fn new() -> Numbers {
+        Numbers(AtomicU64::new(1))
+    }
+
+    fn next(&self, prefix: &str) -> String {
+        format!("{prefix}-{}", self.0.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// Returns how many processes a pool or ring has by default.
+pub(crate) fn default_processes(config: &Config) -> usize {
+    match config.processes {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        count => count,
+    }
+}
+
+/// Defines the methods of options that builders share, with the fields in which they are stored.
+///
+/// The text of a method's documentation follows the sentences that all builders have in common.
+///
+/// ```text
+/// impl PoolBuilder {
+///     builder_options! {
+///         /// The default is `pool-1` and so on.
+///         name => options.name;
+///         meta => options.meta;
+///     }
+/// }
+/// ```
+macro_rules! builder_options {
+    () => {};
+    ($(#[$text:meta])* name => $($field:ident).+; $($rest:tt)*) => {
+        /// Sets the name that errors, logs and the [tree](crate::tree()) show.
+        ///
+        $(#[$text])*
+        pub fn name(mut self, name: impl Into<String>) -> Self {
+            self.$($field).+ = Some(name.into());
+            self
+        }
+
+        $crate::options::builder_options! { $($rest)* }
+    };
+    ($(#[$text:meta])* meta => $($field:ident).+; $($rest:tt)*) => {
+        /// Requests resources for each process.
+        ///
+        $(#[$text])*
+        pub fn meta(mut self, meta: fiber_core::Meta) -> Self {
+            self.$($field).+ = meta;
+            self
+        }
+
+        $crate::options::builder_options! { $($rest)* }
+    };
+    ($(#[$text:meta])* output => $($field:ident).+; $($rest:tt)*) => {
+        /// Sets where the output of each process goes.
+        ///
+        /// The default is `output` of the [configuration](fiber_core::Config).
+        $(#[$text])*
+        pub fn output(mut self, output: fiber_core::OutputMode) -> Self {
+            self.$($field).+ = Some(output);
+            self
+        }
+
+        $crate::options::builder_options! { $($rest)* }
+    };
+    ($(#[$text:meta])* initializer => $($field:ident).+; $($rest:tt)*) => {
+        /// Calls `function` in each process when it starts, before anything else.
+        ///
+        /// Its arguments are one value, or a tuple for a function of several.
+        $(#[$text])*
+        pub fn initializer<F, A, M, N>(mut self, function: F, args: A) -> Self
+        where
+            F: fiber_core::Function<A, M, Output: fiber_core::Output<N>>,
+            A: fiber_core::Portable,
+            N: 'static,
+        {
+            const { fiber_core::captures_nothing::<F>() };
+            self.$($field).+ = Some($crate::process::Initializer::new::<
+                F,
+                A,
+                M,
+                fiber_core::Values<N>,
+            >(function, &args));
+            self
+        }
+
+        /// Works as [`initializer`](Self::initializer), for a function that returns a `Result` whose
+        /// error implements `Display`. An `Err` is a failure of the start.
+        pub fn try_initializer<F, A, M, N>(mut self, function: F, args: A) -> Self
+        where
+            F: fiber_core::Function<A, M, Output: fiber_core::TryOutput<N>>,
+            A: fiber_core::Portable,
+            N: 'static,
+        {
+            const { fiber_core::captures_nothing::<F>() };
+            self.$($field).+ = Some($crate::process::Initializer::new::<
+                F,
+                A,
+                M,
+                fiber_core::Tries<N>,
+            >(function, &args));
+            self
+        }
+
+        $crate::options::builder_options! { $($rest)* }
+    };
+    ($(#[$text:meta])* restart => $($field:ident).+; $($rest:tt)*) => {
+        /// Sets when the process is restarted after its end.
+        ///
+        $(#[$text])*
+        pub fn restart(mut self, restart: $crate::supervisor::Restart) -> Self {
+            self.$($field).+ = restart;
+            self
+        }
+
+        $crate::options::builder_options! { $($rest)* }
+    };
+    ($(#[$text:meta])* intensity => $($field:ident).+; $($rest:tt)*) => {
+        /// Sets how many restarts are allowed in a period.
+        ///
+        /// The default is 3 restarts in 5 seconds.
+        $(#[$text])*
+        pub fn intensity(mut self, restarts: u32, period: std::time::Duration) -> Self {
+            self.$($field).+ = (restarts, period).into();
+            self
+        }
+
+        $crate::options::builder_options! { $($rest)* }
+    };
+    ($(#[$text:meta])* backoff => $($field:ident).+; $($rest:tt)*) => {
+        /// Sets the pauses before restarts. There is none before the first restart.
+        ///
+        $(#[$text])*
+        pub fn backoff(mut self, backoff: $crate::supervisor::Backoff) -> Self {
+            self.$($field).+ = backoff;
+            self
+        }
+
+        $crate::options::builder_options! { $($rest)* }
+    };
+}
+
+pub(crate) use builder_options;
