@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use actix_rt::{Arbiter, ArbiterHandle};
 use dashmap::DashMap;
-use fiber_backends::{Backend, Job, JobState, Locality, Reach, backend};
+use fiber_backends::{Backend, Job, JobState, ListenAddress, Locality, backend};
 use fiber_core::{
     Config, Error, Ignored, ProcessId, Result, SessionKey, Signals, block_on, entry,
     forbid_waiting, set_spin, shortage,
@@ -56,7 +56,7 @@ pub(crate) struct Runtime {
     endpoint: &'static Endpoint,
     backend: Arc<dyn Backend>,
     /// Where to listen, if the backend need not be asked.
-    reach: Option<Reach>,
+    listen_on: Option<ListenAddress>,
     /// Where children connect to. Nothing listens before there are any.
     address: OnceCell<Address>,
     jobs: DashMap<ProcessId, Arc<dyn Job>>,
@@ -125,14 +125,14 @@ impl Runtime {
     fn new(
         endpoint: &'static Endpoint,
         backend: Arc<dyn Backend>,
-        reach: Option<Reach>,
+        listen_on: Option<ListenAddress>,
     ) -> &'static Runtime {
         set_spin(endpoint.config.spin);
         Box::leak(Box::new(Runtime {
             endpoint,
             mesh: Mesh::new(endpoint),
             backend,
-            reach,
+            listen_on,
             address: OnceCell::new(),
             jobs: DashMap::new(),
             hosts: DashMap::new(),
@@ -193,11 +193,11 @@ impl Runtime {
     /// Where this node listens, which it does from the first call on.
     async fn listening(&'static self) -> Result<&'static Address> {
         let listen = || async {
-            let reach = match &self.reach {
-                Some(reach) => reach.clone(),
-                None => self.backend.reach().await?,
+            let listen_on = match &self.listen_on {
+                Some(address) => address.clone(),
+                None => self.backend.listen_address().await?,
             };
-            let Reach { link, bind, advertised, locality } = reach;
+            let ListenAddress { link, bind, advertised, locality } = listen_on;
             let at = ListenAt::new(bind);
             let at = advertised.into_iter().fold(at, ListenAt::advertise);
             let listener = listen(link, &self.endpoint.key, &at).map_err(|error| {

@@ -10,7 +10,10 @@ pub(crate) mod volume;
 
 use fiber_core::{Config, Error, Result};
 
-pub use self::session::{Cluster, Ended, Output, Place, Process, Run, Source, State};
+pub use self::session::{
+    Cluster, ExitStatus, Location, OutputChunk, ProcessState, ProgramSource, RunRequest,
+    SessionProcess,
+};
 pub use self::volume::{Volume, VolumeKind, VolumeMount, serve};
 
 /// The cluster that `backend` names in the configuration.

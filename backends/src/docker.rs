@@ -9,6 +9,7 @@ mod bundle;
 mod cli;
 mod cluster;
 mod container;
+mod context;
 mod engine;
 mod events;
 mod image;
@@ -16,7 +17,6 @@ mod network;
 mod owner;
 mod request;
 mod sessions;
-mod site;
 mod volume;
 
 use std::sync::Arc;
@@ -26,16 +26,16 @@ use fiber_core::{Config, Error, Result};
 use futures_util::future::LocalBoxFuture;
 
 pub use self::cluster::DockerCluster;
+use self::context::DockerContext;
 #[cfg(feature = "kubernetes")]
 use self::engine::Engine;
-pub(crate) use self::image::Image;
-use self::site::Site;
-use crate::gpus::Gpus;
+pub(crate) use self::image::ContainerImage;
+use crate::gpus::GpuAllocator;
 use crate::output::Log;
 use crate::owner::new_session;
-use crate::progress::Lines;
-use crate::single_flight::Shared;
-use crate::{Backend, Job, JobSpec, Reach};
+use crate::progress::StderrProgress;
+use crate::single_flight::SingleFlightCell;
+use crate::{Backend, Job, JobSpec, ListenAddress};
 
 /// The image that is made of this program, for whoever shares the engine or, if there is a
 /// registry, for whoever can fetch from there.
@@ -46,7 +46,7 @@ use crate::{Backend, Job, JobSpec, Reach};
 pub(crate) async fn image_of_this_program(
     config: &Config,
     progress: &dyn crate::Progress,
-) -> Result<Image, String> {
+) -> Result<ContainerImage, String> {
     let engine = Engine::connect().await?;
     let mut made = config.clone();
     made.image = None;
@@ -54,7 +54,7 @@ pub(crate) async fn image_of_this_program(
     match &config.registry {
         Some(registry) => {
             let name = image::publish(&engine, &image.name, registry, progress).await?;
-            Ok(Image { name, ..image })
+            Ok(ContainerImage { name, ..image })
         }
         None => Ok(image),
     }
@@ -68,9 +68,9 @@ pub(crate) async fn image_of_this_program(
 #[cfg(feature = "kubernetes")]
 pub(crate) async fn image_of(
     config: &Config,
-    run: &crate::cluster::session::Run,
+    run: &crate::cluster::session::RunRequest,
     progress: &dyn crate::Progress,
-) -> Result<(Image, cluster::Command), String> {
+) -> Result<(ContainerImage, cluster::Command), String> {
     let docker = DockerCluster::connect(config).await.map_err(|error| error.to_string())?;
     docker.image(run, progress).await
 }
@@ -79,12 +79,12 @@ pub(crate) async fn image_of(
 #[derive(Debug)]
 pub struct Docker {
     config: Config,
-    gpus: Gpus,
+    gpus: GpuAllocator,
     /// Tells the containers of this process from all others.
     session: String,
     next: AtomicU64,
-    site: Shared<Site>,
-    image: Shared<Image>,
+    context: SingleFlightCell<DockerContext>,
+    image: SingleFlightCell<ContainerImage>,
 }
 
 impl Docker {
@@ -96,30 +96,38 @@ impl Docker {
         request::check(config)?;
         Ok(Docker {
             config: config.clone(),
-            gpus: Gpus::new(config),
+            gpus: GpuAllocator::new(config),
             session: new_session(),
             next: AtomicU64::new(1),
-            site: Shared::default(),
-            image: Shared::default(),
+            context: SingleFlightCell::default(),
+            image: SingleFlightCell::default(),
         })
     }
 
-    async fn site(&self) -> Result<&Site, String> {
-        self.site.get_or_try_init(async || Site::find(&self.config, &self.session).await).await
+    async fn context(&self) -> Result<&DockerContext, String> {
+        self.context
+            .get_or_try_init(async || DockerContext::find(&self.config, &self.session).await)
+            .await
     }
 
     async fn start(&self, spec: JobSpec) -> Result<Arc<dyn Job>, String> {
-        let site = self.site().await?;
-        let find_image =
-            async || image::find(&site.engine, &self.config, site.own.as_ref(), &Lines).await;
+        let context = self.context().await?;
+        let find_image = async || {
+            image::find(&context.engine, &self.config, context.current.as_ref(), &StderrProgress)
+                .await
+        };
         let image = self.image.get_or_try_init(find_image).await?;
-        let resources = request::resources(&spec.meta, &site.engine, &self.gpus)?;
+        let resources = request::resources(&spec.meta, &context.engine, &self.gpus)?;
         let log = Log::of(&spec).map_err(|error| error.to_string())?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let name = request::container_name(&self.session, number, &spec.name);
-        let labels = owner::labels(&self.session, &spec, site.own.as_ref())?;
-        let body = request::body(&self.config, &spec, image, site, &resources, labels);
-        Ok(container::start(site, image, container::Plan { name, body, spec, resources, log }))
+        let labels = owner::labels(&self.session, &spec, context.current.as_ref())?;
+        let body = request::body(&self.config, &spec, image, context, &resources, labels);
+        Ok(container::start(
+            context,
+            image,
+            container::ContainerRequest { name, body, spec, resources, log },
+        ))
     }
 }
 
@@ -128,13 +136,13 @@ impl Backend for Docker {
         "docker"
     }
 
-    fn reach(&self) -> LocalBoxFuture<'_, Result<Reach>> {
+    fn listen_address(&self) -> LocalBoxFuture<'_, Result<ListenAddress>> {
         Box::pin(async move {
-            let site = self
-                .site()
+            let context = self
+                .context()
                 .await
                 .map_err(|problem| Error::system("containers can't be used", problem))?;
-            Ok(site.place.reach.clone())
+            Ok(context.network.listen.clone())
         })
     }
 
@@ -148,8 +156,8 @@ impl Backend for Docker {
     fn sweep(&self) -> LocalBoxFuture<'_, Result<Vec<String>>> {
         Box::pin(async move {
             let sweep = async {
-                let site = self.site().await?;
-                owner::sweep(&site.engine, site.own.as_ref()).await
+                let context = self.context().await?;
+                owner::sweep(&context.engine, context.current.as_ref()).await
             };
             sweep.await.map_err(|problem| {
                 Error::system("what dead sessions left can't be removed", problem)

@@ -12,37 +12,37 @@ pub(crate) const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 
 /// Hands the graphics processors that this process may use out to its jobs, each to one at a time.
 #[derive(Clone, Debug)]
-pub(crate) struct Gpus(Arc<Shared>);
+pub(crate) struct GpuAllocator(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     /// Not known before somebody wants one, unless the configuration or the environment names them.
-    stock: Mutex<Option<Stock>>,
+    inventory: Mutex<Option<GpuInventory>>,
 }
 
 #[derive(Debug)]
-struct Stock {
+struct GpuInventory {
     count: usize,
     free: VecDeque<String>,
 }
 
-impl Stock {
-    fn of(ids: Vec<String>) -> Stock {
-        Stock { count: ids.len(), free: ids.into() }
+impl GpuInventory {
+    fn of(ids: Vec<String>) -> GpuInventory {
+        GpuInventory { count: ids.len(), free: ids.into() }
     }
 }
 
 /// Processors that a job has. They are free again when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Lease {
-    gpus: Gpus,
+pub(crate) struct GpuAllocation {
+    gpus: GpuAllocator,
     pub(crate) ids: Vec<String>,
 }
 
-impl Gpus {
+impl GpuAllocator {
     /// Those that the configuration names or, without that, the system; and of them only those that
     /// this process was given itself.
-    pub(crate) fn new(config: &Config) -> Gpus {
+    pub(crate) fn new(config: &Config) -> GpuAllocator {
         let given = std::env::var(VISIBLE).ok().map(|list| visible(&list));
         let known = match (config.gpus.clone(), given) {
             (Some(named), Some(given)) => {
@@ -50,18 +50,18 @@ impl Gpus {
             }
             (named, given) => named.or(given),
         };
-        Gpus(Arc::new(Shared { stock: Mutex::new(known.map(Stock::of)) }))
+        GpuAllocator(Arc::new(Shared { inventory: Mutex::new(known.map(GpuInventory::of)) }))
     }
 
     /// None that this process knows of.
     #[cfg(feature = "docker")]
-    pub(crate) fn unknown() -> Gpus {
-        Gpus::of(Vec::new())
+    pub(crate) fn empty() -> GpuAllocator {
+        GpuAllocator::of(Vec::new())
     }
 
     #[cfg(any(test, feature = "docker"))]
-    fn of(ids: Vec<String>) -> Gpus {
-        Gpus(Arc::new(Shared { stock: Mutex::new(Some(Stock::of(ids))) }))
+    fn of(ids: Vec<String>) -> GpuAllocator {
+        GpuAllocator(Arc::new(Shared { inventory: Mutex::new(Some(GpuInventory::of(ids))) }))
     }
 
     /// How many there are, free or not.
@@ -70,44 +70,44 @@ impl Gpus {
     /// That the system does not say, and what to do.
     #[cfg(feature = "docker")]
     pub(crate) fn count(&self) -> Result<usize, String> {
-        self.with_stock(|stock| stock.count)
+        self.with_inventory(|inventory| inventory.count)
     }
 
-    fn with_stock<T>(&self, use_it: impl FnOnce(&mut Stock) -> T) -> Result<T, String> {
-        let mut place = self.0.stock.lock();
-        let stock = match &mut *place {
-            Some(stock) => stock,
-            unknown => unknown.insert(Stock::of(installed()?)),
+    fn with_inventory<T>(&self, use_it: impl FnOnce(&mut GpuInventory) -> T) -> Result<T, String> {
+        let mut place = self.0.inventory.lock();
+        let inventory = match &mut *place {
+            Some(inventory) => inventory,
+            unknown => unknown.insert(GpuInventory::of(installed()?)),
         };
-        Ok(use_it(stock))
+        Ok(use_it(inventory))
     }
 
     /// Takes `count` of them.
     ///
     /// # Errors
     /// That there are fewer, and what to do.
-    pub(crate) fn take(&self, count: u32) -> Result<Lease, String> {
+    pub(crate) fn take(&self, count: u32) -> Result<GpuAllocation, String> {
         let count = count as usize;
-        self.with_stock(|stock| {
-            if stock.free.len() < count {
+        self.with_inventory(|inventory| {
+            if inventory.free.len() < count {
                 return Err(format!(
                     "it is to have {count} graphics processor{}, but this host has {}, of which {} are free: use fewer \
                      processes, or name those that fiber may use in `gpus`",
                     if count == 1 { "" } else { "s" },
-                    stock.count,
-                    stock.free.len(),
+                    inventory.count,
+                    inventory.free.len(),
                 ));
             }
-            let ids = stock.free.drain(..count).collect();
-            Ok(Lease { gpus: self.clone(), ids })
+            let ids = inventory.free.drain(..count).collect();
+            Ok(GpuAllocation { gpus: self.clone(), ids })
         })?
     }
 }
 
-impl Drop for Lease {
+impl Drop for GpuAllocation {
     fn drop(&mut self) {
-        if let Some(stock) = &mut *self.gpus.0.stock.lock() {
-            stock.free.extend(self.ids.drain(..));
+        if let Some(inventory) = &mut *self.gpus.0.inventory.lock() {
+            inventory.free.extend(self.ids.drain(..));
         }
     }
 }
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn each_processor_is_given_to_one_job_at_a_time() {
-        let gpus = Gpus::of(vec!["0".into(), "1".into(), "2".into()]);
+        let gpus = GpuAllocator::of(vec!["0".into(), "1".into(), "2".into()]);
         let first = gpus.take(2).unwrap();
         let second = gpus.take(1).unwrap();
         assert_eq!((first.ids.join(","), second.ids.join(",")), ("0,1".into(), "2".into()));

@@ -7,20 +7,20 @@
 mod api_server;
 mod claims;
 mod cluster;
+mod context;
+mod current_pod;
 mod events;
 mod image;
 mod job;
+mod listen;
 mod logs;
 mod names;
-mod own;
-mod reach;
-mod running;
+mod pod_template;
 mod secret;
 mod sessions;
-mod site;
+mod startup;
 mod status;
 mod sweep;
-mod template;
 mod volume;
 mod watch;
 
@@ -32,15 +32,15 @@ use futures_util::future::LocalBoxFuture;
 
 pub use self::api_server::ApiServer;
 pub use self::cluster::KubernetesCluster;
-pub use self::image::Image;
+pub use self::image::PodImage;
 pub use self::names::{CONTAINER, GPU, NAME, OWNER, RESTARTS, SESSION, labels};
-pub use self::template::{Plan, Template, variable};
+pub use self::pod_template::{PodRequest, PodTemplate, variable};
 
-use self::site::{Access, Site};
+use self::context::{ClusterAccess, PodContext};
 use crate::output::Log;
 use crate::owner::new_session;
-use crate::single_flight::Shared;
-use crate::{Backend, Job, JobSpec, Reach};
+use crate::single_flight::SingleFlightCell;
+use crate::{Backend, Job, JobSpec, ListenAddress};
 
 /// Runs jobs as pods of a Kubernetes cluster.
 #[derive(Debug)]
@@ -49,8 +49,8 @@ pub struct Kubernetes {
     /// Tells the pods of this process from all others.
     session: String,
     next: AtomicU64,
-    access: Shared<Access>,
-    site: Shared<Site>,
+    access: SingleFlightCell<ClusterAccess>,
+    context: SingleFlightCell<PodContext>,
 }
 
 impl Kubernetes {
@@ -59,34 +59,35 @@ impl Kubernetes {
     /// # Errors
     /// [`Error::Config`], for what can't be understood.
     pub fn new(config: &Config) -> Result<Kubernetes> {
-        template::check(config).map_err(Error::Config)?;
+        pod_template::check(config).map_err(Error::Config)?;
         Ok(Kubernetes {
             config: config.clone(),
             session: new_session(),
             next: AtomicU64::new(1),
-            access: Shared::default(),
-            site: Shared::default(),
+            access: SingleFlightCell::default(),
+            context: SingleFlightCell::default(),
         })
     }
 
-    async fn access(&self) -> Result<&Access, String> {
-        self.access.get_or_try_init(async || Access::find(&self.config).await).await
+    async fn access(&self) -> Result<&ClusterAccess, String> {
+        self.access.get_or_try_init(async || ClusterAccess::find(&self.config).await).await
     }
 
-    async fn site(&self) -> Result<&Site, String> {
-        let find = async || Site::find(&self.config, self.access().await?, &self.session).await;
-        self.site.get_or_try_init(find).await
+    async fn context(&self) -> Result<&PodContext, String> {
+        let find =
+            async || PodContext::find(&self.config, self.access().await?, &self.session).await;
+        self.context.get_or_try_init(find).await
     }
 
     async fn start(&self, spec: JobSpec) -> Result<Arc<dyn Job>, String> {
-        let site = self.site().await?;
+        let context = self.context().await?;
         let log = Log::of(&spec).map_err(|error| error.to_string())?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let name = names::pod_name(&self.session, number, &spec.name);
-        let pod = site.template.pod(Plan {
+        let pod = context.template.pod(PodRequest {
             name: name.clone(),
             labels: labels(&self.session, &names::program(), "process"),
-            annotations: names::annotations(&site.owner, &spec.name, spec.restarts),
+            annotations: names::annotations(&context.owner, &spec.name, spec.restarts),
             arguments: spec
                 .arguments
                 .iter()
@@ -100,7 +101,7 @@ impl Kubernetes {
             meta: spec.meta,
             grace: self.config.shutdown_timeout,
         });
-        Ok(job::start(site, name, pod, &spec, log))
+        Ok(job::start(context, name, pod, &spec, log))
     }
 }
 
@@ -109,13 +110,13 @@ impl Backend for Kubernetes {
         "kubernetes"
     }
 
-    fn reach(&self) -> LocalBoxFuture<'_, Result<Reach>> {
+    fn listen_address(&self) -> LocalBoxFuture<'_, Result<ListenAddress>> {
         Box::pin(async move {
             let access = self
                 .access()
                 .await
                 .map_err(|problem| Error::system("pods can't be used", problem))?;
-            Ok(access.reach.clone())
+            Ok(access.listen.clone())
         })
     }
 

@@ -13,14 +13,14 @@
 //!   labels, and removed, when the next one begins.
 
 #[cfg(feature = "docker")]
-mod attended;
-#[cfg(feature = "docker")]
-mod causes;
-#[cfg(feature = "docker")]
 pub mod cluster;
 #[cfg(feature = "docker")]
 mod docker;
+#[cfg(feature = "docker")]
+mod error_chain;
 mod gpus;
+#[cfg(feature = "docker")]
+mod job_handle;
 #[cfg(feature = "kubernetes")]
 pub mod kubernetes;
 mod local;
@@ -50,7 +50,7 @@ pub use docker::{Docker, DockerCluster};
 #[cfg(feature = "kubernetes")]
 pub use kubernetes::Kubernetes;
 pub use local::{Local, run_if_guard};
-pub use output::{flush, flush_within, print_within};
+pub use output::{flush, flush_within, set_print_wrapper};
 #[cfg(feature = "docker")]
 pub use progress::{Progress, Step};
 
@@ -80,7 +80,7 @@ pub struct JobSpec {
 
 /// Where a node has to listen so that its jobs reach it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reach {
+pub struct ListenAddress {
     /// What carries the messages.
     pub link: LinkKind,
     /// The address to listen at.
@@ -109,7 +109,7 @@ pub trait Backend: Debug + Send + Sync {
     ///
     /// # Errors
     /// [`Error::System`], with what the user can do.
-    fn reach(&self) -> LocalBoxFuture<'_, Result<Reach>>;
+    fn listen_address(&self) -> LocalBoxFuture<'_, Result<ListenAddress>>;
 
     /// Starts the program again as a new job. What takes its time once for all jobs (to make or
     /// fetch an image) is done when this returns; the job's own start may still be under way.
@@ -148,7 +148,7 @@ pub enum JobState {
     /// It is being started.
     Starting,
     /// It can't be started yet.
-    Waiting(Wait),
+    Waiting(WaitReason),
     /// Its process runs.
     Running,
     /// Its process is gone.
@@ -157,9 +157,9 @@ pub enum JobState {
 
 /// What a job waits for before it can be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wait {
+pub enum WaitReason {
     /// Room: nowhere is there enough of what it asks for. The cluster's words.
-    Room(String),
+    Resources(String),
     /// Its container to be made, for which the image may have to be fetched first. The cluster's
     /// words.
     Image(String),
@@ -191,10 +191,10 @@ pub fn backend(config: &Config) -> Result<Arc<dyn Backend>> {
     }
 }
 
-impl Reach {
+impl ListenAddress {
     /// From processes of this host only.
-    fn host_only(link: LinkKind, locality: Locality) -> Reach {
-        Reach { link, bind: Ipv4Addr::LOCALHOST.into(), advertised: None, locality }
+    fn host_only(link: LinkKind, locality: Locality) -> ListenAddress {
+        ListenAddress { link, bind: Ipv4Addr::LOCALHOST.into(), advertised: None, locality }
     }
 }
 

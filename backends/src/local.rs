@@ -27,10 +27,10 @@ use tokio::task::JoinHandle;
 use self::guard::Group;
 pub use self::guard::run_if_guard;
 use self::resources::{Grant, ran_out_of_memory};
-use crate::gpus::{Gpus, VISIBLE};
+use crate::gpus::{GpuAllocator, VISIBLE};
 use crate::oom::OomKills;
-use crate::output::{Log, Stream, Tail, Target, finish, pump};
-use crate::{Backend, Job, JobSpec, JobState, Locality, Reach};
+use crate::output::{Log, OutputStream, OutputTarget, Tail, drain, forward_lines};
+use crate::{Backend, Job, JobSpec, JobState, ListenAddress, Locality};
 
 const EXECUTABLE: &str = "/proc/self/exe";
 /// How long a pipe is read after its process ended, in case a process that escaped from its group
@@ -41,13 +41,13 @@ const DRAIN: Duration = Duration::from_millis(500);
 #[derive(Clone, Debug)]
 pub struct Local {
     link: LinkKind,
-    gpus: Gpus,
+    gpus: GpuAllocator,
 }
 
 impl Local {
     /// As the configuration has it.
     pub fn new(config: &Config) -> Local {
-        Local { link: config.link, gpus: Gpus::new(config) }
+        Local { link: config.link, gpus: GpuAllocator::new(config) }
     }
 }
 
@@ -56,8 +56,8 @@ impl Backend for Local {
         "local"
     }
 
-    fn reach(&self) -> LocalBoxFuture<'_, Result<Reach>> {
-        Box::pin(std::future::ready(Ok(Reach::host_only(self.link, Locality::Child))))
+    fn listen_address(&self) -> LocalBoxFuture<'_, Result<ListenAddress>> {
+        Box::pin(std::future::ready(Ok(ListenAddress::host_only(self.link, Locality::Child))))
     }
 
     fn create(&self, spec: JobSpec) -> LocalBoxFuture<'_, Result<Arc<dyn Job>>> {
@@ -102,7 +102,7 @@ impl Job for LocalJob {
     }
 }
 
-fn spawn(spec: &JobSpec, gpus: &Gpus) -> Result<Arc<LocalJob>> {
+fn spawn(spec: &JobSpec, gpus: &GpuAllocator) -> Result<Arc<LocalJob>> {
     let failed = |problem: String| Error::Start { name: spec.name.clone(), problem };
     let grant = resources::grant(&spec.meta, gpus).map_err(failed)?;
     let program = std::env::args_os().next().unwrap_or_default();
@@ -144,9 +144,15 @@ fn spawn(spec: &JobSpec, gpus: &Gpus) -> Result<Arc<LocalJob>> {
         states: watch::Sender::new(JobState::Running),
     });
     let tail = Tail::default();
-    let target = |stream| Target::new(spec.output, stream, &spec.name);
-    let out = child.stdout.take().map(|pipe| pump(pipe, target(Stream::Out), tail.clone()));
-    let errors = child.stderr.take().map(|pipe| pump(pipe, target(Stream::Error), tail.clone()));
+    let target = |stream| OutputTarget::new(spec.output, stream, &spec.name);
+    let out = child
+        .stdout
+        .take()
+        .map(|pipe| forward_lines(pipe, target(OutputStream::Stdout), tail.clone()));
+    let errors = child
+        .stderr
+        .take()
+        .map(|pipe| forward_lines(pipe, target(OutputStream::Stderr), tail.clone()));
     let passing = tokio::task::spawn_local(async {
         join(OptionFuture::from(out), OptionFuture::from(errors)).await;
     });
@@ -181,7 +187,7 @@ async fn attend(
     // The group outlives its leader when the process left others behind. This ends them.
     drop(group);
     job.reaped.store(true, Ordering::Release);
-    finish(passing, DRAIN).await;
+    drain(passing, DRAIN).await;
     if let Some(log) = log {
         tail.add(&log.end());
     }

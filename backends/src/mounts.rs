@@ -4,30 +4,30 @@ use fiber_core::Config;
 
 /// One of `mounts`: `SOURCE:TARGET`, or `SOURCE:TARGET:ro`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Mounted {
-    pub(crate) source: Source,
+pub(crate) struct MountSpec {
+    pub(crate) source: MountSource,
     pub(crate) target: String,
     pub(crate) read_only: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
+pub(crate) enum MountSource {
     /// Of the host on which the container runs.
     Path(String),
     /// By name; on Kubernetes, a claim's.
     Volume(String),
 }
 
-impl Mounted {
+impl MountSpec {
     /// All that the configuration wants.
     ///
     /// # Errors
     /// What can't be understood, and what would be right.
-    pub(crate) fn all(config: &Config) -> Result<Vec<Mounted>, String> {
-        config.mounts.iter().map(|text| Mounted::parse(text)).collect()
+    pub(crate) fn all(config: &Config) -> Result<Vec<MountSpec>, String> {
+        config.mounts.iter().map(|text| MountSpec::parse(text)).collect()
     }
 
-    fn parse(text: &str) -> Result<Mounted, String> {
+    fn parse(text: &str) -> Result<MountSpec, String> {
         let wrong = || {
             format!(
                 "`mounts` has `{text}`: each must be SOURCE:TARGET or SOURCE:TARGET:ro, where SOURCE is an absolute path or the \
@@ -49,10 +49,10 @@ impl Mounted {
             return Err(wrong());
         }
         let source = match source.starts_with('/') {
-            true => Source::Path(source.to_string()),
-            false => Source::Volume(source.to_string()),
+            true => MountSource::Path(source.to_string()),
+            false => MountSource::Volume(source.to_string()),
         };
-        Ok(Mounted { source, target: target.to_string(), read_only })
+        Ok(MountSpec { source, target: target.to_string(), read_only })
     }
 }
 
@@ -62,27 +62,27 @@ mod tests {
 
     #[test]
     fn mounts_are_paths_or_volumes() {
-        let path = Mounted::parse("/data:/mnt:ro").unwrap();
+        let path = MountSpec::parse("/data:/mnt:ro").unwrap();
         assert_eq!(
             path,
-            Mounted {
-                source: Source::Path("/data".into()),
+            MountSpec {
+                source: MountSource::Path("/data".into()),
                 target: "/mnt".into(),
                 read_only: true
             }
         );
-        let volume = Mounted::parse("cache:/mnt").unwrap();
+        let volume = MountSpec::parse("cache:/mnt").unwrap();
         assert_eq!(
             volume,
-            Mounted {
-                source: Source::Volume("cache".into()),
+            MountSpec {
+                source: MountSource::Volume("cache".into()),
                 target: "/mnt".into(),
                 read_only: false
             }
         );
         for wrong in ["/data", "data:mnt", "./data:/mnt", "/data:/mnt:often", "/a:/b:ro:x", ":/mnt"]
         {
-            assert!(Mounted::parse(wrong).unwrap_err().contains(wrong), "{wrong}");
+            assert!(MountSpec::parse(wrong).unwrap_err().contains(wrong), "{wrong}");
         }
     }
 }

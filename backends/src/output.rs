@@ -27,9 +27,9 @@ const WAITING: usize = 16;
 
 /// One of this process's own streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stream {
-    Out,
-    Error,
+pub(crate) enum OutputStream {
+    Stdout,
+    Stderr,
 }
 
 /// The last lines that a process printed.
@@ -57,39 +57,39 @@ impl Tail {
 
 /// Where lines go besides the tail.
 #[derive(Clone, Debug)]
-pub(crate) enum Target {
-    Nowhere,
-    Own {
-        stream: Stream,
+pub(crate) enum OutputTarget {
+    Discard,
+    Inherit {
+        stream: OutputStream,
         prefix: Option<Arc<str>>,
     },
     #[cfg(feature = "docker")]
     File(Arc<std::fs::File>),
 }
 
-impl Target {
+impl OutputTarget {
     /// The one for a stream of the process of this name. Files are up to the backend.
-    pub(crate) fn new(mode: OutputMode, stream: Stream, name: &str) -> Target {
+    pub(crate) fn new(mode: OutputMode, stream: OutputStream, name: &str) -> OutputTarget {
         match mode {
-            OutputMode::Inherit => Target::Own { stream, prefix: None },
-            OutputMode::Prefix => Target::Own { stream, prefix: Some(name.into()) },
-            _ => Target::Nowhere,
+            OutputMode::Inherit => OutputTarget::Inherit { stream, prefix: None },
+            OutputMode::Prefix => OutputTarget::Inherit { stream, prefix: Some(name.into()) },
+            _ => OutputTarget::Discard,
         }
     }
 }
 
 /// Passes one stream of a process on, by lines.
 #[derive(Debug)]
-pub(crate) struct Pump {
+pub(crate) struct LineForwarder {
     pending: Vec<u8>,
-    target: Target,
+    target: OutputTarget,
     tail: Tail,
 }
 
-impl Pump {
-    pub(crate) fn new(target: Target, tail: Tail) -> Pump {
+impl LineForwarder {
+    pub(crate) fn new(target: OutputTarget, tail: Tail) -> LineForwarder {
         // Most children print nothing.
-        Pump { pending: Vec::new(), target, tail }
+        LineForwarder { pending: Vec::new(), target, tail }
     }
 
     /// Passes the lines that were ended on.
@@ -127,24 +127,28 @@ impl Pump {
 
 /// Reads `pipe` to its end. What it prints faster than this process's own output takes it stays in
 /// the pipe, so that a child that prints without end can't fill this process's memory.
-pub(crate) async fn pump(mut pipe: impl AsyncRead + Unpin, target: Target, tail: Tail) {
-    let mut pump = Pump::new(target, tail);
+pub(crate) async fn forward_lines(
+    mut pipe: impl AsyncRead + Unpin,
+    target: OutputTarget,
+    tail: Tail,
+) {
+    let mut pump = LineForwarder::new(target, tail);
     while pipe.read_buf(&mut pump.pending).await.unwrap_or(0) > 0 {
         pump.pass().await;
     }
     pump.end().await;
 }
 
-impl Target {
+impl OutputTarget {
     async fn write(&self, lines: Vec<u8>) {
         match self {
-            Target::Nowhere => {}
-            Target::Own { stream, prefix } => {
+            OutputTarget::Discard => {}
+            OutputTarget::Inherit { stream, prefix } => {
                 let bytes = match prefix {
                     Some(prefix) => prefixed(prefix, &lines),
                     None => lines,
                 };
-                let print = Print { stream: *stream, bytes, _unwritten: Unwritten::new() };
+                let print = WriteRequest { stream: *stream, bytes, _pending: PendingWrite::new() };
                 match printer() {
                     // The printer ends only with the process.
                     Ok(printer) => drop(printer.send(print).await),
@@ -155,7 +159,7 @@ impl Target {
                 }
             }
             #[cfg(feature = "docker")]
-            Target::File(file) => {
+            OutputTarget::File(file) => {
                 if let Err(error) = (&mut &**file).write_all(&lines) {
                     tracing::error!(
                         "what a process printed is lost: its log can't be written: {error}"
@@ -180,26 +184,26 @@ fn prefixed(prefix: &str, lines: &[u8]) -> Vec<u8> {
     bytes
 }
 
-struct Print {
-    stream: Stream,
+struct WriteRequest {
+    stream: OutputStream,
     bytes: Vec<u8>,
-    _unwritten: Unwritten,
+    _pending: PendingWrite,
 }
 
 /// Counts what children printed and this process has not.
-struct Unwritten;
+struct PendingWrite;
 
 static UNWRITTEN: Mutex<usize> = Mutex::new(0);
 static WRITTEN: Condvar = Condvar::new();
 
-impl Unwritten {
-    fn new() -> Unwritten {
+impl PendingWrite {
+    fn new() -> PendingWrite {
         *UNWRITTEN.lock() += 1;
-        Unwritten
+        PendingWrite
     }
 }
 
-impl Drop for Unwritten {
+impl Drop for PendingWrite {
     fn drop(&mut self) {
         *UNWRITTEN.lock() -= 1;
         WRITTEN.notify_all();
@@ -212,8 +216,8 @@ static WRITING: AtomicBool = AtomicBool::new(false);
 /// A thread of its own writes to this process's output, which may be slow or stand still. It is
 /// started when something is first to be written, and again at the next time if the system has no
 /// room for it.
-fn printer() -> io::Result<&'static mpsc::Sender<Print>> {
-    static PRINTER: OnceLock<mpsc::Sender<Print>> = OnceLock::new();
+fn printer() -> io::Result<&'static mpsc::Sender<WriteRequest>> {
+    static PRINTER: OnceLock<mpsc::Sender<WriteRequest>> = OnceLock::new();
     static STARTING: Mutex<()> = Mutex::new(());
     if let Some(printer) = PRINTER.get() {
         return Ok(printer);
@@ -222,7 +226,7 @@ fn printer() -> io::Result<&'static mpsc::Sender<Print>> {
     if let Some(printer) = PRINTER.get() {
         return Ok(printer);
     }
-    let (sender, mut receiver) = mpsc::channel::<Print>(WAITING);
+    let (sender, mut receiver) = mpsc::channel::<WriteRequest>(WAITING);
     let run = move || {
         while let Some(print) = receiver.blocking_recv() {
             print.stream.write(&print.bytes);
@@ -233,27 +237,27 @@ fn printer() -> io::Result<&'static mpsc::Sender<Print>> {
 }
 
 /// Runs the writes to a terminal, in place of the printer.
-static AROUND: OnceLock<fn(&mut dyn FnMut())> = OnceLock::new();
+static PRINT_WRAPPER: OnceLock<fn(&mut dyn FnMut())> = OnceLock::new();
 
 /// Has `around` run what writes the output of children to a terminal, once each time: so it can
 /// clear the screen before and draw on it again afterwards. The first one stays.
-pub fn print_within(around: fn(&mut dyn FnMut())) {
-    let _ = AROUND.set(around);
+pub fn set_print_wrapper(around: fn(&mut dyn FnMut())) {
+    let _ = PRINT_WRAPPER.set(around);
 }
 
-impl Stream {
+impl OutputStream {
     fn write(self, bytes: &[u8]) {
-        match (self, AROUND.get()) {
-            (Stream::Out, Some(around)) if io::stdout().is_terminal() => {
+        match (self, PRINT_WRAPPER.get()) {
+            (OutputStream::Stdout, Some(around)) if io::stdout().is_terminal() => {
                 let mut stream = io::stdout().lock();
                 around(&mut || write(&mut stream, bytes));
             }
             // Its lock may be held by a thread that waits for the screen.
-            (Stream::Error, Some(around)) if io::stderr().is_terminal() => {
+            (OutputStream::Stderr, Some(around)) if io::stderr().is_terminal() => {
                 around(&mut || write(Unlocked, bytes))
             }
-            (Stream::Out, _) => write(io::stdout().lock(), bytes),
-            (Stream::Error, _) => write(io::stderr().lock(), bytes),
+            (OutputStream::Stdout, _) => write(io::stdout().lock(), bytes),
+            (OutputStream::Stderr, _) => write(io::stderr().lock(), bytes),
         }
     }
 }
@@ -272,7 +276,7 @@ impl Write for Unlocked {
 }
 
 /// Whether the printer has something to write.
-fn is_behind() -> bool {
+fn is_backlogged() -> bool {
     WRITING.load(Ordering::Relaxed) || printer().is_ok_and(|printer| printer.capacity() < WAITING)
 }
 
@@ -295,13 +299,13 @@ fn write(mut stream: impl Write, bytes: &[u8]) {
 /// Waits until what a job printed has been passed on by `passing`, but not longer than `limit`:
 /// then it is given up, unless it is held up by whoever reads this process's output. That goes on
 /// beside.
-pub(crate) async fn finish(mut passing: JoinHandle<()>, limit: Duration) {
+pub(crate) async fn drain(mut passing: JoinHandle<()>, limit: Duration) {
     if timeout(limit, &mut passing).await.is_ok() {
         return;
     }
-    let rest = Unwritten::new();
+    let rest = PendingWrite::new();
     tokio::task::spawn_local(async move {
-        while is_behind() && timeout(limit, &mut passing).await.is_err() {}
+        while is_backlogged() && timeout(limit, &mut passing).await.is_err() {}
         passing.abort();
         drop(rest);
     });

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 /// A process that makes containers or pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Owner {
+pub(crate) enum JobOwner {
     /// Whatever runs in a container.
     Container(String),
     /// Whatever runs in a pod.
@@ -21,14 +21,14 @@ pub(crate) enum Owner {
     Process { boot: String, namespace: u64, pid: u32, started: u64 },
 }
 
-impl Owner {
+impl JobOwner {
     /// # Errors
     /// Why the system does not say who this process is: what it made would be taken for something
     /// that is left over.
-    pub(crate) fn this_process() -> Result<Owner, String> {
+    pub(crate) fn this_process() -> Result<JobOwner, String> {
         let pid = std::process::id();
         let known = || {
-            Ok(Owner::Process {
+            Ok(JobOwner::Process {
                 boot: boot()?,
                 namespace: namespace()?,
                 pid,
@@ -45,22 +45,24 @@ impl Owner {
 
     pub(crate) fn to_text(&self) -> String {
         match self {
-            Owner::Container(id) => format!("container {id}"),
+            JobOwner::Container(id) => format!("container {id}"),
             #[cfg(feature = "kubernetes")]
-            Owner::Pod { name, uid } => format!("pod {name} {uid}"),
-            Owner::Process { boot, namespace, pid, started } => {
+            JobOwner::Pod { name, uid } => format!("pod {name} {uid}"),
+            JobOwner::Process { boot, namespace, pid, started } => {
                 format!("process {pid} {started} {namespace} {boot}")
             }
         }
     }
 
-    pub(crate) fn from_text(text: &str) -> Option<Owner> {
+    pub(crate) fn from_text(text: &str) -> Option<JobOwner> {
         let mut words = text.split(' ');
         let owner = match words.next()? {
-            "container" => Owner::Container(words.next()?.to_string()),
+            "container" => JobOwner::Container(words.next()?.to_string()),
             #[cfg(feature = "kubernetes")]
-            "pod" => Owner::Pod { name: words.next()?.to_string(), uid: words.next()?.to_string() },
-            "process" => Owner::Process {
+            "pod" => {
+                JobOwner::Pod { name: words.next()?.to_string(), uid: words.next()?.to_string() }
+            }
+            "process" => JobOwner::Process {
                 pid: words.next()?.parse().ok()?,
                 started: words.next()?.parse().ok()?,
                 namespace: words.next()?.parse().ok()?,
@@ -73,7 +75,7 @@ impl Owner {
 
     /// What a process of a host is called, and which program it runs, as far as that is known here.
     pub(crate) fn on_host(&self) -> (String, String) {
-        let Owner::Process { pid, .. } = self else { return (self.to_text(), "program".into()) };
+        let JobOwner::Process { pid, .. } = self else { return (self.to_text(), "program".into()) };
         let path =
             fs::read_link(format!("/proc/{pid}/exe")).ok().filter(|_| !self.is_a_dead_process());
         let program =
@@ -87,7 +89,7 @@ impl Owner {
     /// engine knows.
     pub(crate) fn is_a_dead_process(&self) -> bool {
         match self {
-            Owner::Process {
+            JobOwner::Process {
                 boot: its_boot,
                 namespace: its_namespace,
                 pid,
@@ -108,7 +110,7 @@ pub(crate) fn new_session() -> String {
 }
 
 /// Removes what dead sessions left, while others go on, and logs what came of it.
-pub(crate) fn sweep_beside(sweep: impl Future<Output = Result<Vec<String>, String>> + 'static) {
+pub(crate) fn spawn_sweep(sweep: impl Future<Output = Result<Vec<String>, String>> + 'static) {
     tokio::task::spawn_local(async move {
         match sweep.await {
             Ok(removed) if removed.is_empty() => {}
@@ -166,11 +168,11 @@ mod tests {
 
     #[test]
     fn an_owner_survives_its_label() {
-        let owners = [Owner::this_process().unwrap(), Owner::Container("abc".into())];
+        let owners = [JobOwner::this_process().unwrap(), JobOwner::Container("abc".into())];
         for owner in owners {
-            assert_eq!(Owner::from_text(&owner.to_text()), Some(owner));
+            assert_eq!(JobOwner::from_text(&owner.to_text()), Some(owner));
         }
-        assert_eq!(Owner::from_text("somebody else"), None);
+        assert_eq!(JobOwner::from_text("somebody else"), None);
     }
 
     #[test]

@@ -23,27 +23,27 @@ pub trait Step: Send {
 
 /// A line on standard error for each step: what a program shows of its own images.
 #[derive(Debug)]
-pub(crate) struct Lines;
+pub(crate) struct StderrProgress;
 
-impl Progress for Lines {
+impl Progress for StderrProgress {
     fn begin(&self, what: &str) -> Box<dyn Step> {
         let _ = write!(std::io::stderr().lock(), "fiber: {what} … ");
-        Box::new(Line { begun: Instant::now(), done: false })
+        Box::new(StderrStep { begun: Instant::now(), done: false })
     }
 }
 
-struct Line {
+struct StderrStep {
     begun: Instant,
     done: bool,
 }
 
-impl Step for Line {
+impl Step for StderrStep {
     fn done(mut self: Box<Self>) {
         self.done = true;
     }
 }
 
-impl Drop for Line {
+impl Drop for StderrStep {
     fn drop(&mut self) {
         let mut out = std::io::stderr().lock();
         let _ = match self.done {

@@ -53,18 +53,18 @@ impl SingleFlight {
 
 /// A value that is made when it is first needed, by [single flight](SingleFlight).
 #[derive(Debug)]
-pub(crate) struct Shared<T> {
+pub(crate) struct SingleFlightCell<T> {
     value: OnceLock<T>,
     flight: SingleFlight,
 }
 
-impl<T> Default for Shared<T> {
-    fn default() -> Shared<T> {
-        Shared { value: OnceLock::new(), flight: SingleFlight::default() }
+impl<T> Default for SingleFlightCell<T> {
+    fn default() -> SingleFlightCell<T> {
+        SingleFlightCell { value: OnceLock::new(), flight: SingleFlight::default() }
     }
 }
 
-impl<T> Shared<T> {
+impl<T> SingleFlightCell<T> {
     /// Returns the value, and makes it if it does not exist yet.
     ///
     /// # Errors
@@ -113,7 +113,7 @@ mod tests {
 
     #[tokio::test]
     async fn callers_at_the_same_time_share_one_failure_and_a_later_one_tries_again() {
-        let (shared, maker) = (Shared::default(), Maker::default());
+        let (shared, maker) = (SingleFlightCell::default(), Maker::default());
         maker.fails.set(true);
         let all = || join_all((0..5).map(|_| shared.get_or_try_init(async || maker.make().await)));
         for number in [1, 2] {
@@ -128,7 +128,8 @@ mod tests {
 
     #[tokio::test]
     async fn an_attempt_whose_caller_is_dropped_is_made_by_the_next_one() {
-        let (shared, maker, gate) = (Shared::default(), Maker::default(), Semaphore::new(0));
+        let (shared, maker, gate) =
+            (SingleFlightCell::default(), Maker::default(), Semaphore::new(0));
         let mut first = Box::pin(shared.get_or_try_init(async || {
             let _permit = gate.acquire().await.map_err(|error| error.to_string())?;
             maker.make().await

@@ -30,7 +30,7 @@ pub(crate) enum Command {
     /// containers are listed too, by their pid.
     Ps {
         #[command(flatten)]
-        place: Where,
+        cluster: ClusterArgs,
         /// Prints JSON: a list of sessions with their workers.
         #[arg(long)]
         json: bool,
@@ -41,7 +41,7 @@ pub(crate) enum Command {
     /// otherwise (`output`).
     Logs {
         #[command(flatten)]
-        place: Where,
+        cluster: ClusterArgs,
         /// Goes on printing until it ends.
         #[arg(short, long)]
         follow: bool,
@@ -57,7 +57,7 @@ pub(crate) enum Command {
     /// configured). A worker that is killed is replaced by its session as if it had died.
     Kill {
         #[command(flatten)]
-        place: Where,
+        cluster: ClusterArgs,
         /// Kills without asking first.
         #[arg(long)]
         now: bool,
@@ -76,18 +76,18 @@ pub(crate) enum Command {
     )]
     Cp {
         #[command(flatten)]
-        place: Where,
+        cluster: ClusterArgs,
         /// What is copied.
         #[arg(value_name = "SRC", value_hint = ValueHint::AnyPath)]
         source: String,
-        /// Where to.
+        /// ClusterArgs to.
         #[arg(value_name = "DST", value_hint = ValueHint::AnyPath)]
         target: String,
     },
     /// Removes what is left of sessions that have ended, and of programs that were killed.
     Clean {
         #[command(flatten)]
-        place: Where,
+        cluster: ClusterArgs,
         /// Prints JSON: a list of names.
         #[arg(long)]
         json: bool,
@@ -117,10 +117,10 @@ pub(crate) enum Command {
     },
 }
 
-/// Where sessions are.
+/// ClusterArgs sessions are.
 #[derive(Debug, Default, clap::Args)]
-pub(crate) struct Where {
-    /// Where processes run [default: what FIBER_BACKEND or fiber.toml say, else local].
+pub(crate) struct ClusterArgs {
+    /// ClusterArgs processes run [default: what FIBER_BACKEND or fiber.toml say, else local].
     #[arg(long, value_name = "BACKEND")]
     pub(crate) backend: Option<Backend>,
     /// The namespace on Kubernetes [default: what FIBER_NAMESPACE or fiber.toml say, else the
@@ -153,7 +153,7 @@ impl fmt::Display for Backend {
 ///
 /// Without --image, the image is built from the Dockerfile of this directory if there is one, and
 /// is else made of the program CMD and the libraries that it uses: neither a base image nor a
-/// registry is needed. Where a registry is configured (`registry`, FIBER_REGISTRY), the image is
+/// registry is needed. ClusterArgs a registry is configured (`registry`, FIBER_REGISTRY), the image is
 /// pushed there.
 ///
 /// The program is told its configuration as this directory's fiber.toml and this environment have
@@ -169,7 +169,7 @@ Exit codes: with --attach that of the program; 125 if it could not be started, 1
 there is no such program, 128 and the signal's number if this command was interrupted.")]
 pub(crate) struct Run {
     #[command(flatten)]
-    pub(crate) place: Where,
+    pub(crate) cluster: ClusterArgs,
     /// Prints what the program prints until it ends, and ends with its exit code; Ctrl-C ends the
     /// whole session.
     #[arg(short, long)]
@@ -255,7 +255,7 @@ mod tests {
             ["fiber", "run", "-a", "--cpu", "0.5", "program", "-a", "--backend", "x", "--", "-v"];
         let Command::Run(run) = Args::parse_from(line).command else { panic!("it runs") };
         assert_eq!(run.command, ["program", "-a", "--backend", "x", "--", "-v"]);
-        assert!(run.attach && run.place.backend.is_none() && run.cpu == Some(0.5));
+        assert!(run.attach && run.cluster.backend.is_none() && run.cpu == Some(0.5));
     }
 
     #[test]

@@ -23,7 +23,7 @@ const PIPE: usize = 256 << 10;
 
 /// One side of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
+pub(crate) enum CopyPath {
     /// A path of this host.
     Host(PathBuf),
     /// A path of a volume, which begins with `/`.
@@ -31,17 +31,17 @@ pub(crate) enum Side {
 }
 
 /// Source and target.
-pub(crate) fn sides(source: &str, target: &str) -> anyhow::Result<(Side, Side)> {
-    let sides = (side(source)?, side(target)?);
-    if let (Side::Host(_), Side::Host(_)) = sides {
+pub(crate) fn copy_paths(source: &str, target: &str) -> anyhow::Result<(CopyPath, CopyPath)> {
+    let copy_paths = (copy_path(source)?, copy_path(target)?);
+    if let (CopyPath::Host(_), CopyPath::Host(_)) = copy_paths {
         bail!(
             "neither `{source}` nor `{target}` is in a volume: write CLAIM:/PATH for the one that is (`cp` copies on this host)"
         );
     }
-    Ok(sides)
+    Ok(copy_paths)
 }
 
-fn side(text: &str) -> anyhow::Result<Side> {
+fn copy_path(text: &str) -> anyhow::Result<CopyPath> {
     match text.split_once(':') {
         Some((claim, path)) if !claim.contains('/') => {
             if claim.is_empty()
@@ -53,17 +53,17 @@ fn side(text: &str) -> anyhow::Result<Side> {
                      for a file of this name)"
                 );
             }
-            Ok(Side::Volume { claim: claim.into(), path: path.into() })
+            Ok(CopyPath::Volume { claim: claim.into(), path: path.into() })
         }
         _ if text.is_empty() => bail!("there is nothing of an empty name"),
-        _ => Ok(Side::Host(text.into())),
+        _ => Ok(CopyPath::Host(text.into())),
     }
 }
 
 pub(crate) async fn copy(
     cluster: &dyn Cluster,
-    source: Side,
-    target: Side,
+    source: CopyPath,
+    target: CopyPath,
 ) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen().context("signals can't be listened for")?;
     let mut step = Spinner::begin(&format!("copying {source} to {target}"));
@@ -73,7 +73,7 @@ pub(crate) async fn copy(
         signal = signals.next() => Ok(ExitCode::from(killed_by(signal))),
     };
     // However it ended, nothing stays behind.
-    let discarded = cluster.discard(&session).await;
+    let discarded = cluster.remove_session(&session).await;
     let code = copied?;
     discarded?;
     if code == ExitCode::SUCCESS {
@@ -85,62 +85,62 @@ pub(crate) async fn copy(
 async fn open_and_copy(
     cluster: &dyn Cluster,
     session: &str,
-    source: &Side,
-    target: &Side,
+    source: &CopyPath,
+    target: &CopyPath,
     step: &mut Spinner,
 ) -> anyhow::Result<()> {
     let mut open = Vec::new();
-    if let Side::Host(path) = source {
+    if let CopyPath::Host(path) = source {
         std::fs::symlink_metadata(path)
             .map_err(|error| anyhow!("`{}` can't be read: {error}", path.display()))?;
     }
     for side in [source, target] {
-        if let Side::Volume { claim, .. } = side {
+        if let CopyPath::Volume { claim, .. } = side {
             open.push(cluster.volume(claim, session, &Spinners).await?);
         }
     }
     let mut volumes = open.iter().map(|volume| &**volume);
-    let source = Opened::new(source, &mut volumes)?;
-    let target = Opened::new(target, &mut volumes)?;
+    let source = OpenPath::new(source, &mut volumes)?;
+    let target = OpenPath::new(target, &mut volumes)?;
     source.copy_to(&target, step).await
 }
 
 /// A side with what gives access to it.
-enum Opened<'a> {
+enum OpenPath<'a> {
     Host(&'a Path),
     Volume { volume: &'a dyn Volume, claim: &'a str, path: &'a str },
 }
 
-impl<'a> Opened<'a> {
+impl<'a> OpenPath<'a> {
     fn new(
-        side: &'a Side,
+        side: &'a CopyPath,
         volumes: &mut impl Iterator<Item = &'a (dyn Volume + 'a)>,
-    ) -> anyhow::Result<Opened<'a>> {
+    ) -> anyhow::Result<OpenPath<'a>> {
         Ok(match side {
-            Side::Host(path) => Opened::Host(path),
-            Side::Volume { claim, path } => {
+            CopyPath::Host(path) => OpenPath::Host(path),
+            CopyPath::Volume { claim, path } => {
                 let volume = volumes.next().context("each side in a volume has one")?;
-                Opened::Volume { volume, claim, path }
+                OpenPath::Volume { volume, claim, path }
             }
         })
     }
 
     async fn kind(&self) -> anyhow::Result<Option<VolumeKind>> {
         Ok(match self {
-            Opened::Host(path) => match std::fs::metadata(path) {
+            OpenPath::Host(path) => match std::fs::metadata(path) {
                 Ok(metadata) if metadata.is_dir() => Some(VolumeKind::Directory),
                 Ok(_) => Some(VolumeKind::File),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,
                 Err(error) => bail!("`{}` can't be looked at: {error}", path.display()),
             },
-            Opened::Volume { volume, path, .. } => volume.kind(path).await?,
+            OpenPath::Volume { volume, path, .. } => volume.kind(path).await?,
         })
     }
 
     /// The directory above, and the name in it.
-    fn split(&self) -> (Opened<'a>, String) {
+    fn split(&self) -> (OpenPath<'a>, String) {
         match *self {
-            Opened::Host(path) => {
+            OpenPath::Host(path) => {
                 let parent = path
                     .parent()
                     .filter(|parent| !parent.as_os_str().is_empty())
@@ -149,13 +149,13 @@ impl<'a> Opened<'a> {
                     .file_name()
                     .map(|name| name.to_string_lossy().into_owned())
                     .unwrap_or_default();
-                (Opened::Host(parent), name)
+                (OpenPath::Host(parent), name)
             }
-            Opened::Volume { volume, claim, path } => {
+            OpenPath::Volume { volume, claim, path } => {
                 let path = path.trim_end_matches('/');
                 let (parent, name) = path.rsplit_once('/').unwrap_or(("", ""));
                 (
-                    Opened::Volume {
+                    OpenPath::Volume {
                         volume,
                         claim,
                         path: if parent.is_empty() { "/" } else { parent },
@@ -170,12 +170,12 @@ impl<'a> Opened<'a> {
     fn name(&self) -> anyhow::Result<String> {
         let name = match *self {
             // `.` and `..` have names, too.
-            Opened::Host(path) => std::fs::canonicalize(path)
+            OpenPath::Host(path) => std::fs::canonicalize(path)
                 .ok()
                 .filter(|_| path.file_name().is_none())
                 .and_then(|real| real.file_name().map(|name| name.to_string_lossy().into_owned()))
                 .unwrap_or_else(|| self.split().1),
-            Opened::Volume { claim, .. } => match self.split().1 {
+            OpenPath::Volume { claim, .. } => match self.split().1 {
                 name if name.is_empty() => claim.to_string(),
                 name => name,
             },
@@ -187,10 +187,10 @@ impl<'a> Opened<'a> {
         }
     }
 
-    async fn copy_to(&self, target: &Opened<'_>, step: &mut Spinner) -> anyhow::Result<()> {
+    async fn copy_to(&self, target: &OpenPath<'_>, step: &mut Spinner) -> anyhow::Result<()> {
         let Some(what) = self.kind().await? else { bail!("there is nothing at {self}") };
         let (directory, name) = match target.kind().await? {
-            Some(VolumeKind::Directory) => (target.again(), self.name()?),
+            Some(VolumeKind::Directory) => (target.reopen(), self.name()?),
             Some(VolumeKind::File) if what == VolumeKind::Directory => {
                 bail!("{self} is a directory, and {target} is none")
             }
@@ -228,11 +228,11 @@ impl<'a> Opened<'a> {
         step: &mut Spinner,
     ) -> anyhow::Result<()> {
         match *self {
-            Opened::Host(path) => {
+            OpenPath::Host(path) => {
                 let path = path.to_path_buf();
                 blocking(move || pack(&path, SyncIoBridge::new(archive))).await
             }
-            Opened::Volume { volume, path, .. } => {
+            OpenPath::Volume { volume, path, .. } => {
                 let mut parts = volume.read(path);
                 let mut bytes = 0u64;
                 while let Some(part) = parts.try_next().await? {
@@ -247,7 +247,7 @@ impl<'a> Opened<'a> {
 
     async fn write(&self, archive: impl AsyncRead + Unpin + Send + 'static) -> anyhow::Result<()> {
         match *self {
-            Opened::Host(path) => {
+            OpenPath::Host(path) => {
                 let path = path.to_path_buf();
                 blocking(move || {
                     let mut archive = SyncIoBridge::new(archive);
@@ -256,17 +256,17 @@ impl<'a> Opened<'a> {
                 })
                 .await
             }
-            Opened::Volume { volume, path, .. } => {
+            OpenPath::Volume { volume, path, .. } => {
                 let parts = ReaderStream::with_capacity(archive, 64 << 10);
                 Ok(volume.write(path, Box::pin(parts)).await?)
             }
         }
     }
 
-    fn again(&self) -> Opened<'a> {
+    fn reopen(&self) -> OpenPath<'a> {
         match *self {
-            Opened::Host(path) => Opened::Host(path),
-            Opened::Volume { volume, claim, path } => Opened::Volume { volume, claim, path },
+            OpenPath::Host(path) => OpenPath::Host(path),
+            OpenPath::Volume { volume, claim, path } => OpenPath::Volume { volume, claim, path },
         }
     }
 }
@@ -275,20 +275,20 @@ async fn blocking(work: impl FnOnce() -> io::Result<()> + Send + 'static) -> any
     Ok(spawn_blocking(work).await??)
 }
 
-impl fmt::Display for Side {
+impl fmt::Display for CopyPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Side::Host(path) => write!(f, "{}", path.display()),
-            Side::Volume { claim, path } => write!(f, "{claim}:{path}"),
+            CopyPath::Host(path) => write!(f, "{}", path.display()),
+            CopyPath::Volume { claim, path } => write!(f, "{claim}:{path}"),
         }
     }
 }
 
-impl fmt::Display for Opened<'_> {
+impl fmt::Display for OpenPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Opened::Host(path) => write!(f, "{}", path.display()),
-            Opened::Volume { claim, path, .. } => write!(f, "{claim}:{path}"),
+            OpenPath::Host(path) => write!(f, "{}", path.display()),
+            OpenPath::Volume { claim, path, .. } => write!(f, "{claim}:{path}"),
         }
     }
 }
@@ -297,24 +297,24 @@ impl fmt::Display for Opened<'_> {
 mod tests {
     use super::*;
 
-    fn volume(claim: &str, path: &str) -> Side {
-        Side::Volume { claim: claim.into(), path: path.into() }
+    fn volume(claim: &str, path: &str) -> CopyPath {
+        CopyPath::Volume { claim: claim.into(), path: path.into() }
     }
 
     #[test]
     fn volumes_are_told_from_paths() {
         assert_eq!(
-            sides("nfs:/a/b", "c").unwrap(),
-            (volume("nfs", "/a/b"), Side::Host("c".into()))
+            copy_paths("nfs:/a/b", "c").unwrap(),
+            (volume("nfs", "/a/b"), CopyPath::Host("c".into()))
         );
         assert_eq!(
-            sides("./a:b", "nfs:/").unwrap(),
-            (Side::Host("./a:b".into()), volume("nfs", "/"))
+            copy_paths("./a:b", "nfs:/").unwrap(),
+            (CopyPath::Host("./a:b".into()), volume("nfs", "/"))
         );
-        assert_eq!(sides("a:/x", "b:/y").unwrap(), (volume("a", "/x"), volume("b", "/y")));
-        assert!(sides("a", "b").unwrap_err().to_string().contains("CLAIM:/PATH"));
+        assert_eq!(copy_paths("a:/x", "b:/y").unwrap(), (volume("a", "/x"), volume("b", "/y")));
+        assert!(copy_paths("a", "b").unwrap_err().to_string().contains("CLAIM:/PATH"));
         for wrong in ["nfs:a", ":/a", "nfs:", "nfs:/a/../b", ""] {
-            assert!(sides(wrong, "nfs:/").is_err(), "{wrong}");
+            assert!(copy_paths(wrong, "nfs:/").is_err(), "{wrong}");
         }
     }
 }

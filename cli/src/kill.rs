@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use fiber_backends::cluster::Cluster;
 use fiber_core::Config;
 
-use crate::sessions::{self, Found};
+use crate::sessions::{self, Named};
 
 pub(crate) async fn kill(
     config: &Config,
@@ -19,11 +19,11 @@ pub(crate) async fn kill(
         let name = &found.process().name;
         let grace = if now { 0 } else { grace(config) };
         match &found {
-            Found::Session(session) => {
+            Named::Session(session) => {
                 sessions::end(cluster, name, grace).await?;
                 println!("Killed {name} and its workers: {}", session.workers.len());
             }
-            Found::Worker(_, head) => {
+            Named::Worker(_, head) => {
                 cluster.stop(name, grace).await?;
                 cluster.remove(name).await?;
                 println!("Killed {name}, a worker of {head}");

@@ -4,6 +4,7 @@
 mod args;
 mod clean;
 mod copy;
+mod forwarded;
 mod kill;
 mod logs;
 mod names;
@@ -13,7 +14,6 @@ mod ps;
 mod reference;
 mod run;
 mod sessions;
-mod travel;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -24,7 +24,7 @@ use fiber_backends::cluster::{self, Cluster};
 use fiber_core::Config;
 use tracing_subscriber::EnvFilter;
 
-use self::args::{Args, Command, Where};
+use self::args::{Args, ClusterArgs, Command};
 
 fn main() -> ExitCode {
     let command = Args::parse().command;
@@ -49,31 +49,31 @@ fn main() -> ExitCode {
             .enable_all()
             .build()
             .map_err(anyhow::Error::from)
-            .and_then(|runtime| tokio::task::LocalSet::new().block_on(&runtime, obey(command))),
+            .and_then(|runtime| tokio::task::LocalSet::new().block_on(&runtime, execute(command))),
     };
     done.unwrap_or_else(|error| {
-        let code = error.downcast_ref::<Refusal>().map_or(1, |refusal| refusal.code);
+        let code = error.downcast_ref::<ExitError>().map_or(1, |refusal| refusal.code);
         eprintln!("error: {error:#}");
         ExitCode::from(code)
     })
 }
 
-async fn obey(command: Command) -> anyhow::Result<ExitCode> {
+async fn execute(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(run) => run::run(*run).await,
-        Command::Ps { place, json } => ps::ps(&*connect(&place).await?, json).await,
-        Command::Logs { place, follow, tail, name } => {
-            logs::logs(&*connect(&place).await?, &name, follow, tail).await
+        Command::Ps { cluster, json } => ps::ps(&*connect(&cluster).await?, json).await,
+        Command::Logs { cluster, follow, tail, name } => {
+            logs::logs(&*connect(&cluster).await?, &name, follow, tail).await
         }
-        Command::Kill { place, now, names } => {
-            kill::kill(&place.config()?, &*connect(&place).await?, &names, now).await
+        Command::Kill { cluster, now, names } => {
+            kill::kill(&cluster.config()?, &*connect(&cluster).await?, &names, now).await
         }
-        Command::Cp { place, source, target } => {
+        Command::Cp { cluster, source, target } => {
             // What is wrong with them is seen before anything is asked of an engine.
-            let (source, target) = copy::sides(&source, &target)?;
-            copy::copy(&*connect(&place).await?, source, target).await
+            let (source, target) = copy::copy_paths(&source, &target)?;
+            copy::copy(&*connect(&cluster).await?, source, target).await
         }
-        Command::Clean { place, json } => clean::clean(&*connect(&place).await?, json).await,
+        Command::Clean { cluster, json } => clean::clean(&*connect(&cluster).await?, json).await,
         Command::Completions { .. }
         | Command::Man { .. }
         | Command::Reference
@@ -82,12 +82,12 @@ async fn obey(command: Command) -> anyhow::Result<ExitCode> {
 }
 
 /// The place that is named, where sessions can be seen.
-async fn connect(place: &Where) -> anyhow::Result<Box<dyn Cluster>> {
-    let config = place.config()?;
+async fn connect(cluster: &ClusterArgs) -> anyhow::Result<Box<dyn Cluster>> {
+    let config = cluster.config()?;
     Ok(cluster::connect(&config).await?)
 }
 
-impl Where {
+impl ClusterArgs {
     /// The configuration, with what the command line says of the place.
     fn config(&self) -> anyhow::Result<Config> {
         let mut config = Config::load()?;
@@ -114,15 +114,15 @@ const fn killed_by(signal: i32) -> u8 {
 
 /// An error with an exit code of its own.
 #[derive(Debug)]
-struct Refusal {
+struct ExitError {
     code: u8,
     problem: String,
 }
 
-impl std::fmt::Display for Refusal {
+impl std::fmt::Display for ExitError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.problem)
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for ExitError {}

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::Refusal;
+use crate::ExitError;
 use crate::names::closest;
 
 /// What shells end with if there is no such program, and if there is one that can't be executed.
@@ -13,7 +13,7 @@ const NOT_FOUND: u8 = 127;
 const NOT_EXECUTABLE: u8 = 126;
 
 /// The file that `command` names: by its path, or found in PATH.
-pub(crate) fn find(command: &str) -> Result<PathBuf, Refusal> {
+pub(crate) fn find(command: &str) -> Result<PathBuf, ExitError> {
     if command.contains('/') {
         let path = PathBuf::from(command);
         return check(&path).map(|()| path);
@@ -31,15 +31,15 @@ pub(crate) fn find(command: &str) -> Result<PathBuf, Refusal> {
         true => format!(": did you mean `./{command}`?"),
         false => ": give its path, or name an image that has it".to_string(),
     };
-    Err(Refusal {
+    Err(ExitError {
         code: NOT_FOUND,
         problem: format!("there is no program `{command}` in PATH{remedy}"),
     })
 }
 
-fn check(path: &Path) -> Result<(), Refusal> {
+fn check(path: &Path) -> Result<(), ExitError> {
     let shown = path.display();
-    let refused = |code, problem| Err(Refusal { code, problem });
+    let refused = |code, problem| Err(ExitError { code, problem });
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{ContentArrangement, Table};
-use fiber_backends::cluster::{Cluster, Process, State};
+use fiber_backends::cluster::{Cluster, ProcessState, SessionProcess};
 use serde_json::{Value, json};
 
 use crate::sessions::{self, Session};
@@ -35,7 +35,7 @@ fn table(sessions: &[Session]) -> Table {
     table
 }
 
-fn row(process: &Process, indent: String) -> [String; 8] {
+fn row(process: &SessionProcess, indent: String) -> [String; 8] {
     let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".into());
     [
         format!("{indent}{}", process.name),
@@ -45,21 +45,21 @@ fn row(process: &Process, indent: String) -> [String; 8] {
         or_dash(process.meta.cpu.map(|cores| cores.to_string())),
         or_dash(process.meta.memory.map(|size| size.to_string())),
         or_dash(process.meta.gpu.map(|count| count.to_string())),
-        or_dash(process.since.map(age)),
+        or_dash(process.started_at.map(age)),
     ]
 }
 
-fn words(state: &State) -> String {
+fn words(state: &ProcessState) -> String {
     match state {
-        State::Starting(None) => "starting".into(),
-        State::Starting(Some(why)) => format!("starting: {why}"),
-        State::Running => "running".into(),
-        State::Paused => "paused".into(),
-        State::Ended(ended) => match &ended.why {
+        ProcessState::Starting(None) => "starting".into(),
+        ProcessState::Starting(Some(why)) => format!("starting: {why}"),
+        ProcessState::Running => "running".into(),
+        ProcessState::Paused => "paused".into(),
+        ProcessState::Ended(ended) => match &ended.reason {
             Some(why) => format!("ended ({}, {why})", ended.code),
             None => format!("ended ({})", ended.code),
         },
-        State::Gone => "gone".into(),
+        ProcessState::Gone => "gone".into(),
     }
 }
 
@@ -77,13 +77,13 @@ fn session(session: &Session) -> Value {
     value
 }
 
-fn process(process: &Process) -> Value {
+fn process(process: &SessionProcess) -> Value {
     let (state, detail, code) = match &process.state {
-        State::Starting(why) => ("starting", why.clone(), None),
-        State::Running => ("running", None, None),
-        State::Paused => ("paused", None, None),
-        State::Ended(ended) => ("ended", ended.why.clone(), Some(ended.code)),
-        State::Gone => ("gone", None, None),
+        ProcessState::Starting(why) => ("starting", why.clone(), None),
+        ProcessState::Running => ("running", None, None),
+        ProcessState::Paused => ("paused", None, None),
+        ProcessState::Ended(ended) => ("ended", ended.reason.clone(), Some(ended.code)),
+        ProcessState::Gone => ("gone", None, None),
     };
     json!({
         "name": process.name,
@@ -96,7 +96,7 @@ fn process(process: &Process) -> Value {
         "cpu": process.meta.cpu,
         "memory": process.meta.memory.map(|size| size.as_u64()),
         "gpu": process.meta.gpu,
-        "since": process.since.map(|since| humantime::format_rfc3339_seconds(since).to_string()),
+        "since": process.started_at.map(|since| humantime::format_rfc3339_seconds(since).to_string()),
     })
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow, bail};
-use fiber_backends::cluster::{self, Cluster, Run, Source};
+use fiber_backends::cluster::{self, Cluster, ProgramSource, RunRequest};
 use fiber_core::{Config, Error, Meta, Signals, random};
 use futures_util::FutureExt;
 use futures_util::future::maybe_done;
@@ -15,9 +15,9 @@ use serde_json::json;
 
 use crate::args;
 use crate::kill::grace;
-use crate::logs::{Passed, pass_on};
+use crate::logs::{ForwardEnd, forward};
 use crate::progress::Spinners;
-use crate::{Refusal, killed_by, program, sessions, travel};
+use crate::{ExitError, forwarded, killed_by, program, sessions};
 
 /// What a program that could not be started ends with, as with `docker run`.
 const NOT_STARTED: u8 = 125;
@@ -25,22 +25,22 @@ const NOT_STARTED: u8 = 125;
 const READER_GONE: u8 = killed_by(13);
 
 pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
-    let refused = |error: anyhow::Error| match error.downcast::<Refusal>() {
+    let refused = |error: anyhow::Error| match error.downcast::<ExitError>() {
         Ok(refusal) => anyhow!(refusal),
-        Err(error) => anyhow!(Refusal { code: NOT_STARTED, problem: format!("{error:#}") }),
+        Err(error) => anyhow!(ExitError { code: NOT_STARTED, problem: format!("{error:#}") }),
     };
-    let config = args.place.config().map_err(refused)?;
+    let config = args.cluster.config().map_err(refused)?;
     if config.backend == "local" {
         return local(&args).map_err(refused);
     }
-    let run = plan(&args, &config).map_err(refused)?;
+    let run = run_request(&args, &config).map_err(refused)?;
     let cluster = cluster::connect(&config).await.map_err(|error| refused(error.into()))?;
     let cluster = &*cluster;
     let mut signals = Signals::listen().context("signals can't be listened for")?;
     let started = tokio::select! {
         started = cluster.start(&run, &Spinners) => started,
         signal = signals.next() => {
-            cluster.discard(&run.session).await?;
+            cluster.remove_session(&run.session).await?;
             return Ok(ExitCode::from(killed_by(signal)));
         }
     };
@@ -54,7 +54,7 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     })?;
     if args.attach {
         eprintln!("Created {}: {}", cluster.unit(), run.name);
-        return attended(&config, cluster, &run.name, &mut signals).await;
+        return attach(&config, cluster, &run.name, &mut signals).await;
     }
     match args.json {
         true => println!("{:#}", json!({ cluster.unit(): run.name, "session": run.session })),
@@ -88,13 +88,13 @@ fn local(args: &args::Run) -> anyhow::Result<ExitCode> {
     let mut process = std::process::Command::new(&path);
     process.arg0(command).args(arguments).envs(environment(args)?).env("FIBER_BACKEND", "local");
     let error = process.exec();
-    bail!(Refusal {
+    bail!(ExitError {
         code: 126,
         problem: format!("`{}` can't be executed: {error}", path.display())
     })
 }
 
-fn plan(args: &args::Run, config: &Config) -> anyhow::Result<Run> {
+fn run_request(args: &args::Run, config: &Config) -> anyhow::Result<RunRequest> {
     let session: String = random::<4>().iter().map(|byte| format!("{byte:02x}")).collect();
     for (index, volume) in args.volumes.iter().enumerate() {
         if let Some(other) = args.volumes[..index].iter().find(|other| other.path == volume.path) {
@@ -114,20 +114,20 @@ fn plan(args: &args::Run, config: &Config) -> anyhow::Result<Run> {
         .or(config.image.as_ref())
         .filter(|_| args.dockerfile.is_none() && !args.bundle);
     let (source, command) = if let Some(name) = image {
-        (Source::Image(name.clone()), args.command.clone())
+        (ProgramSource::Image(name.clone()), args.command.clone())
     } else if let Some(file) = &args.dockerfile {
-        (Source::Dockerfile(file.clone()), args.command.clone())
+        (ProgramSource::Dockerfile(file.clone()), args.command.clone())
     } else if dockerfile.is_file() && !args.bundle {
-        (Source::Dockerfile(dockerfile.to_path_buf()), args.command.clone())
+        (ProgramSource::Dockerfile(dockerfile.to_path_buf()), args.command.clone())
     } else {
         let missing = "what is to be run? give a program (`fiber run CMD`), or an image or Dockerfile that has one";
         let (command, arguments) = args.command.split_first().context(missing)?;
-        (Source::Executable(program::find(command)?), arguments.to_vec())
+        (ProgramSource::Executable(program::find(command)?), arguments.to_vec())
     };
     let mut meta = Meta::new();
     (meta.cpu, meta.memory, meta.gpu) = (args.cpu, args.memory, args.gpu);
-    let variables = travel::variables(config, environment(args)?)?;
-    Ok(Run {
+    let variables = forwarded::variables(config, environment(args)?)?;
+    Ok(RunRequest {
         name: args.name.clone().unwrap_or_else(|| format!("fiber-{session}")),
         session,
         source,
@@ -154,23 +154,23 @@ fn environment(args: &args::Run) -> anyhow::Result<Vec<(String, String)>> {
 
 /// Prints what the program prints until it ends, or until this command is asked to end: then the
 /// session ends too.
-async fn attended(
+async fn attach(
     config: &Config,
     cluster: &dyn Cluster,
     name: &str,
     signals: &mut Signals,
 ) -> anyhow::Result<ExitCode> {
     let output = cluster.logs(name, true, None).await?;
-    let printing = pass_on(output);
+    let printing = forward(output);
     tokio::pin!(printing);
     // Watched for while it prints: when it has ended, somebody may clean up before all is read.
-    let ended = maybe_done(cluster.ended(name));
+    let ended = maybe_done(cluster.wait(name));
     tokio::pin!(ended);
     let asked = tokio::select! {
         never = (&mut ended).then(|()| pending::<Infallible>()) => match never {},
         passed = &mut printing => match passed? {
-            Passed::All => None,
-            Passed::ReaderGone => Some(READER_GONE),
+            ForwardEnd::Complete => None,
+            ForwardEnd::ReaderGone => Some(READER_GONE),
         },
         signal = signals.next() => Some(killed_by(signal)),
     };
@@ -178,8 +178,8 @@ async fn attended(
         None => {
             (&mut ended).await;
             let ended = ended.take_output().context("an end is told once")??;
-            if let Some(why) = &ended.why {
-                eprintln!("{name} ended: {why}");
+            if let Some(reason) = &ended.reason {
+                eprintln!("{name} ended: {reason}");
             }
             sessions::end(cluster, name, 0).await?;
             u8::try_from(ended.code).unwrap_or(u8::MAX)

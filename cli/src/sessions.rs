@@ -1,16 +1,16 @@
 //! Sessions, put together from the processes that an engine lists.
 
 use anyhow::bail;
-use fiber_backends::cluster::{Cluster, Place, Process, State};
+use fiber_backends::cluster::{Cluster, Location, ProcessState, SessionProcess};
 
 use crate::names::closest;
 
 /// A program with the processes that it started.
 #[derive(Debug)]
 pub(crate) struct Session {
-    pub(crate) head: Process,
+    pub(crate) head: SessionProcess,
     /// With how many processes are between each and the head.
-    pub(crate) workers: Vec<(usize, Process)>,
+    pub(crate) workers: Vec<(usize, SessionProcess)>,
 }
 
 /// All sessions, oldest first.
@@ -18,11 +18,11 @@ pub(crate) async fn all(cluster: &dyn Cluster) -> anyhow::Result<Vec<Session>> {
     Ok(assemble(cluster.processes().await?))
 }
 
-fn assemble(mut processes: Vec<Process>) -> Vec<Session> {
-    processes.sort_by(|a, b| (a.since, &a.role).cmp(&(b.since, &b.role)));
+fn assemble(mut processes: Vec<SessionProcess>) -> Vec<Session> {
+    processes.sort_by(|a, b| (a.started_at, &a.role).cmp(&(b.started_at, &b.role)));
     let (heads, mut others): (Vec<_>, Vec<_>) =
         processes.into_iter().partition(|process| process.parent.is_none());
-    let session = |head: Process| {
+    let session = |head: SessionProcess| {
         let mut workers = Vec::new();
         take_children(&head.name, 0, &mut others, &mut workers);
         Session { head, workers }
@@ -33,11 +33,11 @@ fn assemble(mut processes: Vec<Process>) -> Vec<Session> {
 fn take_children(
     parent: &str,
     depth: usize,
-    others: &mut Vec<Process>,
-    taken: &mut Vec<(usize, Process)>,
+    others: &mut Vec<SessionProcess>,
+    taken: &mut Vec<(usize, SessionProcess)>,
 ) {
-    let is_child = |process: &mut Process| process.parent.as_deref() == Some(parent);
-    let children: Vec<Process> = others.extract_if(.., is_child).collect();
+    let is_child = |process: &mut SessionProcess| process.parent.as_deref() == Some(parent);
+    let children: Vec<SessionProcess> = others.extract_if(.., is_child).collect();
     for child in children {
         let name = child.name.clone();
         taken.push((depth, child));
@@ -47,27 +47,27 @@ fn take_children(
 
 /// What a name stands for.
 #[derive(Debug)]
-pub(crate) enum Found {
+pub(crate) enum Named {
     Session(Session),
     /// With the name of its session's head.
-    Worker(Process, String),
+    Worker(SessionProcess, String),
 }
 
-impl Found {
-    pub(crate) fn process(&self) -> &Process {
+impl Named {
+    pub(crate) fn process(&self) -> &SessionProcess {
         match self {
-            Found::Session(session) => &session.head,
-            Found::Worker(worker, _) => worker,
+            Named::Session(session) => &session.head,
+            Named::Worker(worker, _) => worker,
         }
     }
 }
 
 /// The session or worker of this name, or the only one whose name begins like this.
-pub(crate) async fn find(cluster: &dyn Cluster, name: &str) -> anyhow::Result<Found> {
+pub(crate) async fn find(cluster: &dyn Cluster, name: &str) -> anyhow::Result<Named> {
     choose(all(cluster).await?, name)
 }
 
-fn choose(sessions: Vec<Session>, name: &str) -> anyhow::Result<Found> {
+fn choose(sessions: Vec<Session>, name: &str) -> anyhow::Result<Named> {
     let names: Vec<String> = sessions
         .iter()
         .flat_map(|session| {
@@ -105,24 +105,24 @@ fn choose(sessions: Vec<Session>, name: &str) -> anyhow::Result<Found> {
     };
     for mut session in sessions {
         if session.head.name == chosen {
-            return Ok(Found::Session(session));
+            return Ok(Named::Session(session));
         }
         if let Some(place) = session.workers.iter().position(|(_, worker)| worker.name == chosen) {
             let (_, worker) = session.workers.swap_remove(place);
-            return Ok(Found::Worker(worker, session.head.name));
+            return Ok(Named::Worker(worker, session.head.name));
         }
     }
     bail!("`{chosen}` has gone meanwhile")
 }
 
 /// Sees to it that something can be done with a process from here.
-pub(crate) fn must_be_in_cluster(process: &Process) -> anyhow::Result<()> {
-    match (process.place, &process.state) {
-        (Place::Cluster, _) => Ok(()),
-        (Place::Host, State::Gone) => {
+pub(crate) fn must_be_in_cluster(process: &SessionProcess) -> anyhow::Result<()> {
+    match (process.location, &process.state) {
+        (Location::Cluster, _) => Ok(()),
+        (Location::Host, ProcessState::Gone) => {
             bail!("`{}` is gone; `fiber clean` removes what it left", process.name)
         }
-        (Place::Host, _) => bail!(
+        (Location::Host, _) => bail!(
             "`{}` is a program that somebody started on a host: what it prints is seen there, and it is ended there",
             process.name
         ),
@@ -157,16 +157,16 @@ mod tests {
 
     use super::*;
 
-    fn process(name: &str, parent: Option<&str>) -> Process {
-        Process {
+    fn process(name: &str, parent: Option<&str>) -> SessionProcess {
+        SessionProcess {
             name: name.into(),
             role: name.into(),
             parent: parent.map(String::from),
-            place: Place::Cluster,
-            state: State::Running,
+            location: Location::Cluster,
+            state: ProcessState::Running,
             restarts: 0,
             meta: Meta::new(),
-            since: None,
+            started_at: None,
         }
     }
 

@@ -62,7 +62,7 @@ static GROUP: Mutex<Option<Group>> = Mutex::new(None);
 
 impl Group {
     fn add(bar: ProgressBar) -> ProgressBar {
-        fiber_backends::print_within(|print| suspend_progress(print));
+        fiber_backends::set_print_wrapper(|print| suspend_progress(print));
         let mut group = GROUP.lock();
         let group =
             group.get_or_insert_with(|| Group { screen: MultiProgress::new(), bars: Vec::new() });

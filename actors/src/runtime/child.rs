@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Buf;
-use fiber_backends::{Locality, Reach, backend};
+use fiber_backends::{ListenAddress, Locality, backend};
 use fiber_core::{LinkKind, ProcessId, SessionKey, entry};
 use fiber_transport::{Connection, Role, local_ip_towards};
 use rustix::process::Signal;
@@ -116,12 +116,12 @@ impl FromStr for ParentInfo {
 
 /// Where a node listens that is not on its parent's host: the others reach it where its parent
 /// does.
-fn reach_elsewhere(parent: &str) -> Reach {
+fn listen_towards(parent: &str) -> ListenAddress {
     let address =
         parent.rsplit_once('/').and_then(|(_, address)| address.parse::<SocketAddr>().ok());
     let own = address.and_then(|address| local_ip_towards(address.ip()).ok());
     let bind = own.unwrap_or(Ipv4Addr::LOCALHOST.into());
-    Reach { link: LinkKind::Nng, bind, advertised: None, locality: Locality::Remote }
+    ListenAddress { link: LinkKind::Nng, bind, advertised: None, locality: Locality::Remote }
 }
 
 fn run(calling: ParentInfo, key: SessionKey) -> ! {
@@ -156,9 +156,12 @@ fn run(calling: ParentInfo, key: SessionKey) -> ! {
             let beat = config.heartbeat;
             connection.link.give_up_after(config.heartbeat_timeout);
             config.clone().inherit();
-            let reach = calling.parent_pid.is_none().then(|| reach_elsewhere(&calling.address));
-            let runtime =
-                Runtime::new(Endpoint::new(calling.id, *config, key, node_arbiter), backend, reach);
+            let listen_on = calling.parent_pid.is_none().then(|| listen_towards(&calling.address));
+            let runtime = Runtime::new(
+                Endpoint::new(calling.id, *config, key, node_arbiter),
+                backend,
+                listen_on,
+            );
             *CURRENT.lock() = Some(runtime);
             fiber_core::process::at_exit(super::shutdown_on_exit);
             // Before the root starts: from now on the parent takes silence for death.

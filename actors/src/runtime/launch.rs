@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use fiber_backends::{Job, JobSpec, JobState, Locality, Wait};
+use fiber_backends::{Job, JobSpec, JobState, Locality, WaitReason};
 use fiber_core::{Config, Error, Exit, ExitReason, Meta, OutputMode, ProcessId, codec};
 use fiber_transport::{Connection, Message, Peer, PeerInfo};
 use serde::{Deserialize, Serialize};
@@ -265,7 +265,7 @@ async fn overdue(
     loop {
         let state = states.borrow_and_update().clone();
         let words = match &state {
-            JobState::Waiting(Wait::Room(words)) => Some(words.as_str()),
+            JobState::Waiting(WaitReason::Resources(words)) => Some(words.as_str()),
             _ => None,
         };
         if let Some(scheduling) = scheduling {
@@ -273,8 +273,8 @@ async fn overdue(
         }
         let limit = match &state {
             JobState::Starting | JobState::Running => config.start_timeout,
-            JobState::Waiting(Wait::Room(_)) => config.schedule_timeout,
-            JobState::Waiting(Wait::Image(_)) => config.pull_timeout,
+            JobState::Waiting(WaitReason::Resources(_)) => config.schedule_timeout,
+            JobState::Waiting(WaitReason::Image(_)) => config.pull_timeout,
             // Of its end others know more.
             JobState::Ended(_) => return std::future::pending().await,
         };
@@ -287,12 +287,12 @@ async fn overdue(
         }
         // The words may have changed meanwhile.
         return match &*states.borrow() {
-            JobState::Waiting(Wait::Room(words)) => {
+            JobState::Waiting(WaitReason::Resources(words)) => {
                 format!(
                     "there was no room for it within {limit:?} (`schedule_timeout` sets the limit): {words}"
                 )
             }
-            JobState::Waiting(Wait::Image(words)) => {
+            JobState::Waiting(WaitReason::Image(words)) => {
                 format!(
                     "its container was not made within {limit:?} (`pull_timeout` sets the limit): {words}"
                 )
@@ -327,8 +327,8 @@ fn told(verdict: Option<ExitReason>, reason: ExitReason) -> ExitReason {
 fn stage(state: &JobState) -> u8 {
     match state {
         JobState::Starting | JobState::Running => 0,
-        JobState::Waiting(Wait::Room(_)) => 1,
-        JobState::Waiting(Wait::Image(_)) => 2,
+        JobState::Waiting(WaitReason::Resources(_)) => 1,
+        JobState::Waiting(WaitReason::Image(_)) => 2,
         JobState::Ended(_) => 3,
     }
 }

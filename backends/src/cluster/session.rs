@@ -18,13 +18,13 @@ pub trait Cluster: Debug {
     fn unit(&self) -> &'static str;
 
     /// Starts a session's head, once its image is where it can be run from. If this is dropped
-    /// before it is done, [`Cluster::discard`] removes what came of it.
+    /// before it is done, [`Cluster::remove_session`] removes what came of it.
     ///
     /// # Errors
     /// [`Error::Start`](fiber_core::Error::Start), with what the user can do.
     fn start<'a>(
         &'a self,
-        run: &'a Run,
+        run: &'a RunRequest,
         progress: &'a dyn Progress,
     ) -> LocalBoxFuture<'a, Result<()>>;
 
@@ -32,13 +32,13 @@ pub trait Cluster: Debug {
     ///
     /// # Errors
     /// [`Error::System`](fiber_core::Error::System).
-    fn discard<'a>(&'a self, session: &'a str) -> LocalBoxFuture<'a, Result<()>>;
+    fn remove_session<'a>(&'a self, session: &'a str) -> LocalBoxFuture<'a, Result<()>>;
 
     /// All processes of all sessions, heads that run on this host among them.
     ///
     /// # Errors
     /// [`Error::System`](fiber_core::Error::System).
-    fn processes(&self) -> LocalBoxFuture<'_, Result<Vec<Process>>>;
+    fn processes(&self) -> LocalBoxFuture<'_, Result<Vec<SessionProcess>>>;
 
     /// What a process prints, from its beginning on or the last `tail` lines; with `follow` until
     /// its end.
@@ -50,13 +50,13 @@ pub trait Cluster: Debug {
         name: &'a str,
         follow: bool,
         tail: Option<u64>,
-    ) -> LocalBoxFuture<'a, Result<LocalBoxStream<'a, Result<Output>>>>;
+    ) -> LocalBoxFuture<'a, Result<LocalBoxStream<'a, Result<OutputChunk>>>>;
 
     /// Waits for the end of a process that [`Cluster::start`] started.
     ///
     /// # Errors
     /// [`Error::System`](fiber_core::Error::System), also if it was removed.
-    fn ended<'a>(&'a self, name: &'a str) -> LocalBoxFuture<'a, Result<Ended>>;
+    fn wait<'a>(&'a self, name: &'a str) -> LocalBoxFuture<'a, Result<ExitStatus>>;
 
     /// Asks a process to end, and kills it if it has not within `grace` seconds. It is done when it
     /// has ended. One that is gone is fine.
@@ -79,7 +79,7 @@ pub trait Cluster: Debug {
     fn sweep(&self) -> LocalBoxFuture<'_, Result<Vec<String>>>;
 
     /// Opens a volume for reading and writing from here. What has it mounted meanwhile belongs to
-    /// the session of this id: [`Cluster::discard`] has to be called in the end, whatever happens.
+    /// the session of this id: [`Cluster::remove_session`] has to be called in the end, whatever happens.
     ///
     /// # Errors
     /// [`Error::System`](fiber_core::Error::System), also if there is none of this name.
@@ -93,13 +93,13 @@ pub trait Cluster: Debug {
 
 /// A session to be.
 #[derive(Clone, Debug)]
-pub struct Run {
+pub struct RunRequest {
     /// Its id, which no other has.
     pub session: String,
     /// What its head is to be called.
     pub name: String,
     /// Where the program comes from.
-    pub source: Source,
+    pub source: ProgramSource,
     /// The program and its arguments as they are called in the image. Without any, the image says
     /// it.
     pub command: Vec<String>,
@@ -111,15 +111,15 @@ pub struct Run {
     pub environment: Vec<(String, String)>,
 }
 
-impl Run {
+impl RunRequest {
     /// What its head is to its program: the program's name.
     pub(crate) fn role(&self) -> String {
         let program = match &self.source {
-            Source::Executable(path) => {
+            ProgramSource::Executable(path) => {
                 path.file_name().map(|name| name.to_string_lossy().into_owned())
             }
-            Source::Image(name) => self.command.first().or(Some(name)).cloned(),
-            Source::Dockerfile(_) => self.command.first().cloned(),
+            ProgramSource::Image(name) => self.command.first().or(Some(name)).cloned(),
+            ProgramSource::Dockerfile(_) => self.command.first().cloned(),
         };
         let program = program.unwrap_or_else(|| "program".into());
         program.rsplit_once('/').map_or(program.as_str(), |(_, name)| name).to_string()
@@ -128,7 +128,7 @@ impl Run {
 
 /// Where a program comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum ProgramSource {
     /// An executable of this host, which is put into an image of its own; `command` has its
     /// arguments only.
     Executable(PathBuf),
@@ -140,7 +140,7 @@ pub enum Source {
 
 /// A process of a session.
 #[derive(Clone, Debug)]
-pub struct Process {
+pub struct SessionProcess {
     /// What it can be told from all others by.
     pub name: String,
     /// What it is to its program: `pool-1/worker-2`; the program's name for the head.
@@ -148,20 +148,20 @@ pub struct Process {
     /// The process that started it. Without one, it is the session's head.
     pub parent: Option<String>,
     /// Where it runs.
-    pub place: Place,
+    pub location: Location,
     /// What it is doing.
-    pub state: State,
+    pub state: ProcessState,
     /// How often it was started again, under this role, before.
     pub restarts: u64,
     /// The resources that it has for itself.
     pub meta: Meta,
     /// When it was started.
-    pub since: Option<SystemTime>,
+    pub started_at: Option<SystemTime>,
 }
 
 /// Where a process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Location {
     /// In the cluster.
     Cluster,
     /// On a host, outside of the cluster: it can be shown, and not be acted on.
@@ -170,7 +170,7 @@ pub enum Place {
 
 /// What a process is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum ProcessState {
     /// It was not started yet; perhaps it is known what it waits for.
     Starting(Option<String>),
     /// It runs.
@@ -178,25 +178,25 @@ pub enum State {
     /// It stands still, because somebody paused it.
     Paused,
     /// It has ended.
-    Ended(Ended),
+    Ended(ExitStatus),
     /// It is gone, and nobody knows how it ended.
     Gone,
 }
 
 /// How a process ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct ExitStatus {
     /// Its exit code; 128 and the signal's number if one killed it.
     pub code: i32,
     /// What is known beyond that: `out of memory`.
-    pub why: Option<String>,
+    pub reason: Option<String>,
 }
 
 /// A piece of what a process prints.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Output {
+pub enum OutputChunk {
     /// On its standard output.
-    Out(Bytes),
+    Stdout(Bytes),
     /// On its standard error.
-    Error(Bytes),
+    Stderr(Bytes),
 }

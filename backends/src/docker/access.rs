@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use bollard::models::{Mount, MountType};
 
 use super::engine::{Engine, SOCKET};
-use super::owner::OwnContainer;
+use super::owner::CurrentContainer;
 
 /// How containers get to the engine themselves.
 #[derive(Debug, Default)]
@@ -17,13 +17,13 @@ pub(super) struct EngineAccess {
 }
 
 impl EngineAccess {
-    pub(super) fn new(engine: &Engine, own: Option<&OwnContainer>) -> EngineAccess {
+    pub(super) fn new(engine: &Engine, current: Option<&CurrentContainer>) -> EngineAccess {
         let Some(socket) = engine.socket() else {
             let environment = Some(format!("DOCKER_HOST={}", engine.host));
             return EngineAccess { environment, ..Default::default() };
         };
-        let source = match own {
-            Some(own) => own.source_of(socket),
+        let source = match current {
+            Some(current) => current.source_of(socket),
             None => Some(socket.to_string()),
         };
         let mount = source.map(|source| Mount {

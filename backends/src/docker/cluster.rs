@@ -16,13 +16,15 @@ use super::access::EngineAccess;
 use super::bundle::Bundle;
 use super::container::remedy;
 use super::engine::{Engine, is_missing, refusal};
-use super::image::{self, Image};
-use super::owner::{self, OwnContainer, SESSION};
+use super::image::{self, ContainerImage};
+use super::owner::{self, CurrentContainer, SESSION};
 use super::request;
 use super::{cli, sessions, volume};
-use crate::cluster::session::{Cluster, Ended, Output, Process, Run, Source};
+use crate::cluster::session::{
+    Cluster, ExitStatus, OutputChunk, ProgramSource, RunRequest, SessionProcess,
+};
 use crate::cluster::volume::Volume;
-use crate::gpus::Gpus;
+use crate::gpus::GpuAllocator;
 use crate::progress::Progress;
 
 /// What takes the place of an image's entry point, if anything, and of its command.
@@ -33,7 +35,7 @@ pub(crate) type Command = (Option<Vec<String>>, Vec<String>);
 pub struct DockerCluster {
     config: Config,
     engine: Engine,
-    own: Option<OwnContainer>,
+    current: Option<CurrentContainer>,
 }
 
 impl DockerCluster {
@@ -45,21 +47,21 @@ impl DockerCluster {
         request::check(config)?;
         let connect = async {
             let engine = Engine::connect().await?;
-            let own = OwnContainer::find(&engine).await?;
-            Ok::<_, String>((engine, own))
+            let current = CurrentContainer::find(&engine).await?;
+            Ok::<_, String>((engine, current))
         };
-        let (engine, own) =
+        let (engine, current) =
             connect.await.map_err(|problem| Error::system("Docker can't be used", problem))?;
-        Ok(DockerCluster { config: config.clone(), engine, own })
+        Ok(DockerCluster { config: config.clone(), engine, current })
     }
 
-    async fn launch(&self, run: &Run, progress: &dyn Progress) -> Result<(), String> {
+    async fn launch(&self, run: &RunRequest, progress: &dyn Progress) -> Result<(), String> {
         for volume in &run.volumes {
             volume::must_exist(&self.engine, &volume.claim).await?;
         }
-        let resources = request::resources(&run.meta, &self.engine, &Gpus::unknown())?;
+        let resources = request::resources(&run.meta, &self.engine, &GpuAllocator::empty())?;
         let (image, command) = self.image(run, progress).await?;
-        let access = EngineAccess::new(&self.engine, self.own.as_ref());
+        let access = EngineAccess::new(&self.engine, self.current.as_ref());
         let body = request::head(&self.config, run, &image, command, &access, &resources);
         let options = CreateContainerOptions { name: Some(run.name.clone()), ..Default::default() };
         let created =
@@ -91,10 +93,10 @@ impl DockerCluster {
     /// The image, with what takes the place of its entry point and command.
     pub(super) async fn image(
         &self,
-        run: &Run,
+        run: &RunRequest,
         progress: &dyn Progress,
-    ) -> Result<(Image, Command), String> {
-        let given = |id: Option<String>, name: &str| Image {
+    ) -> Result<(ContainerImage, Command), String> {
+        let given = |id: Option<String>, name: &str| ContainerImage {
             name: name.to_string(),
             id: id.unwrap_or_else(|| name.to_string()),
             program: String::new(),
@@ -107,20 +109,20 @@ impl DockerCluster {
             None => (None, Vec::new()),
         };
         match &run.source {
-            Source::Executable(path) => {
+            ProgramSource::Executable(path) => {
                 let path = path.clone();
                 let bundle = tokio::task::spawn_blocking(move || Bundle::of(&path));
                 let bundle = bundle.await.map_err(|error| error.to_string())??;
                 let made = image::made_of(&self.engine, &bundle, progress).await?;
                 let name = self.publish(&made.name, progress).await?;
                 let command = (Some(vec![made.program.clone()]), run.command.clone());
-                Ok((Image { name, ..made }, command))
+                Ok((ContainerImage { name, ..made }, command))
             }
-            Source::Image(name) => {
+            ProgramSource::Image(name) => {
                 let found = image::fetched(&self.engine, &self.config, name, progress).await?;
                 Ok((given(found.id, name), (program, arguments)))
             }
-            Source::Dockerfile(file) => {
+            ProgramSource::Dockerfile(file) => {
                 let name = image::name_of_dockerfile(file);
                 cli::build(&self.engine, file, &name, progress).await?;
                 let published = self.publish(&name, progress).await?;
@@ -149,7 +151,7 @@ impl Cluster for DockerCluster {
 
     fn start<'a>(
         &'a self,
-        run: &'a Run,
+        run: &'a RunRequest,
         progress: &'a dyn Progress,
     ) -> LocalBoxFuture<'a, Result<()>> {
         Box::pin(async move {
@@ -158,7 +160,7 @@ impl Cluster for DockerCluster {
         })
     }
 
-    fn discard<'a>(&'a self, session: &'a str) -> LocalBoxFuture<'a, Result<()>> {
+    fn remove_session<'a>(&'a self, session: &'a str) -> LocalBoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let options = ListContainersOptions {
                 all: true,
@@ -179,7 +181,7 @@ impl Cluster for DockerCluster {
         })
     }
 
-    fn processes(&self) -> LocalBoxFuture<'_, Result<Vec<Process>>> {
+    fn processes(&self) -> LocalBoxFuture<'_, Result<Vec<SessionProcess>>> {
         Box::pin(async move {
             let listed = sessions::list(&self.engine).await;
             listed.map_err(self.failed("the containers can't be listed".into()))
@@ -191,7 +193,7 @@ impl Cluster for DockerCluster {
         name: &'a str,
         follow: bool,
         tail: Option<u64>,
-    ) -> LocalBoxFuture<'a, Result<LocalBoxStream<'a, Result<Output>>>> {
+    ) -> LocalBoxFuture<'a, Result<LocalBoxStream<'a, Result<OutputChunk>>>> {
         let options = LogsOptions {
             follow,
             stdout: true,
@@ -201,9 +203,9 @@ impl Cluster for DockerCluster {
         };
         let stream = self.engine.api.logs(name, Some(options)).filter_map(move |part| {
             let part = match part {
-                Ok(LogOutput::StdErr { message }) => Some(Ok(Output::Error(message))),
+                Ok(LogOutput::StdErr { message }) => Some(Ok(OutputChunk::Stderr(message))),
                 Ok(LogOutput::StdOut { message } | LogOutput::Console { message }) => {
-                    Some(Ok(Output::Out(message)))
+                    Some(Ok(OutputChunk::Stdout(message)))
                 }
                 Ok(LogOutput::StdIn { .. }) => None,
                 Err(error) => {
@@ -215,7 +217,7 @@ impl Cluster for DockerCluster {
         Box::pin(std::future::ready(Ok(stream.boxed_local())))
     }
 
-    fn ended<'a>(&'a self, name: &'a str) -> LocalBoxFuture<'a, Result<Ended>> {
+    fn wait<'a>(&'a self, name: &'a str) -> LocalBoxFuture<'a, Result<ExitStatus>> {
         Box::pin(async move {
             let failed = |error| self.failed(format!("how {name} ended is not known"))(error);
             let options = WaitContainerOptions { condition: "not-running".into() };
@@ -229,13 +231,13 @@ impl Cluster for DockerCluster {
             match (self.engine.api.inspect_container(name, None).await, code) {
                 // Somebody has cleaned up already.
                 (Err(error), Some(code)) if is_missing(&error) => {
-                    Ok(sessions::ended(&ContainerState {
+                    Ok(sessions::exit_status(&ContainerState {
                         exit_code: Some(code),
                         ..Default::default()
                     }))
                 }
                 (details, _) => {
-                    Ok(sessions::ended(&details.map_err(failed)?.state.unwrap_or_default()))
+                    Ok(sessions::exit_status(&details.map_err(failed)?.state.unwrap_or_default()))
                 }
             }
         })
@@ -268,7 +270,7 @@ impl Cluster for DockerCluster {
             let failed = || "what dead sessions left can't be removed".to_string();
             let mut removed =
                 sessions::remove_ended_heads(&self.engine).await.map_err(self.failed(failed()))?;
-            let swept = owner::sweep(&self.engine, self.own.as_ref()).await;
+            let swept = owner::sweep(&self.engine, self.current.as_ref()).await;
             removed.extend(swept.map_err(|problem| Error::system(failed(), problem))?);
             Ok(removed)
         })
@@ -282,7 +284,7 @@ impl Cluster for DockerCluster {
     ) -> LocalBoxFuture<'a, Result<Box<dyn Volume + 'a>>> {
         Box::pin(async move {
             let opened =
-                volume::Helper::start(&self.engine, self.own.as_ref(), claim, session).await;
+                volume::Helper::start(&self.engine, self.current.as_ref(), claim, session).await;
             let helper =
                 opened.map_err(|problem| Error::system(format!("volume `{claim}`"), problem))?;
             Ok(Box::new(helper) as Box<dyn Volume + 'a>)

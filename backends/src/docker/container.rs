@@ -1,4 +1,4 @@
-//! One container, from the request for it to its end.
+//! One container, from the request for it to its exit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,15 +15,15 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use super::context::DockerContext;
 use super::engine::{Engine, is_missing, refusal};
-use super::events::{Event, Events};
-use super::image::Image;
+use super::events::{ContainerEvent, ContainerEvents};
+use super::image::ContainerImage;
 use super::owner;
 use super::request::Resources;
-use super::site::Site;
-use crate::attended::{self, Order, Orders};
+use crate::job_handle::{self, JobCommand, JobCommands};
 use crate::oom::OomKills;
-use crate::output::{Log, Pump, Stream, Tail, Target, finish};
+use crate::output::{LineForwarder, Log, OutputStream, OutputTarget, Tail, drain};
 use crate::{Job, JobSpec, JobState};
 
 /// How long to read what a container printed after its end, and how long to wait for what the
@@ -35,7 +35,7 @@ const BY_SIGNAL: i64 = 128;
 
 /// A container to be.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct ContainerRequest {
     pub(super) name: String,
     pub(super) body: ContainerCreateBody,
     pub(super) spec: JobSpec,
@@ -43,21 +43,25 @@ pub(super) struct Plan {
     pub(super) log: Option<Log>,
 }
 
-/// Makes a container, and sees to it until its end.
-pub(super) fn start(site: &Site, image: &Image, plan: Plan) -> Arc<dyn Job> {
-    let (job, states, orders) = attended::job(format!("container {}", plan.name));
-    let attendant = Attendant {
-        engine: Arc::clone(&site.engine),
-        events: Arc::clone(&site.events),
+/// Makes a container, and sees to it until its exit.
+pub(super) fn start(
+    context: &DockerContext,
+    image: &ContainerImage,
+    request: ContainerRequest,
+) -> Arc<dyn Job> {
+    let (job, states, commands) = job_handle::new(format!("container {}", request.name));
+    let task = ContainerTask {
+        engine: Arc::clone(&context.engine),
+        events: Arc::clone(&context.events),
         image: image.name.clone(),
         program: image.program.clone(),
         tail: Tail::default(),
-        orders,
+        commands,
     };
     tokio::task::spawn_local(async move {
-        let Plan { name, body, spec, resources, log } = plan;
+        let ContainerRequest { name, body, spec, resources, log } = request;
         let limited = resources.memory.is_some();
-        let reason = attendant.attend(&name, body, &spec, limited, log, &states).await;
+        let reason = task.run(&name, body, &spec, limited, log, &states).await;
         // What it had is free before anybody hears of its end, and starts another in its place.
         drop(resources);
         states.send_replace(JobState::Ended(reason));
@@ -65,23 +69,23 @@ pub(super) fn start(site: &Site, image: &Image, plan: Plan) -> Arc<dyn Job> {
     job
 }
 
-struct Attendant {
+struct ContainerTask {
     engine: Arc<Engine>,
-    events: Arc<Events>,
+    events: Arc<ContainerEvents>,
     image: String,
     program: String,
     tail: Tail,
-    orders: Orders,
+    commands: JobCommands,
 }
 
 /// How a container ended.
-struct End {
+struct ContainerExit {
     code: Option<i64>,
     out_of_memory: bool,
 }
 
-impl Attendant {
-    async fn attend(
+impl ContainerTask {
+    async fn run(
         mut self,
         name: &str,
         body: ContainerCreateBody,
@@ -91,7 +95,7 @@ impl Attendant {
         states: &watch::Sender<JobState>,
     ) -> Exit {
         let not_started = |problem: String| Exit::new(ExitReason::NotStarted(problem), Vec::new());
-        if self.orders.came_early() {
+        if self.commands.is_pending() {
             // Perhaps because this process is about to end, and could not remove what is made now.
             return Exit::new(ExitReason::Signal(9), Vec::new());
         }
@@ -100,13 +104,13 @@ impl Attendant {
             Ok(created) => created.id,
             Err(error) => return not_started(self.explain(&error)),
         };
-        if self.orders.came_early() {
+        if self.commands.is_pending() {
             return self.discard(name, &id, ExitReason::Signal(9)).await;
         }
-        let mut events = self.events.of(&id);
+        let mut events = self.events.subscribe(&id);
         let oom_kills = OomKills::so_far();
-        let printing = match self.set_going(&id, spec, log).await {
-            Ok(printing) => printing,
+        let forwarding = match self.attach_and_start(&id, spec, log).await {
+            Ok(forwarding) => forwarding,
             Err(error) => {
                 let problem = self.explain(&error);
                 return self.discard(name, &id, ExitReason::NotStarted(problem)).await;
@@ -114,49 +118,49 @@ impl Attendant {
         };
         states.send_replace(JobState::Running);
 
-        let mut end = End { code: None, out_of_memory: false };
-        let mut may_order = true;
+        let mut exit = ContainerExit { code: None, out_of_memory: false };
+        let mut may_command = true;
         loop {
             tokio::select! {
                 biased;
                 event = events.next() => match event {
-                    Event::OutOfMemory => end.out_of_memory = true,
-                    Event::Died(code) => {
-                        end.code = Some(code);
+                    ContainerEvent::OutOfMemory => exit.out_of_memory = true,
+                    ContainerEvent::Died(code) => {
+                        exit.code = Some(code);
                         break;
                     }
-                    Event::Removed => break,
+                    ContainerEvent::Removed => break,
                 },
-                order = self.orders.next(), if may_order => {
-                    may_order = order == Order::Terminate;
-                    if let Err(error) = self.obey(&id, order).await {
+                order = self.commands.next(), if may_command => {
+                    may_command = order == JobCommand::Terminate;
+                    if let Err(error) = self.execute(&id, order).await {
                         let problem = self.engine.explain(&error);
                         return Exit::new(ExitReason::LinkLost(problem), self.tail.lines());
                     }
                 }
             }
         }
-        finish(printing, DRAIN).await;
-        let killed = end.code == Some(BY_SIGNAL + 9);
-        if killed && limited && may_order && !end.out_of_memory {
+        drain(forwarding, DRAIN).await;
+        let killed = exit.code == Some(BY_SIGNAL + 9);
+        if killed && limited && may_command && !exit.out_of_memory {
             // The engine may hear of the end before it hears of the reason; the removal comes after
             // both.
             let told = async {
                 loop {
                     match events.next().await {
-                        Event::OutOfMemory => return true,
-                        Event::Removed => return false,
-                        Event::Died(_) => {}
+                        ContainerEvent::OutOfMemory => return true,
+                        ContainerEvent::Removed => return false,
+                        ContainerEvent::Died(_) => {}
                     }
                 }
             };
             // It may never hear of it, if it is busy. What kernel it runs on is known if it is
             // reached by a socket.
             let is_here = self.engine.socket().is_some();
-            end.out_of_memory =
+            exit.out_of_memory =
                 timeout(DRAIN, told).await.unwrap_or(false) || is_here && oom_kills.have_risen();
         }
-        Exit::new(self.reason(&end), self.tail.lines())
+        Exit::new(self.reason(&exit), self.tail.lines())
     }
 
     /// Removes a container that was not started.
@@ -168,7 +172,7 @@ impl Attendant {
     }
 
     /// Connects to the container's input and output, starts it, and tells it its secrets.
-    async fn set_going(
+    async fn attach_and_start(
         &self,
         id: &str,
         spec: &JobSpec,
@@ -185,12 +189,12 @@ impl Attendant {
             self.engine.api.attach_container(id, Some(options)).await?;
         let file = log.map(|log| Arc::new(log.file));
         let target = |stream| match &file {
-            Some(file) => Target::File(Arc::clone(file)),
-            None => Target::new(spec.output, stream, &spec.name),
+            Some(file) => OutputTarget::File(Arc::clone(file)),
+            None => OutputTarget::new(spec.output, stream, &spec.name),
         };
-        let mut out = Pump::new(target(Stream::Out), self.tail.clone());
-        let mut errors = Pump::new(target(Stream::Error), self.tail.clone());
-        let printing = tokio::task::spawn_local(async move {
+        let mut out = LineForwarder::new(target(OutputStream::Stdout), self.tail.clone());
+        let mut errors = LineForwarder::new(target(OutputStream::Stderr), self.tail.clone());
+        let forwarding = tokio::task::spawn_local(async move {
             while let Some(Ok(part)) = output.next().await {
                 match part {
                     LogOutput::StdErr { message } => errors.take(&message).await,
@@ -213,13 +217,13 @@ impl Attendant {
             // It has ended already, or will when it is told nothing.
             tracing::debug!("the container {id} was not told its secrets: {error}");
         }
-        Ok(printing)
+        Ok(forwarding)
     }
 
-    async fn obey(&self, id: &str, order: Order) -> Result<(), bollard::errors::Error> {
+    async fn execute(&self, id: &str, order: JobCommand) -> Result<(), bollard::errors::Error> {
         match order {
-            Order::Kill => owner::remove(&self.engine, id).await,
-            Order::Terminate => {
+            JobCommand::Kill => owner::remove(&self.engine, id).await,
+            JobCommand::Terminate => {
                 let options = KillContainerOptions { signal: "SIGTERM".into() };
                 match self.engine.api.kill_container(id, Some(options)).await {
                     // It has ended by itself.
@@ -234,10 +238,10 @@ impl Attendant {
         }
     }
 
-    fn reason(&self, end: &End) -> ExitReason {
-        match end.code {
+    fn reason(&self, exit: &ContainerExit) -> ExitReason {
+        match exit.code {
             Some(0) => ExitReason::Normal,
-            Some(137) if end.out_of_memory => ExitReason::OutOfMemory,
+            Some(137) if exit.out_of_memory => ExitReason::OutOfMemory,
             Some(code @ (126 | 127)) => self.no_program().unwrap_or(ExitReason::Code(code as i32)),
             Some(code @ 129..=192) => ExitReason::Signal((code - BY_SIGNAL) as i32),
             Some(code) => ExitReason::Code(code as i32),

@@ -4,7 +4,7 @@ use std::io;
 
 use bollard::errors::Error;
 
-use crate::causes::{causes, chain};
+use crate::error_chain::{causes, chain};
 
 const UNIX: &str = "unix://";
 /// Where the engine of a host, or of a container that was given it, is looked for.

@@ -19,7 +19,7 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from
 
 /// What happened to a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Event {
+pub(super) enum ContainerEvent {
     /// The kernel killed a process in it for want of memory.
     OutOfMemory,
     /// Its process ended with this code.
@@ -30,62 +30,62 @@ pub(super) enum Event {
 
 /// Who wants to know what of which container.
 #[derive(Debug)]
-pub(super) struct Events {
+pub(super) struct ContainerEvents {
     engine: Arc<Engine>,
     filter: String,
-    watched: Mutex<HashMap<String, mpsc::UnboundedSender<Event>>>,
+    subscribers: Mutex<HashMap<String, mpsc::UnboundedSender<ContainerEvent>>>,
 }
 
-impl Events {
+impl ContainerEvents {
     /// Follows the containers of a session for as long as anybody holds this.
-    pub(super) fn subscribe(engine: Arc<Engine>, session: &str) -> Arc<Events> {
+    pub(super) fn follow(engine: Arc<Engine>, session: &str) -> Arc<ContainerEvents> {
         let filter = format!("{SESSION}={session}");
-        let events = Arc::new(Events { engine, filter, watched: Mutex::default() });
-        tokio::task::spawn_local(follow(Arc::downgrade(&events)));
+        let events = Arc::new(ContainerEvents { engine, filter, subscribers: Mutex::default() });
+        tokio::task::spawn_local(follow_events(Arc::downgrade(&events)));
         events
     }
 
     /// The events of a container that was not started yet.
-    pub(super) fn of(self: &Arc<Events>, container: &str) -> Watched {
+    pub(super) fn subscribe(self: &Arc<ContainerEvents>, container: &str) -> EventSubscription {
         let (sender, receiver) = mpsc::unbounded_channel();
-        self.watched.lock().insert(container.to_string(), sender);
-        Watched { events: Arc::clone(self), container: container.to_string(), receiver }
+        self.subscribers.lock().insert(container.to_string(), sender);
+        EventSubscription { events: Arc::clone(self), container: container.to_string(), receiver }
     }
 
-    fn tell(&self, container: &str, event: Event) {
-        if let Some(watcher) = self.watched.lock().get(container) {
+    fn send(&self, container: &str, event: ContainerEvent) {
+        if let Some(watcher) = self.subscribers.lock().get(container) {
             let _ = watcher.send(event);
         }
     }
 
-    fn pass(&self, message: EventMessage) {
+    fn dispatch(&self, message: EventMessage) {
         let Some(actor) = message.actor else { return };
         let Some(container) = actor.id else { return };
         let attributes = actor.attributes.unwrap_or_default();
         match message.action.as_deref() {
-            Some("oom") => self.tell(&container, Event::OutOfMemory),
+            Some("oom") => self.send(&container, ContainerEvent::OutOfMemory),
             Some("die") => {
                 let code = attributes.get("exitCode").and_then(|code| code.parse().ok());
-                self.tell(&container, Event::Died(code.unwrap_or(-1)));
+                self.send(&container, ContainerEvent::Died(code.unwrap_or(-1)));
             }
-            Some("destroy") => self.tell(&container, Event::Removed),
+            Some("destroy") => self.send(&container, ContainerEvent::Removed),
             _ => {}
         }
     }
 
     /// After events may have been missed: tells of containers that are there no more, or have
     /// ended.
-    async fn catch_up(&self) -> Result<(), Error> {
-        let watched: Vec<String> = self.watched.lock().keys().cloned().collect();
+    async fn resync(&self) -> Result<(), Error> {
+        let subscribers: Vec<String> = self.subscribers.lock().keys().cloned().collect();
         let options = ListContainersOptions {
             all: true,
             filters: Some(HashMap::from([("label".to_string(), vec![self.filter.clone()])])),
             ..Default::default()
         };
         let listed = self.engine.api.list_containers(Some(options)).await?;
-        for container in watched {
+        for container in subscribers {
             if !listed.iter().any(|one| one.id.as_deref() == Some(&container)) {
-                self.tell(&container, Event::Removed);
+                self.send(&container, ContainerEvent::Removed);
                 continue;
             }
             let Ok(found) = self.engine.api.inspect_container(&container, None).await else {
@@ -98,7 +98,7 @@ impl Events {
                 continue;
             };
             if state.status == Some(bollard::models::ContainerStateStatusEnum::EXITED) {
-                self.tell(&container, Event::Died(state.exit_code.unwrap_or(-1)));
+                self.send(&container, ContainerEvent::Died(state.exit_code.unwrap_or(-1)));
             }
         }
         Ok(())
@@ -107,26 +107,26 @@ impl Events {
 
 /// A container whose events are followed.
 #[derive(Debug)]
-pub(super) struct Watched {
-    events: Arc<Events>,
+pub(super) struct EventSubscription {
+    events: Arc<ContainerEvents>,
     container: String,
-    receiver: mpsc::UnboundedReceiver<Event>,
+    receiver: mpsc::UnboundedReceiver<ContainerEvent>,
 }
 
-impl Watched {
-    pub(super) async fn next(&mut self) -> Event {
+impl EventSubscription {
+    pub(super) async fn next(&mut self) -> ContainerEvent {
         // The sender is in the map for as long as this lives.
-        self.receiver.recv().await.unwrap_or(Event::Removed)
+        self.receiver.recv().await.unwrap_or(ContainerEvent::Removed)
     }
 }
 
-impl Drop for Watched {
+impl Drop for EventSubscription {
     fn drop(&mut self) {
-        self.events.watched.lock().remove(&self.container);
+        self.events.subscribers.lock().remove(&self.container);
     }
 }
 
-async fn follow(events: Weak<Events>) {
+async fn follow_events(events: Weak<ContainerEvents>) {
     let (mut pause, longest) = BACKOFF;
     loop {
         let Some(here) = events.upgrade() else { return };
@@ -148,7 +148,7 @@ async fn follow(events: Weak<Events>) {
                 Some(Ok(message)) => {
                     pause = BACKOFF.0;
                     let Some(events) = events.upgrade() else { return };
-                    events.pass(message);
+                    events.dispatch(message);
                 }
                 Some(Err(error)) => break error.to_string(),
                 None => break "the stream ended".to_string(),
@@ -158,7 +158,7 @@ async fn follow(events: Weak<Events>) {
         tokio::time::sleep(pause).await;
         pause = (2 * pause).min(longest);
         let Some(here) = events.upgrade() else { return };
-        if let Err(error) = here.catch_up().await {
+        if let Err(error) = here.resync().await {
             tracing::debug!("{}", here.engine.explain(&error));
         }
     }

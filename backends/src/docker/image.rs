@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::bundle::Bundle;
 use super::cli;
 use super::engine::{Engine, is_missing};
-use super::owner::OwnContainer;
+use super::owner::CurrentContainer;
 use crate::progress::Progress;
 
 /// Images that were made of programs: `fiber-auto/<program>:<build id>`.
@@ -26,7 +26,7 @@ const KEEP: usize = 3;
 
 /// What containers are made from.
 #[derive(Clone, Debug)]
-pub(crate) struct Image {
+pub(crate) struct ContainerImage {
     /// For people.
     pub(crate) name: String,
     pub(super) id: String,
@@ -45,12 +45,12 @@ pub(crate) struct Image {
 pub(super) async fn find(
     engine: &Engine,
     config: &Config,
-    own: Option<&OwnContainer>,
+    current: Option<&CurrentContainer>,
     progress: &dyn Progress,
-) -> Result<Image, String> {
-    match (&config.image, own) {
+) -> Result<ContainerImage, String> {
+    match (&config.image, current) {
         (Some(name), _) => given(engine, config, name, progress).await,
-        (None, Some(own)) => same_as_own(config, own),
+        (None, Some(current)) => same_as_own(config, current),
         (None, None) => {
             let bundle = tokio::task::spawn_blocking(Bundle::of_this_program);
             let bundle = bundle.await.map_err(|error| error.to_string())?;
@@ -70,7 +70,7 @@ async fn given(
     config: &Config,
     name: &str,
     progress: &dyn Progress,
-) -> Result<Image, String> {
+) -> Result<ContainerImage, String> {
     let details = fetched(engine, config, name, progress).await?;
     let settings = details.config.unwrap_or_default();
     let entry = settings
@@ -85,7 +85,7 @@ async fn given(
         )
     })?;
     let id = details.id.unwrap_or_else(|| name.to_string());
-    Ok(Image { name: name.to_string(), id, program, user: None, environment: Vec::new() })
+    Ok(ContainerImage { name: name.to_string(), id, program, user: None, environment: Vec::new() })
 }
 
 /// An image of the engine, fetched if it does not have it.
@@ -135,12 +135,12 @@ async fn pull(engine: &Engine, name: &str, progress: &dyn Progress) -> Result<()
     Ok(())
 }
 
-fn same_as_own(config: &Config, own: &OwnContainer) -> Result<Image, String> {
+fn same_as_own(config: &Config, current: &CurrentContainer) -> Result<ContainerImage, String> {
     let missing = |what: &str| {
         format!("this process's own container has no {what} that is known: set `image`")
     };
-    let id = own.details.image.clone().ok_or_else(|| missing("image"))?;
-    let name = own
+    let id = current.details.image.clone().ok_or_else(|| missing("image"))?;
+    let name = current
         .details
         .config
         .as_ref()
@@ -155,7 +155,7 @@ fn same_as_own(config: &Config, own: &OwnContainer) -> Result<Image, String> {
     };
     let library_path =
         std::env::var("LD_LIBRARY_PATH").map(|path| format!("LD_LIBRARY_PATH={path}"));
-    Ok(Image {
+    Ok(ContainerImage {
         name,
         id,
         program,
@@ -179,7 +179,7 @@ pub(super) async fn made_of(
     engine: &Engine,
     bundle: &Bundle,
     progress: &dyn Progress,
-) -> Result<Image, String> {
+) -> Result<ContainerImage, String> {
     if let (Some(machine), Some(host)) = (bundle.machine, engine.architecture.as_deref())
         && machine != host
     {
@@ -190,7 +190,7 @@ pub(super) async fn made_of(
     }
     let repository = format!("{REPOSITORY}/{}", repository_name(&bundle.name));
     let name = format!("{repository}:{}", bundle.build);
-    let image = |id: Option<String>| Image {
+    let image = |id: Option<String>| ContainerImage {
         id: id.unwrap_or_else(|| name.clone()),
         name: name.clone(),
         program: bundle.program(),

@@ -6,20 +6,20 @@ use bollard::models::NetworkInspect;
 use fiber_core::{Config, LinkKind};
 
 use super::engine::{Engine, is_missing};
-use super::owner::OwnContainer;
-use crate::{Locality, Reach};
+use super::owner::CurrentContainer;
+use crate::{ListenAddress, Locality};
 
 const BRIDGE: &str = "bridge";
 const HOST: &str = "host";
 
 /// Where containers are, and how they get to this process.
 #[derive(Debug)]
-pub(super) struct Place {
-    pub(super) network: String,
-    pub(super) reach: Reach,
+pub(super) struct ContainerNetwork {
+    pub(super) name: String,
+    pub(super) listen: ListenAddress,
 }
 
-impl Place {
+impl ContainerNetwork {
     /// As the configuration has it; else the network of this process's own container, else the
     /// engine's bridge.
     ///
@@ -28,31 +28,31 @@ impl Place {
     pub(super) async fn choose(
         engine: &Engine,
         config: &Config,
-        own: Option<&OwnContainer>,
-    ) -> Result<Place, String> {
-        let mut place = match own {
-            Some(own) => beside(own, config.network.as_deref())?,
+        current: Option<&CurrentContainer>,
+    ) -> Result<ContainerNetwork, String> {
+        let mut network = match current {
+            Some(current) => beside(current, config.network.as_deref())?,
             None => outside(engine, config).await?,
         };
         if let Some(bind) = config.bind_host {
-            place.reach.bind = bind;
+            network.listen.bind = bind;
         }
         if let Some(host) = &config.advertised_host {
-            place.reach.advertised = Some(host.clone());
+            network.listen.advertised = Some(host.clone());
         }
-        if place.reach.bind.is_unspecified() && place.reach.advertised.is_none() {
+        if network.listen.bind.is_unspecified() && network.listen.advertised.is_none() {
             return Err(format!(
                 "bind_host is {}, which says nothing about how containers reach this process: set `advertised_host` too",
-                place.reach.bind
+                network.listen.bind
             ));
         }
-        Ok(place)
+        Ok(network)
     }
 }
 
 /// The network of this process's own container.
-fn beside(own: &OwnContainer, wanted: Option<&str>) -> Result<Place, String> {
-    let mode = own.details.host_config.as_ref().and_then(|host| host.network_mode.as_deref());
+fn beside(current: &CurrentContainer, wanted: Option<&str>) -> Result<ContainerNetwork, String> {
+    let mode = current.details.host_config.as_ref().and_then(|host| host.network_mode.as_deref());
     if mode == Some(HOST) {
         return match wanted {
             None | Some(HOST) => Ok(on_host()),
@@ -63,7 +63,7 @@ fn beside(own: &OwnContainer, wanted: Option<&str>) -> Result<Place, String> {
         };
     }
     let networks =
-        own.details.network_settings.as_ref().and_then(|settings| settings.networks.clone());
+        current.details.network_settings.as_ref().and_then(|settings| settings.networks.clone());
     let mut networks: Vec<_> = networks.unwrap_or_default().into_iter().collect();
     networks.sort_by(|(a, _), (b, _)| a.cmp(b));
     let names = networks.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
@@ -75,18 +75,18 @@ fn beside(own: &OwnContainer, wanted: Option<&str>) -> Result<Place, String> {
         Some(wanted) => format!(
             "the network is to be `{wanted}`, but this process's own container is in: {names}. Connect it (`docker \
              network connect {wanted} {}`), or choose one of these",
-            own.id.get(..12).unwrap_or(&own.id)
+            current.id.get(..12).unwrap_or(&current.id)
         ),
         None => "this process's own container is in no network: give it one".to_string(),
     })?;
     let address = endpoint.ip_address.as_deref().and_then(|address| address.parse().ok());
     let bind: IpAddr = address
         .ok_or_else(|| format!("this process's own container has no address in `{name}`"))?;
-    Ok(Place { network: name.clone(), reach: reach(bind) })
+    Ok(ContainerNetwork { name: name.clone(), listen: listen_at(bind) })
 }
 
 /// A network that this process reaches by its gateway.
-async fn outside(engine: &Engine, config: &Config) -> Result<Place, String> {
+async fn outside(engine: &Engine, config: &Config) -> Result<ContainerNetwork, String> {
     let name = config.network.as_deref().unwrap_or(BRIDGE);
     if name == HOST {
         return Ok(on_host());
@@ -99,7 +99,7 @@ async fn outside(engine: &Engine, config: &Config) -> Result<Place, String> {
         }
     })?;
     if let Some(bind) = config.bind_host {
-        return Ok(Place { network: name.to_string(), reach: reach(bind) });
+        return Ok(ContainerNetwork { name: name.to_string(), listen: listen_at(bind) });
     }
     let gateway = gateway(&network).ok_or_else(|| {
         format!(
@@ -115,7 +115,7 @@ async fn outside(engine: &Engine, config: &Config) -> Result<Place, String> {
              reach this one by"
         )
     })?;
-    Ok(Place { network: name.to_string(), reach: reach(gateway) })
+    Ok(ContainerNetwork { name: name.to_string(), listen: listen_at(gateway) })
 }
 
 /// The address of the engine's host in a network. A bridge that had no container yet may not say
@@ -135,10 +135,13 @@ fn gateway(network: &NetworkInspect) -> Option<IpAddr> {
     gateways.min_by_key(IpAddr::is_ipv6)
 }
 
-fn on_host() -> Place {
-    Place { network: HOST.to_string(), reach: Reach::host_only(LinkKind::Nng, Locality::Remote) }
+fn on_host() -> ContainerNetwork {
+    ContainerNetwork {
+        name: HOST.to_string(),
+        listen: ListenAddress::host_only(LinkKind::Nng, Locality::Remote),
+    }
 }
 
-fn reach(bind: IpAddr) -> Reach {
-    Reach { link: LinkKind::Nng, bind, advertised: None, locality: Locality::Remote }
+fn listen_at(bind: IpAddr) -> ListenAddress {
+    ListenAddress { link: LinkKind::Nng, bind, advertised: None, locality: Locality::Remote }
 }

@@ -10,12 +10,12 @@ use fiber_core::shortage;
 
 use super::engine::{Engine, SOCKET, is_missing};
 use crate::JobSpec;
-use crate::cluster::session::Run;
-use crate::owner::Owner;
+use crate::cluster::session::RunRequest;
+use crate::owner::JobOwner;
 
 /// The label that tells sessions apart.
 pub(super) const SESSION: &str = "fiber.session";
-/// The label that says who made a container, as [`Owner`] writes it.
+/// The label that says who made a container, as [`JobOwner`] writes it.
 pub(super) const OWNER: &str = "fiber.owner";
 /// The job's name.
 pub(super) const NAME: &str = "fiber.name";
@@ -29,15 +29,15 @@ pub(super) const RESTARTS: &str = "fiber.restarts";
 pub(super) fn labels(
     session: &str,
     spec: &JobSpec,
-    own: Option<&OwnContainer>,
+    current: Option<&CurrentContainer>,
 ) -> Result<HashMap<String, String>, String> {
-    let (owner, restarts) = (this_owner(own)?.to_text(), spec.restarts.to_string());
+    let (owner, restarts) = (this_owner(current)?.to_text(), spec.restarts.to_string());
     let labels = [(SESSION, session), (OWNER, &owner), (NAME, &spec.name), (RESTARTS, &restarts)];
     Ok(HashMap::from(labels.map(|(key, value)| (key.into(), value.into()))))
 }
 
 /// The labels of the container of a session's head: it belongs to nobody.
-pub(super) fn head_labels(run: &Run) -> HashMap<String, String> {
+pub(super) fn head_labels(run: &RunRequest) -> HashMap<String, String> {
     let role = run.role();
     HashMap::from(
         [(SESSION, run.session.as_str()), (NAME, role.as_str())]
@@ -47,14 +47,14 @@ pub(super) fn head_labels(run: &Run) -> HashMap<String, String> {
 
 /// The container that this process runs in.
 #[derive(Clone, Debug)]
-pub(super) struct OwnContainer {
+pub(super) struct CurrentContainer {
     pub(super) id: String,
     pub(super) details: ContainerInspectResponse,
 }
 
-impl OwnContainer {
+impl CurrentContainer {
     /// The container of this engine that this process runs in, if it runs in one.
-    pub(super) async fn find(engine: &Engine) -> Result<Option<OwnContainer>, String> {
+    pub(super) async fn find(engine: &Engine) -> Result<Option<CurrentContainer>, String> {
         // Where it can't be read for now, to take this process for one of the host would be kept.
         let mounts = match fs::read_to_string("/proc/self/mountinfo") {
             Err(error) if shortage::is_shortage(&error) => {
@@ -67,7 +67,7 @@ impl OwnContainer {
         };
         let Some(id) = container_of(&mounts) else { return Ok(None) };
         match engine.api.inspect_container(id, None).await {
-            Ok(details) => Ok(Some(OwnContainer { id: id.to_string(), details })),
+            Ok(details) => Ok(Some(CurrentContainer { id: id.to_string(), details })),
             // It is a container of another engine.
             Err(error) if is_missing(&error) => Ok(None),
             Err(error) => Err(engine.explain(&error)),
@@ -75,7 +75,7 @@ impl OwnContainer {
     }
 }
 
-impl OwnContainer {
+impl CurrentContainer {
     /// What is mounted into this container for its program, so that its children may have it too:
     /// volumes with a name and paths of the host, but not the engine's socket.
     pub(super) fn mounts(&self) -> Vec<Mount> {
@@ -127,13 +127,14 @@ fn container_of(mountinfo: &str) -> Option<&str> {
     })
 }
 
-fn this_owner(own: Option<&OwnContainer>) -> Result<Owner, String> {
-    own.map_or_else(Owner::this_process, |own| Ok(Owner::Container(own.id.clone())))
+fn this_owner(current: Option<&CurrentContainer>) -> Result<JobOwner, String> {
+    current
+        .map_or_else(JobOwner::this_process, |current| Ok(JobOwner::Container(current.id.clone())))
 }
 
 /// Whether it is certain that an owner is no more.
-pub(super) async fn is_dead(owner: &Owner, engine: &Engine) -> bool {
-    let Owner::Container(id) = owner else { return owner.is_a_dead_process() };
+pub(super) async fn is_dead(owner: &JobOwner, engine: &Engine) -> bool {
+    let JobOwner::Container(id) = owner else { return owner.is_a_dead_process() };
     match engine.api.inspect_container(id, None).await {
         Ok(details) => details.state.and_then(|state| state.running) == Some(false),
         Err(error) => is_missing(&error),
@@ -143,20 +144,20 @@ pub(super) async fn is_dead(owner: &Owner, engine: &Engine) -> bool {
 /// Removes the containers of owners that are dead, and says which.
 pub(super) async fn sweep(
     engine: &Engine,
-    own: Option<&OwnContainer>,
+    current: Option<&CurrentContainer>,
 ) -> Result<Vec<String>, String> {
     let options = ListContainersOptions {
         all: true,
         filters: Some(HashMap::from([("label".to_string(), vec![SESSION.to_string()])])),
         ..Default::default()
     };
-    let this = this_owner(own)?;
+    let this = this_owner(current)?;
     let mut removed = Vec::new();
     let listed =
         engine.api.list_containers(Some(options)).await.map_err(|error| engine.explain(&error))?;
     for container in listed {
         let (Some(id), Some(labels)) = (container.id, container.labels) else { continue };
-        let Some(owner) = labels.get(OWNER).and_then(|text| Owner::from_text(text)) else {
+        let Some(owner) = labels.get(OWNER).and_then(|text| JobOwner::from_text(text)) else {
             continue;
         };
         if owner == this || !is_dead(&owner, engine).await {

@@ -7,13 +7,13 @@ use bytesize::ByteSize;
 use fiber_core::{Config, Error, Meta, Result};
 
 use super::access::EngineAccess;
+use super::context::DockerContext;
 use super::engine::Engine;
-use super::image::Image;
-use super::owner::{self, OwnContainer};
-use super::site::Site;
-use crate::cluster::session::Run;
-use crate::gpus::{Gpus, Lease};
-use crate::mounts::{Mounted, Source};
+use super::image::ContainerImage;
+use super::owner::{self, CurrentContainer};
+use crate::cluster::session::RunRequest;
+use crate::gpus::{GpuAllocation, GpuAllocator};
+use crate::mounts::{MountSource, MountSpec};
 use crate::{JobSpec, configured_environment};
 
 /// What a container may take, checked against what there is.
@@ -27,21 +27,25 @@ pub(super) struct Resources {
 #[derive(Debug)]
 enum GpuRequest {
     /// Those that this process has set aside.
-    These(Lease),
+    These(GpuAllocation),
     /// So many, of whatever the engine's host has: this process can't see them.
     Any(u32),
 }
 
 /// What can be said of the configuration before there is an engine.
 pub(super) fn check(config: &Config) -> Result<()> {
-    Mounted::all(config).map(drop).map_err(Error::Config)
+    MountSpec::all(config).map(drop).map_err(Error::Config)
 }
 
 /// What a job asks for.
 ///
 /// # Errors
 /// What the engine's host does not have.
-pub(super) fn resources(meta: &Meta, engine: &Engine, gpus: &Gpus) -> Result<Resources, String> {
+pub(super) fn resources(
+    meta: &Meta,
+    engine: &Engine,
+    gpus: &GpuAllocator,
+) -> Result<Resources, String> {
     if let (Some(asked), Some(there)) = (meta.memory, engine.memory)
         && asked.as_u64() > there
     {
@@ -81,8 +85,8 @@ pub(super) fn container_name(session: &str, number: u64, job: &str) -> String {
 pub(super) fn body(
     config: &Config,
     spec: &JobSpec,
-    image: &Image,
-    site: &Site,
+    image: &ContainerImage,
+    context: &DockerContext,
     resources: &Resources,
     labels: HashMap<String, String>,
 ) -> ContainerCreateBody {
@@ -90,14 +94,14 @@ pub(super) fn body(
     // Who may ask the engine sees its environment. Secrets come by standard input.
     let own = given.chain(spec.secrets.iter().map(|(name, _)| format!("{name}=-")));
     let mut mounts: Vec<Mount> =
-        Mounted::all(config).unwrap_or_default().iter().map(docker_mount).collect();
+        MountSpec::all(config).unwrap_or_default().iter().map(docker_mount).collect();
     // What this process has itself, its children have in the same places.
-    for mount in site.own.iter().flat_map(OwnContainer::mounts) {
+    for mount in context.current.iter().flat_map(CurrentContainer::mounts) {
         if !mounts.iter().any(|other| other.target == mount.target) {
             mounts.push(mount);
         }
     }
-    mounts.extend(site.access.mount.clone());
+    mounts.extend(context.access.mount.clone());
     ContainerCreateBody {
         image: Some(image.id.clone()),
         entrypoint: Some(vec![image.program.clone()]),
@@ -110,7 +114,7 @@ pub(super) fn body(
                 .iter()
                 .cloned()
                 .chain(environment(config))
-                .chain(site.access.environment.clone())
+                .chain(context.access.environment.clone())
                 .chain(own)
                 .collect(),
         ),
@@ -124,9 +128,9 @@ pub(super) fn body(
         attach_stderr: Some(true),
         host_config: Some(HostConfig {
             auto_remove: Some(true),
-            network_mode: Some(site.place.network.clone()),
+            network_mode: Some(context.network.name.clone()),
             mounts: Some(mounts),
-            ..host_config(resources, &site.access)
+            ..host_config(resources, &context.access)
         }),
         ..Default::default()
     }
@@ -157,8 +161,8 @@ fn environment(config: &Config) -> impl Iterator<Item = String> {
 /// containers are started from it, and stays when it has ended, so that it can be asked how.
 pub(super) fn head(
     config: &Config,
-    run: &Run,
-    image: &Image,
+    run: &RunRequest,
+    image: &ContainerImage,
     (entrypoint, cmd): (Option<Vec<String>>, Vec<String>),
     access: &EngineAccess,
     resources: &Resources,
@@ -171,7 +175,7 @@ pub(super) fn head(
         ..Default::default()
     });
     let mounts: Vec<Mount> =
-        Mounted::all(config).unwrap_or_default().iter().map(docker_mount).collect();
+        MountSpec::all(config).unwrap_or_default().iter().map(docker_mount).collect();
     let environment = environment(config)
         .chain(image.environment.iter().cloned())
         .chain(access.environment.clone())
@@ -209,10 +213,10 @@ impl GpuRequest {
     }
 }
 
-fn docker_mount(mount: &Mounted) -> Mount {
+fn docker_mount(mount: &MountSpec) -> Mount {
     let (typ, source) = match &mount.source {
-        Source::Path(path) => (MountType::BIND, path),
-        Source::Volume(name) => (MountType::VOLUME, name),
+        MountSource::Path(path) => (MountType::BIND, path),
+        MountSource::Volume(name) => (MountType::VOLUME, name),
     };
     Mount {
         source: Some(source.clone()),

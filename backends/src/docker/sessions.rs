@@ -13,11 +13,11 @@ use fiber_core::Meta;
 
 use super::engine::{Engine, is_missing};
 use super::owner::{self, NAME, OWNER, RESTARTS, SESSION};
-use crate::cluster::session::{Ended, Place, Process, State};
-use crate::owner::Owner;
+use crate::cluster::session::{ExitStatus, Location, ProcessState, SessionProcess};
+use crate::owner::JobOwner;
 
 /// All processes that an engine's containers tell of.
-pub(super) async fn list(engine: &Engine) -> Result<Vec<Process>, Error> {
+pub(super) async fn list(engine: &Engine) -> Result<Vec<SessionProcess>, Error> {
     let containers = listed(engine).await?;
     let mut names: HashMap<String, String> = HashMap::new();
     for container in &containers {
@@ -25,7 +25,7 @@ pub(super) async fn list(engine: &Engine) -> Result<Vec<Process>, Error> {
             names.insert(id.clone(), name);
         }
     }
-    let mut processes: Vec<Process> = Vec::new();
+    let mut processes: Vec<SessionProcess> = Vec::new();
     for container in &containers {
         let (Some(id), Some(name)) = (&container.id, name(container)) else { continue };
         let details = match engine.api.inspect_container(id, None).await {
@@ -36,10 +36,10 @@ pub(super) async fn list(engine: &Engine) -> Result<Vec<Process>, Error> {
         };
         let label =
             |key| container.labels.as_ref().and_then(|labels| labels.get(key)).map(String::as_str);
-        let owner = label(OWNER).and_then(Owner::from_text);
+        let owner = label(OWNER).and_then(JobOwner::from_text);
         let parent = match &owner {
             None => None,
-            Some(Owner::Container(id)) if names.contains_key(id) => names.get(id).cloned(),
+            Some(JobOwner::Container(id)) if names.contains_key(id) => names.get(id).cloned(),
             Some(owner) => {
                 let head = head_elsewhere(engine, owner).await?;
                 let name = head.name.clone();
@@ -49,15 +49,15 @@ pub(super) async fn list(engine: &Engine) -> Result<Vec<Process>, Error> {
                 Some(name)
             }
         };
-        processes.push(Process {
+        processes.push(SessionProcess {
             name,
             role: label(NAME).unwrap_or_default().to_string(),
             parent,
-            place: Place::Cluster,
+            location: Location::Cluster,
             state: state(details.state.unwrap_or_default()),
             restarts: label(RESTARTS).and_then(|count| count.parse().ok()).unwrap_or(0),
             meta: meta(&details.host_config.unwrap_or_default()),
-            since: container.created.and_then(instant),
+            started_at: container.created.and_then(instant),
         });
     }
     Ok(processes)
@@ -74,7 +74,7 @@ pub(super) async fn remove_ended_heads(engine: &Engine) -> Result<Vec<String>, E
             Err(error) if is_missing(&error) => continue,
             Err(error) => return Err(error),
         };
-        if is_head && matches!(state(details.state.unwrap_or_default()), State::Ended(_)) {
+        if is_head && matches!(state(details.state.unwrap_or_default()), ProcessState::Ended(_)) {
             owner::remove(engine, id).await?;
             removed.push(name);
         }
@@ -83,13 +83,13 @@ pub(super) async fn remove_ended_heads(engine: &Engine) -> Result<Vec<String>, E
 }
 
 /// How a container that does not run any more ended.
-pub(super) fn ended(state: &ContainerState) -> Ended {
+pub(super) fn exit_status(state: &ContainerState) -> ExitStatus {
     let code = state.exit_code.and_then(|code| i32::try_from(code).ok()).unwrap_or(-1);
-    let why = match state.oom_killed {
+    let reason = match state.oom_killed {
         Some(true) => Some("out of memory".to_string()),
         _ => state.error.clone().filter(|error| !error.is_empty()),
     };
-    Ended { code, why }
+    ExitStatus { code, reason }
 }
 
 async fn listed(engine: &Engine) -> Result<Vec<ContainerSummary>, Error> {
@@ -107,50 +107,50 @@ fn name(container: &ContainerSummary) -> Option<String> {
 
 /// A head that is no container of fiber's: a program on this or another host, or in somebody's own
 /// container.
-async fn head_elsewhere(engine: &Engine, owner: &Owner) -> Result<Process, Error> {
+async fn head_elsewhere(engine: &Engine, owner: &JobOwner) -> Result<SessionProcess, Error> {
     let dead = owner::is_dead(owner, engine).await;
-    let process = |name: String, role: String, place, state| Process {
+    let process = |name: String, role: String, location, state| SessionProcess {
         name,
         role,
         parent: None,
-        place,
+        location,
         state,
         restarts: 0,
         meta: Meta::new(),
-        since: None,
+        started_at: None,
     };
-    let lives = if dead { State::Gone } else { State::Running };
+    let lives = if dead { ProcessState::Gone } else { ProcessState::Running };
     match owner {
-        Owner::Container(id) => match engine.api.inspect_container(id, None).await {
+        JobOwner::Container(id) => match engine.api.inspect_container(id, None).await {
             Ok(ContainerInspectResponse { name, config, state: found, .. }) => {
                 let name = name.unwrap_or_else(|| id.clone()).trim_start_matches('/').to_string();
                 let role = config.and_then(|config| config.image).unwrap_or_default();
-                Ok(process(name, role, Place::Cluster, state(found.unwrap_or_default())))
+                Ok(process(name, role, Location::Cluster, state(found.unwrap_or_default())))
             }
             Err(error) if is_missing(&error) => {
                 let name = id.get(..12).unwrap_or(id).to_string();
-                Ok(process(name, "program".into(), Place::Host, State::Gone))
+                Ok(process(name, "program".into(), Location::Host, ProcessState::Gone))
             }
             Err(error) => Err(error),
         },
         owner => {
             let (name, role) = owner.on_host();
-            Ok(process(name, role, Place::Host, lives))
+            Ok(process(name, role, Location::Host, lives))
         }
     }
 }
 
-fn state(state: ContainerState) -> State {
+fn state(state: ContainerState) -> ProcessState {
     match state.status {
         Some(ContainerStateStatusEnum::RUNNING | ContainerStateStatusEnum::RESTARTING) => {
-            State::Running
+            ProcessState::Running
         }
-        Some(ContainerStateStatusEnum::PAUSED) => State::Paused,
+        Some(ContainerStateStatusEnum::PAUSED) => ProcessState::Paused,
         Some(ContainerStateStatusEnum::EXITED | ContainerStateStatusEnum::DEAD) => {
-            State::Ended(ended(&state))
+            ProcessState::Ended(exit_status(&state))
         }
-        Some(ContainerStateStatusEnum::REMOVING) => State::Gone,
-        _ => State::Starting(None),
+        Some(ContainerStateStatusEnum::REMOVING) => ProcessState::Gone,
+        _ => ProcessState::Starting(None),
     }
 }
 

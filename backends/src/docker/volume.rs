@@ -15,7 +15,7 @@ use futures_util::future::LocalBoxFuture;
 use futures_util::stream::{BoxStream, LocalBoxStream};
 
 use super::engine::{Engine, is_missing};
-use super::owner::{self, OwnContainer};
+use super::owner::{self, CurrentContainer};
 use crate::JobSpec;
 use crate::cluster::volume::{Volume, VolumeKind};
 
@@ -63,7 +63,7 @@ pub(super) struct Helper<'a> {
 impl<'a> Helper<'a> {
     pub(super) async fn start(
         engine: &'a Engine,
-        own: Option<&OwnContainer>,
+        current: Option<&CurrentContainer>,
         claim: &str,
         session: &str,
     ) -> Result<Helper<'a>, String> {
@@ -83,7 +83,7 @@ impl<'a> Helper<'a> {
         let body = ContainerCreateBody {
             image: Some(image),
             entrypoint: Some(vec!["/never-started".into()]),
-            labels: Some(owner::labels(session, &spec, own)?),
+            labels: Some(owner::labels(session, &spec, current)?),
             host_config: Some(HostConfig {
                 network_mode: Some("none".into()),
                 mounts: Some(vec![Mount {

@@ -13,7 +13,7 @@ use kube::{Client, Error, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::causes::{causes, chain};
+use crate::error_chain::{causes, chain};
 
 /// What grants the rights that programs and their users need.
 const MANIFEST: &str = "deploy/kubernetes/rbac.yaml";

@@ -13,16 +13,18 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::api_server::{ApiServer, is_missing};
-use super::image::Image;
+use super::current_pod::{self, CurrentPod};
+use super::image::PodImage;
 use super::names::{NAME, SESSION, labels};
-use super::own::{self, OwnPod};
-use super::running::{self, StartTimeouts};
-use super::sessions::{self, HEAD, ended};
-use super::status::{Phase, phase};
-use super::template::{Plan, Template, check, variable};
+use super::pod_template::{PodRequest, PodTemplate, check, variable};
+use super::sessions::{self, HEAD, exit_status};
+use super::startup::{self, StartTimeouts};
+use super::status::{PodState, pod_state};
 use super::volume::{self, Helper};
 use super::{logs, sweep};
-use crate::cluster::session::{Cluster, Ended, Output, Process, Run, Source};
+use crate::cluster::session::{
+    Cluster, ExitStatus, OutputChunk, ProgramSource, RunRequest, SessionProcess,
+};
 use crate::cluster::volume::Volume;
 use crate::docker;
 use crate::progress::Progress;
@@ -37,7 +39,7 @@ const PARTS: usize = 16;
 pub struct KubernetesCluster {
     config: Config,
     server: ApiServer,
-    own: Option<OwnPod>,
+    own: Option<CurrentPod>,
 }
 
 impl KubernetesCluster {
@@ -48,13 +50,13 @@ impl KubernetesCluster {
     /// reached.
     pub async fn connect(config: &Config) -> Result<KubernetesCluster> {
         check(config).map_err(Error::Config)?;
-        let connected = own::connect(config).await;
+        let connected = current_pod::connect(config).await;
         let (server, own) =
             connected.map_err(|problem| Error::system("Kubernetes can't be used", problem))?;
         Ok(KubernetesCluster { config: config.clone(), server, own })
     }
 
-    async fn launch(&self, run: &Run, progress: &dyn Progress) -> Result<(), String> {
+    async fn launch(&self, run: &RunRequest, progress: &dyn Progress) -> Result<(), String> {
         for volume in &run.volumes {
             volume::must_exist(&self.server, &volume.claim).await?;
         }
@@ -69,7 +71,7 @@ impl KubernetesCluster {
         }));
         let role = run.role();
         let own = [("FIBER_BACKEND".to_string(), "kubernetes".to_string())];
-        let pod = Template::new(&config, image)?.with_token().pod(Plan {
+        let pod = PodTemplate::new(&config, image)?.with_token().pod(PodRequest {
             name: run.name.clone(),
             labels: labels(&run.session, &role, HEAD),
             annotations: BTreeMap::from([(NAME.to_string(), role)]),
@@ -89,7 +91,7 @@ impl KubernetesCluster {
             ),
             error => self.server.explain(error),
         })?;
-        let started = running::wait(
+        let started = startup::wait_until_running(
             &self.server,
             &run.name,
             &run.meta,
@@ -108,19 +110,19 @@ impl KubernetesCluster {
     /// The image and the arguments of its program.
     async fn image(
         &self,
-        run: &Run,
+        run: &RunRequest,
         progress: &dyn Progress,
-    ) -> Result<(Image, Vec<String>), String> {
-        if let Source::Image(name) = &run.source {
+    ) -> Result<(PodImage, Vec<String>), String> {
+        if let ProgramSource::Image(name) = &run.source {
             let mut command = run.command.iter().cloned();
-            return Ok((Image::named(name, command.next()), command.collect()));
+            return Ok((PodImage::named(name, command.next()), command.collect()));
         }
         let made = docker::image_of(&self.config, run, progress).await;
         let (made, (program, arguments)) = made.map_err(|problem| {
             format!("{problem}\n(pods need an image: `--image` names one that the nodes can pull)")
         })?;
         let mut image =
-            Image::named(made.name, program.and_then(|program| program.into_iter().next()));
+            PodImage::named(made.name, program.and_then(|program| program.into_iter().next()));
         image.user = made.user;
         image.environment = made
             .environment
@@ -157,7 +159,7 @@ impl Cluster for KubernetesCluster {
 
     fn start<'a>(
         &'a self,
-        run: &'a Run,
+        run: &'a RunRequest,
         progress: &'a dyn Progress,
     ) -> LocalBoxFuture<'a, Result<()>> {
         Box::pin(async move {
@@ -166,7 +168,7 @@ impl Cluster for KubernetesCluster {
         })
     }
 
-    fn discard<'a>(&'a self, session: &'a str) -> LocalBoxFuture<'a, Result<()>> {
+    fn remove_session<'a>(&'a self, session: &'a str) -> LocalBoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let failed = || format!("what there is of session {session} can't be removed");
             let pods = ListParams::default().labels(&format!("{SESSION}={session}"));
@@ -183,7 +185,7 @@ impl Cluster for KubernetesCluster {
         })
     }
 
-    fn processes(&self) -> LocalBoxFuture<'_, Result<Vec<Process>>> {
+    fn processes(&self) -> LocalBoxFuture<'_, Result<Vec<SessionProcess>>> {
         Box::pin(async move {
             let listed = sessions::list(&self.server).await;
             listed.map_err(self.failed("the pods can't be listed".into()))
@@ -195,7 +197,7 @@ impl Cluster for KubernetesCluster {
         name: &'a str,
         follow: bool,
         tail: Option<u64>,
-    ) -> LocalBoxFuture<'a, Result<LocalBoxStream<'a, Result<Output>>>> {
+    ) -> LocalBoxFuture<'a, Result<LocalBoxStream<'a, Result<OutputChunk>>>> {
         let (sender, parts) = mpsc::channel(PARTS);
         let (server, name) = (self.server.clone(), name.to_string());
         tokio::task::spawn_local(async move {
@@ -208,17 +210,17 @@ impl Cluster for KubernetesCluster {
                 let _ = sender.send(Err(error)).await;
             }
         });
-        let parts = ReceiverStream::new(parts).map(|part| part.map(Output::Out));
+        let parts = ReceiverStream::new(parts).map(|part| part.map(OutputChunk::Stdout));
         Box::pin(std::future::ready(Ok(parts.boxed_local())))
     }
 
-    fn ended<'a>(&'a self, name: &'a str) -> LocalBoxFuture<'a, Result<Ended>> {
+    fn wait<'a>(&'a self, name: &'a str) -> LocalBoxFuture<'a, Result<ExitStatus>> {
         Box::pin(async move {
-            let mut sights = Box::pin(watch_object(self.server.streams::<Pod>(), name));
-            while let Some(sight) = sights.next().await {
-                match sight {
-                    Ok(Some(pod)) => match phase(&pod) {
-                        Phase::Ended(reason) => return Ok(ended(&reason)),
+            let mut events = Box::pin(watch_object(self.server.streams::<Pod>(), name));
+            while let Some(event) = events.next().await {
+                match event {
+                    Ok(Some(pod)) => match pod_state(&pod) {
+                        PodState::Ended(reason) => return Ok(exit_status(&reason)),
                         _ => continue,
                     },
                     Ok(None) => break,
@@ -237,11 +239,11 @@ impl Cluster for KubernetesCluster {
                 Err(error) if is_missing(&error) => return Ok(()),
                 result => drop(result.map_err(self.failed(format!("{name} can't be ended")))?),
             }
-            let mut sights = Box::pin(watch_object(self.server.streams::<Pod>(), name));
-            while let Some(sight) = sights.next().await {
-                match sight {
+            let mut events = Box::pin(watch_object(self.server.streams::<Pod>(), name));
+            while let Some(event) = events.next().await {
+                match event {
                     Ok(None) => break,
-                    Ok(Some(pod)) if matches!(phase(&pod), Phase::Ended(_)) => break,
+                    Ok(Some(pod)) if matches!(pod_state(&pod), PodState::Ended(_)) => break,
                     Ok(Some(_)) => {}
                     Err(error) => tracing::debug!("{name} can't be watched for now: {error}"),
                 }

@@ -3,14 +3,14 @@
 
 use fiber_core::Config;
 
-use super::own::OwnPod;
+use super::current_pod::CurrentPod;
 use crate::docker;
 use crate::progress::Progress;
 
 /// What pods are made from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Image {
+pub struct PodImage {
     /// Its name, as nodes fetch it.
     pub name: String,
     /// The program's path in it, if it is not the image's entry point.
@@ -23,10 +23,10 @@ pub struct Image {
     pub pull_policy: Option<String>,
 }
 
-impl Image {
+impl PodImage {
     /// One that was built for the program, or for a `program` in it.
-    pub fn named(name: impl Into<String>, program: Option<String>) -> Image {
-        Image { name: name.into(), program, ..Default::default() }
+    pub fn named(name: impl Into<String>, program: Option<String>) -> PodImage {
+        PodImage { name: name.into(), program, ..Default::default() }
     }
 }
 
@@ -34,17 +34,17 @@ impl Image {
 /// Why there is none, and what to do.
 pub(super) async fn find(
     config: &Config,
-    own: Option<&OwnPod>,
+    own: Option<&CurrentPod>,
     progress: &dyn Progress,
-) -> Result<Image, String> {
+) -> Result<PodImage, String> {
     match (&config.image, own) {
-        (Some(name), _) => Ok(Image::named(name, config.program.clone())),
+        (Some(name), _) => Ok(PodImage::named(name, config.program.clone())),
         (None, Some(own)) => same_as_own(config, own),
         (None, None) => made_of_this_program(config, progress).await,
     }
 }
 
-fn same_as_own(config: &Config, own: &OwnPod) -> Result<Image, String> {
+fn same_as_own(config: &Config, own: &CurrentPod) -> Result<PodImage, String> {
     let missing =
         |what: &str| format!("this process's own pod has no {what} that is known: set `image`");
     let container = own.container().ok_or_else(|| missing("container"))?;
@@ -53,7 +53,7 @@ fn same_as_own(config: &Config, own: &OwnPod) -> Result<Image, String> {
     let program = config.program.clone().or(path).ok_or_else(|| missing("program"))?;
     let library_path =
         std::env::var("LD_LIBRARY_PATH").ok().map(|path| ("LD_LIBRARY_PATH".to_string(), path));
-    Ok(Image {
+    Ok(PodImage {
         name,
         program: Some(program),
         user: None,
@@ -62,12 +62,15 @@ fn same_as_own(config: &Config, own: &OwnPod) -> Result<Image, String> {
     })
 }
 
-async fn made_of_this_program(config: &Config, progress: &dyn Progress) -> Result<Image, String> {
+async fn made_of_this_program(
+    config: &Config,
+    progress: &dyn Progress,
+) -> Result<PodImage, String> {
     let made = docker::image_of_this_program(config, progress).await.map_err(|problem| {
         format!("no image of this program can be made for pods, and `image` (FIBER_IMAGE) names none: {problem}")
     })?;
     let environment = made.environment.iter().filter_map(|variable| variable.split_once('='));
-    Ok(Image {
+    Ok(PodImage {
         name: made.name,
         program: Some(made.program),
         user: made.user,

@@ -12,14 +12,14 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::api_server::{ApiServer, is_missing};
-use super::secret::{Content, Lease, Secrets};
-use super::site::Site;
-use super::status::{DELETED, Phase, phase, pull_problem};
-use super::watch::{Sight, Watch, Watched};
+use super::context::PodContext;
+use super::secret::{SecretData, SecretStore, SharedSecret};
+use super::status::{DELETED, PodState, pod_state, pull_problem};
+use super::watch::{PodEvent, PodSubscription, PodWatch};
 use super::{claims, events, logs};
-use crate::attended::{self, Order, Orders};
-use crate::output::{Log, Stream, Tail, Target, finish};
-use crate::{Job, JobSpec, JobState, Wait};
+use crate::job_handle::{self, JobCommand, JobCommands};
+use crate::output::{Log, OutputStream, OutputTarget, Tail, drain};
+use crate::{Job, JobSpec, JobState, WaitReason};
 
 /// How long to read what a pod printed after its end, and after it was killed.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -27,57 +27,57 @@ const DRAIN_KILLED: Duration = Duration::from_millis(300);
 /// How long the end of a job may be held up by its removal; what takes longer goes on beside.
 const REMOVAL: Duration = Duration::from_secs(1);
 /// Pauses before a pod is made in the place of one that its node refused, at first and at most.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 /// How often to ask what a pod's node is at while it makes the container: its status does not say.
-pub(super) const LOOK: Duration = Duration::from_secs(1);
+pub(super) const EVENT_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Makes a pod, and sees to it until its end.
 pub(super) fn start(
-    site: &Site,
+    context: &PodContext,
     name: String,
     mut pod: Pod,
     spec: &JobSpec,
     log: Option<Log>,
 ) -> Arc<dyn Job> {
-    let (job, states, orders) = attended::job(format!("pod {name}"));
+    let (job, states, commands) = job_handle::new(format!("pod {name}"));
     let output = match (spec.output, log) {
         (OutputMode::Null, _) => None,
-        (_, Some(log)) => Some(Target::File(Arc::new(log.file))),
-        (mode, None) => Some(Target::new(mode, Stream::Out, &spec.name)),
+        (_, Some(log)) => Some(OutputTarget::File(Arc::new(log.file))),
+        (mode, None) => Some(OutputTarget::new(mode, OutputStream::Stdout, &spec.name)),
     };
-    let mut attendant = Attendant {
-        server: site.server.clone(),
-        watch: Arc::clone(&site.watch),
+    let mut task = PodTask {
+        server: context.server.clone(),
+        watch: Arc::clone(&context.watch),
         name,
-        image: site.template.image().name.clone(),
-        program: site.template.image().program.clone(),
-        asked: asked(&spec.meta),
+        image: context.template.image().name.clone(),
+        program: context.template.image().program.clone(),
+        requested: requested(&spec.meta),
         claims: claims::of(&pod),
         output,
         tail: Tail::default(),
-        orders,
+        commands,
         killed: Cell::new(false),
-        to_terminate: false,
-        terminated: false,
-        taken: false,
-        printing: None,
+        terminate_requested: false,
+        terminate_sent: false,
+        deleted_by_others: false,
+        log_task: None,
     };
-    let secrets = Arc::clone(&site.secrets);
-    let confided: Content =
+    let secrets = Arc::clone(&context.secrets);
+    let secret_data: SecretData =
         spec.secrets.iter().map(|(name, value)| (name.to_string(), value.clone())).collect();
     // All that is made for the job is made while it is there to be waited for: a program that ends
     // leaves none behind.
     tokio::task::spawn_local(async move {
-        let exit = if attendant.orders.came_early() {
+        let exit = if task.commands.is_pending() {
             Exit::new(ExitReason::Signal(9), Vec::new())
-        } else if confided.is_empty() {
-            attendant.attend(&pod, &states).await
+        } else if secret_data.is_empty() {
+            task.run(&pod, &states).await
         } else {
-            match secrets.lease(confided).await {
-                Ok(lease) => {
-                    tell(&mut pod, &lease);
-                    let exit = attendant.attend(&pod, &states).await;
-                    give_back(secrets, lease).await;
+            match secrets.acquire(secret_data).await {
+                Ok(secret) => {
+                    add_secret_variables(&mut pod, &secret);
+                    let exit = task.run(&pod, &states).await;
+                    release(secrets, secret).await;
                     exit
                 }
                 Err(problem) => Exit::new(ExitReason::NotStarted(problem), Vec::new()),
@@ -88,148 +88,155 @@ pub(super) fn start(
     job
 }
 
-fn tell(pod: &mut Pod, lease: &Lease) {
+fn add_secret_variables(pod: &mut Pod, secret: &SharedSecret) {
     let containers = pod.spec.iter_mut().flat_map(|spec| &mut spec.containers);
     containers
-        .for_each(|container| container.env.get_or_insert_default().extend(lease.variables()));
+        .for_each(|container| container.env.get_or_insert_default().extend(secret.variables()));
 }
 
-async fn give_back(secrets: Arc<Secrets>, lease: Arc<Lease>) {
-    let giving_back = tokio::task::spawn_local(async move { secrets.give_back(lease).await });
-    let _ = timeout(REMOVAL, giving_back).await;
+async fn release(secrets: Arc<SecretStore>, secret: Arc<SharedSecret>) {
+    let releasing = tokio::task::spawn_local(async move { secrets.release(secret).await });
+    let _ = timeout(REMOVAL, releasing).await;
 }
 
-struct Attendant {
+struct PodTask {
     server: ApiServer,
-    watch: Arc<Watch>,
+    watch: Arc<PodWatch>,
     name: String,
     image: String,
     program: Option<String>,
     /// What it asks for, in words.
-    asked: String,
+    requested: String,
     claims: Vec<String>,
     /// `None`, if only the last lines are wanted.
-    output: Option<Target>,
+    output: Option<OutputTarget>,
     tail: Tail,
-    orders: Orders,
+    commands: JobCommands,
     killed: Cell<bool>,
-    /// Whether it is to be asked to end, and whether it was.
-    to_terminate: bool,
-    terminated: bool,
+    /// Whether it is to be requested to end, and whether it was.
+    terminate_requested: bool,
+    terminate_sent: bool,
     /// Whether somebody else is having it removed.
-    taken: bool,
-    printing: Option<Printing>,
+    deleted_by_others: bool,
+    log_task: Option<LogTask>,
 }
 
 /// A task that passes on what a pod prints.
-struct Printing {
+struct LogTask {
     task: JoinHandle<()>,
     ended: watch::Sender<bool>,
 }
 
 /// What became of a pod.
-enum Outcome {
+enum PodOutcome {
     Ended(ExitReason),
     /// It never ran: its node had no room for it after all, in Kubernetes' words.
-    Refused(String),
+    Rejected(String),
 }
 
-impl Attendant {
+impl PodTask {
     /// Sees to the job until its end, through as many pods as nodes refuse.
-    async fn attend(mut self, pod: &Pod, states: &watch::Sender<JobState>) -> Exit {
-        let mut pause = PAUSES.0;
+    async fn run(mut self, pod: &Pod, states: &watch::Sender<JobState>) -> Exit {
+        let mut pause = BACKOFF.0;
         loop {
-            let mut watched = self.watch.pod(&self.name);
-            if self.orders.came_early() {
+            let mut subscription = self.watch.subscribe(&self.name);
+            if self.commands.is_pending() {
                 return Exit::new(ExitReason::Signal(9), Vec::new());
             }
             if let Err(error) = self.create(pod).await {
                 let problem = self.server.explain(&error);
                 return Exit::new(ExitReason::NotStarted(problem), Vec::new());
             }
-            watched.created();
-            let words = match self.follow(&mut watched, states).await {
-                Outcome::Ended(reason) => return self.end(reason).await,
-                Outcome::Refused(words) => words,
+            subscription.created();
+            let words = match self.follow(&mut subscription, states).await {
+                PodOutcome::Ended(reason) => return self.end(reason).await,
+                PodOutcome::Rejected(words) => words,
             };
             tracing::debug!("{} is made again in {pause:?}: {words}", self.name);
-            change(states, JobState::Waiting(Wait::Room(format!("{words}{}", self.asked))));
-            if let Err(reason) = self.withdraw(&mut watched, pause).await {
+            set_state(
+                states,
+                JobState::Waiting(WaitReason::Resources(format!("{words}{}", self.requested))),
+            );
+            if let Err(reason) = self.delete_and_wait(&mut subscription, pause).await {
                 return self.end(reason).await;
             }
-            pause = (2 * pause).min(PAUSES.1);
+            pause = (2 * pause).min(BACKOFF.1);
         }
     }
 
     /// Sees to a pod that has been created.
-    async fn follow(&mut self, watched: &mut Watched, states: &watch::Sender<JobState>) -> Outcome {
+    async fn follow(
+        &mut self,
+        subscription: &mut PodSubscription,
+        states: &watch::Sender<JobState>,
+    ) -> PodOutcome {
         // What is made in the place of a pod that was refused waits for room until more is known.
         let first = !matches!(*states.borrow(), JobState::Waiting(_));
         let mut pull = None;
-        let mut seen = Phase::Starting;
+        let mut seen = PodState::Starting;
         let mut doubt = None;
         if self.killed.get() {
-            return Outcome::Ended(ExitReason::Signal(9));
+            return PodOutcome::Ended(ExitReason::Signal(9));
         }
         loop {
-            if self.to_terminate && !self.terminated && terminable(&seen) {
-                self.terminated = true;
+            if self.terminate_requested && !self.terminate_sent && terminable(&seen) {
+                self.terminate_sent = true;
                 self.terminate().await;
             }
             tokio::select! {
                 biased;
-                order = self.orders.next() => match order {
-                    Order::Kill => {
+                order = self.commands.next() => match order {
+                    JobCommand::Kill => {
                         self.killed.set(true);
-                        let reason = if self.taken { events::removal(&self.server, &self.name).await } else { None };
-                        return Outcome::Ended(reason.unwrap_or(ExitReason::Signal(9)));
+                        let reason = if self.deleted_by_others { events::removal(&self.server, &self.name).await } else { None };
+                        return PodOutcome::Ended(reason.unwrap_or(ExitReason::Signal(9)));
                     }
-                    Order::Terminate => self.to_terminate = true,
+                    JobCommand::Terminate => self.terminate_requested = true,
                 },
                 problem = claims::lapse(&self.server, doubt.as_ref()) => {
-                    return Outcome::Ended(ExitReason::NotStarted(problem));
+                    return PodOutcome::Ended(ExitReason::NotStarted(problem));
                 }
-                () = sleep(LOOK), if matches!(seen, Phase::Waiting(Wait::Image(_))) => {
+                () = sleep(EVENT_POLL_INTERVAL), if matches!(seen, PodState::Waiting(WaitReason::Image(_))) => {
                     if let Some(words) = events::last(&self.server, "Pod", &self.name).await {
-                        change(states, JobState::Waiting(Wait::Image(words)));
+                        set_state(states, JobState::Waiting(WaitReason::Image(words)));
                     }
                 }
-                sight = watched.next() => {
-                    let (pod, gone) = match sight {
-                        Sight::Pod(pod) => (pod, false),
-                        Sight::Gone(Some(pod)) => (pod, true),
-                        Sight::Gone(None) => (Box::default(), true),
+                event = subscription.next() => {
+                    let (pod, gone) = match event {
+                        PodEvent::Applied(pod) => (pod, false),
+                        PodEvent::Deleted(Some(pod)) => (pod, true),
+                        PodEvent::Deleted(None) => (Box::default(), true),
                     };
                     pull = pull_problem(&pod).or(pull);
-                    seen = phase(&pod);
-                    self.taken = pod.metadata.deletion_timestamp.is_some() && !self.terminated;
-                    if matches!(seen, Phase::Running | Phase::Ended(_)) && self.printing.is_none() {
-                        self.printing = self.print();
+                    seen = pod_state(&pod);
+                    self.deleted_by_others = pod.metadata.deletion_timestamp.is_some() && !self.terminate_sent;
+                    if matches!(seen, PodState::Running | PodState::Ended(_)) && self.log_task.is_none() {
+                        self.log_task = self.print();
                     }
                     match &seen {
-                        Phase::Doubtful(words) => {
+                        PodState::MissingClaim(words) => {
                             doubt.get_or_insert_with(|| (Instant::now() + claims::DOUBT, self.stuck(words, None)));
                         }
                         _ => doubt = None,
                     }
                     match seen.clone() {
-                        Phase::Ended(reason) => return Outcome::Ended(self.reason(reason, &pod).await),
+                        PodState::Ended(reason) => return PodOutcome::Ended(self.reason(reason, &pod).await),
                         _ if gone => {
                             let reason = ExitReason::LinkLost(DELETED.into());
-                            return Outcome::Ended(self.reason(reason, &pod).await);
+                            return PodOutcome::Ended(self.reason(reason, &pod).await);
                         }
-                        Phase::Refused(words) => return Outcome::Refused(words),
-                        Phase::Stuck(words) => {
-                            return Outcome::Ended(ExitReason::NotStarted(self.stuck(&words, pull.as_deref())));
+                        PodState::Rejected(words) => return PodOutcome::Rejected(words),
+                        PodState::CannotStart(words) => {
+                            return PodOutcome::Ended(ExitReason::NotStarted(self.stuck(&words, pull.as_deref())));
                         }
-                        Phase::Starting if first => change(states, JobState::Starting),
-                        Phase::Starting => {}
-                        Phase::Doubtful(words) | Phase::Waiting(Wait::Room(words)) => {
+                        PodState::Starting if first => set_state(states, JobState::Starting),
+                        PodState::Starting => {}
+                        PodState::MissingClaim(words) | PodState::Waiting(WaitReason::Resources(words)) => {
                             let words = claims::explain(&self.server, &self.claims, words).await;
-                            change(states, JobState::Waiting(Wait::Room(format!("{words}{}", self.asked))));
+                            set_state(states, JobState::Waiting(WaitReason::Resources(format!("{words}{}", self.requested))));
                         }
-                        Phase::Waiting(wait) => change(states, JobState::Waiting(wait)),
-                        Phase::Running => change(states, JobState::Running),
+                        PodState::Waiting(wait) => set_state(states, JobState::Waiting(wait)),
+                        PodState::Running => set_state(states, JobState::Running),
                     }
                 }
             }
@@ -240,18 +247,22 @@ impl Attendant {
     ///
     /// # Errors
     /// How the job ends, by an order or because the pod can't be removed.
-    async fn withdraw(&mut self, watched: &mut Watched, pause: Duration) -> Result<(), ExitReason> {
+    async fn delete_and_wait(
+        &mut self,
+        subscription: &mut PodSubscription,
+        pause: Duration,
+    ) -> Result<(), ExitReason> {
         let withdrawal = async {
             self.server.remove::<Pod>(&self.name).await?;
-            while !matches!(watched.next().await, Sight::Gone(_)) {}
+            while !matches!(subscription.next().await, PodEvent::Deleted(_)) {}
             sleep(pause).await;
             Ok(())
         };
         tokio::select! {
             removed = withdrawal => removed.map_err(|error| ExitReason::NotStarted(self.server.explain(&error))),
-            order = self.orders.next() => Err(ExitReason::Signal(match order {
-                Order::Terminate => 15,
-                Order::Kill => 9,
+            order = self.commands.next() => Err(ExitReason::Signal(match order {
+                JobCommand::Terminate => 15,
+                JobCommand::Kill => 9,
             })),
         }
     }
@@ -264,20 +275,20 @@ impl Attendant {
         loop {
             tokio::select! {
                 result = &mut creating => return result,
-                order = self.orders.next(), if !killed.get() => match order {
-                    Order::Terminate => self.to_terminate = true,
-                    Order::Kill => killed.set(true),
+                order = self.commands.next(), if !killed.get() => match order {
+                    JobCommand::Terminate => self.terminate_requested = true,
+                    JobCommand::Kill => killed.set(true),
                 },
             }
         }
     }
 
-    /// Asks the process to end. Kubernetes removes a pod that was asked to.
+    /// Asks the process to end. Kubernetes removes a pod that was requested to.
     async fn terminate(&self) {
         match self.server.api::<Pod>().delete(&self.name, &DeleteParams::default()).await {
             Err(error) if !is_missing(&error) => {
                 tracing::warn!(
-                    "{} can't be asked to end: {}",
+                    "{} can't be requested to end: {}",
                     self.name,
                     self.server.explain(&error)
                 );
@@ -287,26 +298,26 @@ impl Attendant {
     }
 
     /// Begins to pass on what the pod prints.
-    fn print(&self) -> Option<Printing> {
+    fn print(&self) -> Option<LogTask> {
         let target = self.output.clone()?;
         let (ended, receiver) = watch::channel(false);
-        let printing = logs::follow(
+        let log_task = logs::follow(
             self.server.streams(),
             self.name.clone(),
             target,
             self.tail.clone(),
             receiver,
         );
-        Some(Printing { task: tokio::task::spawn_local(printing), ended })
+        Some(LogTask { task: tokio::task::spawn_local(log_task), ended })
     }
 
     /// The last lines, and the end of the pod.
     async fn end(self, reason: ExitReason) -> Exit {
         let limit = if self.killed.get() { DRAIN_KILLED } else { DRAIN };
-        match self.printing {
-            Some(Printing { task, ended }) => {
+        match self.log_task {
+            Some(LogTask { task, ended }) => {
                 ended.send_replace(true);
-                finish(task, limit).await;
+                drain(task, limit).await;
             }
             None => {
                 let api = self.server.api();
@@ -328,10 +339,10 @@ impl Attendant {
     /// What a process's end means if its pod was to go.
     async fn reason(&self, reason: ExitReason, pod: &Pod) -> ExitReason {
         match reason {
-            // What came of it is not known, but it was asked to end.
-            ExitReason::LinkLost(_) if self.terminated => ExitReason::Signal(15),
+            // What came of it is not known, but it was requested to end.
+            ExitReason::LinkLost(_) if self.terminate_sent => ExitReason::Signal(15),
             ExitReason::Signal(_)
-                if self.terminated || pod.metadata.deletion_timestamp.is_none() =>
+                if self.terminate_sent || pod.metadata.deletion_timestamp.is_none() =>
             {
                 reason
             }
@@ -377,11 +388,14 @@ impl Attendant {
 /// Whether the deletion of a pod in this phase is a signal to its process, or there is none. A node
 /// may take a pod that it has not reported as running for one that has ended, and then kills
 /// whatever runs in it (kubelets before 1.22 do).
-fn terminable(phase: &Phase) -> bool {
-    matches!(phase, Phase::Running | Phase::Doubtful(_) | Phase::Waiting(Wait::Room(_)))
+fn terminable(state: &PodState) -> bool {
+    matches!(
+        state,
+        PodState::Running | PodState::MissingClaim(_) | PodState::Waiting(WaitReason::Resources(_))
+    )
 }
 
-pub(super) fn asked(meta: &Meta) -> String {
+pub(super) fn requested(meta: &Meta) -> String {
     let cpu = meta.cpu.map(|cores| format!("{cores} processor cores"));
     let memory = meta.memory.map(|size| format!("{size} of memory"));
     let gpu = meta.gpu.map(|count| format!("{count} graphics processors"));
@@ -389,7 +403,7 @@ pub(super) fn asked(meta: &Meta) -> String {
     if all.is_empty() { String::new() } else { format!(" (it asks for {})", all.join(", ")) }
 }
 
-fn change(states: &watch::Sender<JobState>, state: JobState) {
+fn set_state(states: &watch::Sender<JobState>, state: JobState) {
     states.send_if_modified(|current| {
         let other = *current != state;
         if other {

@@ -12,8 +12,8 @@ use tokio::time::timeout;
 
 use super::api_server::{ApiServer, is_missing, is_passing};
 use super::names::CONTAINER;
-use super::status::{Phase, phase};
-use crate::output::{Pump, Tail, Target};
+use super::status::{PodState, pod_state};
+use crate::output::{LineForwarder, OutputTarget, Tail};
 
 /// How long to wait before a stream that ended is asked for again.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -34,11 +34,11 @@ fn of_program() -> LogParams {
 pub(super) async fn follow(
     pods: Api<Pod>,
     pod: String,
-    target: Target,
+    target: OutputTarget,
     tail: Tail,
     mut ended: watch::Receiver<bool>,
 ) {
-    let mut pump = Pump::new(target, tail);
+    let mut pump = LineForwarder::new(target, tail);
     let mut passed = 0;
     let parameters = LogParams { follow: true, ..of_program() };
     loop {
@@ -60,7 +60,7 @@ pub(super) async fn follow(
 }
 
 /// Whether the stream came to its end. What was passed before is left out.
-async fn pass(stream: impl AsyncBufRead, pump: &mut Pump, passed: &mut usize) -> bool {
+async fn pass(stream: impl AsyncBufRead, pump: &mut LineForwarder, passed: &mut usize) -> bool {
     let mut stream = std::pin::pin!(stream);
     let mut known = *passed;
     loop {
@@ -114,7 +114,7 @@ pub(super) async fn read(
     let mut passed = 0;
     loop {
         let ended = match pods.get_opt(name).await {
-            Ok(pod) => pod.is_none_or(|pod| matches!(phase(&pod), Phase::Ended(_))),
+            Ok(pod) => pod.is_none_or(|pod| matches!(pod_state(&pod), PodState::Ended(_))),
             Err(error) if is_passing(&error) => false,
             Err(error) => return Err(error),
         };

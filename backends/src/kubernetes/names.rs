@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::owner::Owner;
+use crate::owner::JobOwner;
 
 /// The label that tells sessions apart.
 pub const SESSION: &str = "fiber.session";
@@ -34,7 +34,7 @@ pub fn labels(session: &str, program: &str, component: &str) -> BTreeMap<String,
     ])
 }
 
-pub(super) fn annotations(owner: &Owner, name: &str, restarts: u64) -> BTreeMap<String, String> {
+pub(super) fn annotations(owner: &JobOwner, name: &str, restarts: u64) -> BTreeMap<String, String> {
     let annotations =
         [(OWNER, owner.to_text()), (NAME, name.to_string()), (RESTARTS, restarts.to_string())];
     annotations.map(|(key, value)| (key.to_string(), value)).into()

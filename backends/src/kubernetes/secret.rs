@@ -12,28 +12,28 @@ use super::api_server::ApiServer;
 use crate::single_flight::SingleFlight;
 
 /// What is told, by the names of the variables that tell it.
-pub(super) type Content = BTreeMap<String, String>;
+pub(super) type SecretData = BTreeMap<String, String>;
 
 /// Makes Secrets, one for all jobs that are told the same.
 #[derive(Debug)]
-pub(super) struct Secrets {
+pub(super) struct SecretStore {
     server: ApiServer,
     /// What their metadata have in common.
     model: ObjectMeta,
     made: AtomicU64,
-    current: Mutex<Weak<Lease>>,
+    current: Mutex<Weak<SharedSecret>>,
     flight: SingleFlight,
 }
 
 /// A Secret that is there for as long as anybody holds this and until it is given
-/// [back](Secrets::give_back).
+/// [back](SecretStore::release).
 #[derive(Debug)]
-pub(super) struct Lease {
+pub(super) struct SharedSecret {
     name: String,
-    content: Content,
+    content: SecretData,
 }
 
-impl Lease {
+impl SharedSecret {
     /// The variables by which a pod is told what is in the Secret.
     pub(super) fn variables(&self) -> impl Iterator<Item = EnvVar> {
         self.content.keys().map(|key| {
@@ -45,10 +45,10 @@ impl Lease {
     }
 }
 
-impl Secrets {
+impl SecretStore {
     /// None yet. They will be called by the name in `model` and a number.
-    pub(super) fn new(server: ApiServer, model: ObjectMeta) -> Secrets {
-        Secrets {
+    pub(super) fn new(server: ApiServer, model: ObjectMeta) -> SecretStore {
+        SecretStore {
             server,
             model,
             made: AtomicU64::new(1),
@@ -62,12 +62,12 @@ impl Secrets {
     ///
     /// # Errors
     /// Why it can't be made, and what to do.
-    pub(super) async fn lease(&self, content: Content) -> Result<Arc<Lease>, String> {
-        let current = || self.current.lock().upgrade().filter(|lease| lease.content == content);
+    pub(super) async fn acquire(&self, content: SecretData) -> Result<Arc<SharedSecret>, String> {
+        let current = || self.current.lock().upgrade().filter(|secret| secret.content == content);
         self.flight.share(current, async || self.make(&content).await).await
     }
 
-    async fn make(&self, content: &Content) -> Result<Arc<Lease>, String> {
+    async fn make(&self, content: &SecretData) -> Result<Arc<SharedSecret>, String> {
         let number = self.made.fetch_add(1, Ordering::Relaxed);
         let name = format!("{}-{number}", self.model.name.as_deref().unwrap_or("fiber"));
         let secret = Secret {
@@ -77,18 +77,18 @@ impl Secrets {
             ..Default::default()
         };
         self.server.create(&secret, || true).await.map_err(|error| self.server.explain(&error))?;
-        let lease = Arc::new(Lease { name, content: content.clone() });
-        *self.current.lock() = Arc::downgrade(&lease);
-        Ok(lease)
+        let secret = Arc::new(SharedSecret { name, content: content.clone() });
+        *self.current.lock() = Arc::downgrade(&secret);
+        Ok(secret)
     }
 
     /// Removes a Secret if nobody else needs it.
-    pub(super) async fn give_back(&self, lease: Arc<Lease>) {
-        let Some(lease) = Arc::into_inner(lease) else { return };
-        if let Err(error) = self.server.remove::<Secret>(&lease.name).await {
+    pub(super) async fn release(&self, secret: Arc<SharedSecret>) {
+        let Some(secret) = Arc::into_inner(secret) else { return };
+        if let Err(error) = self.server.remove::<Secret>(&secret.name).await {
             tracing::warn!(
                 "the Secret {} stays behind: {}",
-                lease.name,
+                secret.name,
                 self.server.explain(&error)
             );
         }

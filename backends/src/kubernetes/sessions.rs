@@ -11,28 +11,28 @@ use kube::api::ListParams;
 
 use super::api_server::ApiServer;
 use super::names::{GPU, NAME, OWNER, RESTARTS, SESSION};
-use super::status::{Phase, phase};
-use crate::Wait;
-use crate::cluster::session::{Ended, Place, Process, State};
-use crate::owner::Owner;
+use super::status::{PodState, pod_state};
+use crate::WaitReason;
+use crate::cluster::session::{ExitStatus, Location, ProcessState, SessionProcess};
+use crate::owner::JobOwner;
 
 /// The component that a session's head is, in the recommended labels.
 pub(super) const HEAD: &str = "head";
 
 /// All processes that a namespace's pods tell of.
-pub(super) async fn list(server: &ApiServer) -> Result<Vec<Process>, kube::Error> {
+pub(super) async fn list(server: &ApiServer) -> Result<Vec<SessionProcess>, kube::Error> {
     let pods = server.api::<Pod>().list(&ListParams::default().labels(SESSION)).await?.items;
     let uids: HashMap<String, String> = pods
         .iter()
         .filter_map(|pod| Some((pod.metadata.uid.clone()?, pod.metadata.name.clone()?)))
         .collect();
-    let mut processes: Vec<Process> = Vec::new();
+    let mut processes: Vec<SessionProcess> = Vec::new();
     for pod in &pods {
         let Some(name) = pod.metadata.name.clone() else { continue };
         let annotation = |key| pod.metadata.annotations.as_ref()?.get(key).map(String::as_str);
-        let parent = match annotation(OWNER).and_then(Owner::from_text) {
+        let parent = match annotation(OWNER).and_then(JobOwner::from_text) {
             None => None,
-            Some(Owner::Pod { uid, .. }) if uids.contains_key(&uid) => uids.get(&uid).cloned(),
+            Some(JobOwner::Pod { uid, .. }) if uids.contains_key(&uid) => uids.get(&uid).cloned(),
             Some(owner) => {
                 let head = head_elsewhere(server, &owner).await?;
                 let name = head.name.clone();
@@ -42,15 +42,15 @@ pub(super) async fn list(server: &ApiServer) -> Result<Vec<Process>, kube::Error
                 Some(name)
             }
         };
-        processes.push(Process {
+        processes.push(SessionProcess {
             name,
             role: annotation(NAME).unwrap_or_default().to_string(),
             parent,
-            place: Place::Cluster,
+            location: Location::Cluster,
             state: state(pod),
             restarts: annotation(RESTARTS).and_then(|count| count.parse().ok()).unwrap_or(0),
             meta: meta(pod),
-            since: pod.metadata.creation_timestamp.as_ref().and_then(|time| {
+            started_at: pod.metadata.creation_timestamp.as_ref().and_then(|time| {
                 Some(
                     SystemTime::UNIX_EPOCH
                         + Duration::from_secs(u64::try_from(time.0.as_second()).ok()?),
@@ -66,7 +66,7 @@ pub(super) async fn remove_ended_heads(server: &ApiServer) -> Result<Vec<String>
     let heads = format!("{SESSION},app.kubernetes.io/component={HEAD}");
     let mut removed = Vec::new();
     for pod in server.api::<Pod>().list(&ListParams::default().labels(&heads)).await? {
-        if let (State::Ended(_), Some(name)) = (state(&pod), &pod.metadata.name) {
+        if let (ProcessState::Ended(_), Some(name)) = (state(&pod), &pod.metadata.name) {
             server.remove::<Pod>(name).await?;
             removed.push(name.clone());
         }
@@ -75,56 +75,60 @@ pub(super) async fn remove_ended_heads(server: &ApiServer) -> Result<Vec<String>
 }
 
 /// A head that is no pod of fiber's: a program on a host, or in somebody's own pod.
-async fn head_elsewhere(server: &ApiServer, owner: &Owner) -> Result<Process, kube::Error> {
-    let (name, role, place, state) = match owner {
-        Owner::Pod { name, uid } => {
+async fn head_elsewhere(
+    server: &ApiServer,
+    owner: &JobOwner,
+) -> Result<SessionProcess, kube::Error> {
+    let (name, role, location, state) = match owner {
+        JobOwner::Pod { name, uid } => {
             let found = server.api::<Pod>().get_opt(name).await?;
             let found = found.filter(|pod| pod.metadata.uid.as_ref() == Some(uid));
             (
                 name.clone(),
                 "program".into(),
-                Place::Cluster,
-                found.as_ref().map_or(State::Gone, state),
+                Location::Cluster,
+                found.as_ref().map_or(ProcessState::Gone, state),
             )
         }
         owner => {
             let (name, role) = owner.on_host();
-            let state = if owner.is_a_dead_process() { State::Gone } else { State::Running };
-            (name, role, Place::Host, state)
+            let state =
+                if owner.is_a_dead_process() { ProcessState::Gone } else { ProcessState::Running };
+            (name, role, Location::Host, state)
         }
     };
-    Ok(Process {
+    Ok(SessionProcess {
         name,
         role,
         parent: None,
-        place,
+        location,
         state,
         restarts: 0,
         meta: Meta::new(),
-        since: None,
+        started_at: None,
     })
 }
 
-fn state(pod: &Pod) -> State {
-    match phase(pod) {
-        Phase::Starting => State::Starting(None),
-        Phase::Waiting(Wait::Room(words) | Wait::Image(words))
-        | Phase::Doubtful(words)
-        | Phase::Stuck(words)
-        | Phase::Refused(words) => State::Starting(Some(words)),
-        Phase::Running => State::Running,
-        Phase::Ended(reason) => State::Ended(ended(&reason)),
+fn state(pod: &Pod) -> ProcessState {
+    match pod_state(pod) {
+        PodState::Starting => ProcessState::Starting(None),
+        PodState::Waiting(WaitReason::Resources(words) | WaitReason::Image(words))
+        | PodState::MissingClaim(words)
+        | PodState::CannotStart(words)
+        | PodState::Rejected(words) => ProcessState::Starting(Some(words)),
+        PodState::Running => ProcessState::Running,
+        PodState::Ended(reason) => ProcessState::Ended(exit_status(&reason)),
     }
 }
 
 /// As a shell would tell it.
-pub(super) fn ended(reason: &ExitReason) -> Ended {
+pub(super) fn exit_status(reason: &ExitReason) -> ExitStatus {
     match reason {
-        ExitReason::Normal => Ended { code: 0, why: None },
-        ExitReason::Code(code) => Ended { code: *code, why: None },
-        ExitReason::Signal(signal) => Ended { code: 128 + signal, why: None },
-        ExitReason::OutOfMemory => Ended { code: 137, why: Some("out of memory".into()) },
-        other => Ended { code: 137, why: Some(other.to_string()) },
+        ExitReason::Normal => ExitStatus { code: 0, reason: None },
+        ExitReason::Code(code) => ExitStatus { code: *code, reason: None },
+        ExitReason::Signal(signal) => ExitStatus { code: 128 + signal, reason: None },
+        ExitReason::OutOfMemory => ExitStatus { code: 137, reason: Some("out of memory".into()) },
+        other => ExitStatus { code: 137, reason: Some(other.to_string()) },
     }
 }
 

@@ -4,7 +4,7 @@ use fiber_core::ExitReason;
 use k8s_openapi::api::core::v1::{ContainerState, Pod, PodCondition};
 
 use super::names::CONTAINER;
-use crate::Wait;
+use crate::WaitReason;
 
 /// What a shell's, and a container's, exit code is for a program that a signal killed, beside the
 /// signal.
@@ -15,16 +15,16 @@ pub(super) const DELETED: &str = "its pod was deleted";
 
 /// How far a pod has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum PodState {
     /// Nothing is known yet.
     Starting,
-    Waiting(Wait),
+    Waiting(WaitReason),
     /// Something is missing without which it will not start, in Kubernetes' words.
-    Doubtful(String),
+    MissingClaim(String),
     /// It will not start any more, in Kubernetes' words.
-    Stuck(String),
+    CannotStart(String),
     /// Its node had no room for it after all, in Kubernetes' words: another pod may find some.
-    Refused(String),
+    Rejected(String),
     Running,
     Ended(ExitReason),
 }
@@ -32,8 +32,8 @@ pub(super) enum Phase {
 /// What this pod's status says. The state of the program's container counts before the phase of the
 /// whole pod: a node may report the end of a container long before it calls its pod `Succeeded`,
 /// and other containers may keep the pod running.
-pub(super) fn phase(pod: &Pod) -> Phase {
-    let Some(status) = &pod.status else { return Phase::Starting };
+pub(super) fn pod_state(pod: &Pod) -> PodState {
+    let Some(status) = &pod.status else { return PodState::Starting };
     let state = program(pod);
     let message = status.message.clone().unwrap_or_default();
     let disruption =
@@ -42,10 +42,10 @@ pub(super) fn phase(pod: &Pod) -> Phase {
     if let Some(reason) = disruption.map(disrupted).or_else(removal)
         && (ended(state) || status.phase.as_deref() == Some("Failed"))
     {
-        return Phase::Ended(reason);
+        return PodState::Ended(reason);
     }
     if let Some(ended) = state.and_then(|state| state.terminated.as_ref()) {
-        return Phase::Ended(match (ended.exit_code, ended.reason.as_deref()) {
+        return PodState::Ended(match (ended.exit_code, ended.reason.as_deref()) {
             (_, Some("OOMKilled")) => ExitReason::OutOfMemory,
             (_, Some("ContainerCannotRun" | "StartError")) => {
                 ExitReason::NotStarted(ended.message.clone().unwrap_or_default())
@@ -57,23 +57,23 @@ pub(super) fn phase(pod: &Pod) -> Phase {
         });
     }
     if state.is_some_and(|state| state.running.is_some()) {
-        return Phase::Running;
+        return PodState::Running;
     }
     match status.phase.as_deref() {
         Some("Failed") if pod.metadata.deletion_timestamp.is_some() => {
-            return Phase::Ended(ExitReason::LinkLost(DELETED.into()));
+            return PodState::Ended(ExitReason::LinkLost(DELETED.into()));
         }
         // It never had a container: its node refused it.
         Some("Failed") => {
             let reason = status.reason.as_deref().unwrap_or_default();
             let words = format!("its node refused it: {reason}: {message}");
             return if is_for_now(reason) {
-                Phase::Refused(words)
+                PodState::Rejected(words)
             } else {
-                Phase::Ended(ExitReason::NotStarted(words))
+                PodState::Ended(ExitReason::NotStarted(words))
             };
         }
-        Some("Succeeded") => return Phase::Ended(ExitReason::Normal),
+        Some("Succeeded") => return PodState::Ended(ExitReason::Normal),
         _ => {}
     }
     if let Some(condition) =
@@ -81,12 +81,12 @@ pub(super) fn phase(pod: &Pod) -> Phase {
     {
         let words = condition.message.clone().unwrap_or_default();
         return match words.contains("persistentvolumeclaim") && words.contains("not found") {
-            true => Phase::Doubtful(words),
-            false => Phase::Waiting(Wait::Room(words)),
+            true => PodState::MissingClaim(words),
+            false => PodState::Waiting(WaitReason::Resources(words)),
         };
     }
     let Some(waiting) = state.and_then(|state| state.waiting.as_ref()) else {
-        return Phase::Starting;
+        return PodState::Starting;
     };
     let reason = waiting.reason.clone().unwrap_or_default();
     let words = match waiting.message.as_deref().unwrap_or_default() {
@@ -94,15 +94,15 @@ pub(super) fn phase(pod: &Pod) -> Phase {
         message => format!("{reason}: {message}"),
     };
     match &*reason {
-        _ if is_passing(&words) => Phase::Waiting(Wait::Image(words)),
+        _ if is_passing(&words) => PodState::Waiting(WaitReason::Image(words)),
         "ImagePullBackOff"
         | "InvalidImageName"
         | "ErrImageNeverPull"
         | "CreateContainerConfigError"
         | "CreateContainerError"
         | "RunContainerError"
-        | "CrashLoopBackOff" => Phase::Stuck(words),
-        _ => Phase::Waiting(Wait::Image(words)),
+        | "CrashLoopBackOff" => PodState::CannotStart(words),
+        _ => PodState::Waiting(WaitReason::Image(words)),
     }
 }
 
@@ -182,7 +182,7 @@ mod tests {
         Pod { status: Some(status), ..Default::default() }
     }
 
-    fn ended_with(exit_code: i32, reason: &str) -> Phase {
+    fn ended_with(exit_code: i32, reason: &str) -> PodState {
         let terminated = ContainerStateTerminated {
             exit_code,
             reason: Some(reason.into()),
@@ -190,16 +190,19 @@ mod tests {
         };
         let state = ContainerState { terminated: Some(terminated), ..Default::default() };
         let container = ContainerStatus { state: Some(state), ..Default::default() };
-        phase(&pod(PodStatus { container_statuses: Some(vec![container]), ..Default::default() }))
+        pod_state(&pod(PodStatus {
+            container_statuses: Some(vec![container]),
+            ..Default::default()
+        }))
     }
 
     #[test]
     fn ends_are_told_apart() {
-        assert_eq!(ended_with(0, "Completed"), Phase::Ended(ExitReason::Normal));
-        assert_eq!(ended_with(3, "Error"), Phase::Ended(ExitReason::Code(3)));
-        assert_eq!(ended_with(127, "Error"), Phase::Ended(ExitReason::Code(127)));
-        assert_eq!(ended_with(143, "Error"), Phase::Ended(ExitReason::Signal(15)));
-        assert_eq!(ended_with(137, "OOMKilled"), Phase::Ended(ExitReason::OutOfMemory));
+        assert_eq!(ended_with(0, "Completed"), PodState::Ended(ExitReason::Normal));
+        assert_eq!(ended_with(3, "Error"), PodState::Ended(ExitReason::Code(3)));
+        assert_eq!(ended_with(127, "Error"), PodState::Ended(ExitReason::Code(127)));
+        assert_eq!(ended_with(143, "Error"), PodState::Ended(ExitReason::Signal(15)));
+        assert_eq!(ended_with(137, "OOMKilled"), PodState::Ended(ExitReason::OutOfMemory));
     }
 
     fn terminated(name: &str, exit_code: i32) -> ContainerStatus {
@@ -213,19 +216,25 @@ mod tests {
         ContainerStatus { name: name.into(), state: Some(state), ..Default::default() }
     }
 
-    fn running_pod(containers: Vec<ContainerStatus>) -> Phase {
+    fn running_pod(containers: Vec<ContainerStatus>) -> PodState {
         let status = PodStatus {
             phase: Some("Running".into()),
             container_statuses: Some(containers),
             ..Default::default()
         };
-        phase(&pod(status))
+        pod_state(&pod(status))
     }
 
     #[test]
     fn a_container_that_has_ended_counts_before_its_pods_phase() {
-        assert_eq!(running_pod(vec![terminated(CONTAINER, 0)]), Phase::Ended(ExitReason::Normal));
-        assert_eq!(running_pod(vec![terminated(CONTAINER, 3)]), Phase::Ended(ExitReason::Code(3)));
+        assert_eq!(
+            running_pod(vec![terminated(CONTAINER, 0)]),
+            PodState::Ended(ExitReason::Normal)
+        );
+        assert_eq!(
+            running_pod(vec![terminated(CONTAINER, 3)]),
+            PodState::Ended(ExitReason::Code(3))
+        );
     }
 
     #[test]
@@ -233,9 +242,9 @@ mod tests {
         let containers = |added: ContainerStatus, own| running_pod(vec![added, own]);
         assert_eq!(
             containers(running("a-proxy"), terminated(CONTAINER, 0)),
-            Phase::Ended(ExitReason::Normal)
+            PodState::Ended(ExitReason::Normal)
         );
-        assert_eq!(containers(terminated("a-proxy", 1), running(CONTAINER)), Phase::Running);
+        assert_eq!(containers(terminated("a-proxy", 1), running(CONTAINER)), PodState::Running);
     }
 
     #[test]
@@ -247,7 +256,7 @@ mod tests {
             };
             let state = ContainerState { waiting: Some(waiting), ..Default::default() };
             let container = ContainerStatus { state: Some(state), ..Default::default() };
-            phase(&pod(PodStatus {
+            pod_state(&pod(PodStatus {
                 container_statuses: Some(vec![container]),
                 ..Default::default()
             }))
@@ -255,11 +264,11 @@ mod tests {
         let busy = "failed to sync secret cache: timed out waiting for the condition";
         assert!(matches!(
             waiting("CreateContainerConfigError", busy),
-            Phase::Waiting(Wait::Image(_))
+            PodState::Waiting(WaitReason::Image(_))
         ));
         assert!(matches!(
             waiting("CreateContainerConfigError", "secret \"x\" not found"),
-            Phase::Stuck(_)
+            PodState::CannotStart(_)
         ));
     }
 
@@ -267,21 +276,21 @@ mod tests {
     fn evicted_preempted_and_refused_pods_are_told_from_others() {
         let failed = |reason: &str| {
             let text = |text: &str| Some(text.to_string());
-            phase(&pod(PodStatus {
+            pod_state(&pod(PodStatus {
                 phase: text("Failed"),
                 reason: text(reason),
                 message: text("words"),
                 ..Default::default()
             }))
         };
-        assert_eq!(failed("Evicted"), Phase::Ended(ExitReason::Evicted("words".into())));
-        assert_eq!(failed("Preempting"), Phase::Ended(ExitReason::Preempted("words".into())));
+        assert_eq!(failed("Evicted"), PodState::Ended(ExitReason::Evicted("words".into())));
+        assert_eq!(failed("Preempting"), PodState::Ended(ExitReason::Preempted("words".into())));
         assert_eq!(
             failed("OutOfcpu"),
-            Phase::Refused("its node refused it: OutOfcpu: words".into())
+            PodState::Rejected("its node refused it: OutOfcpu: words".into())
         );
         let refused = "its node refused it: SysctlForbidden: words".to_string();
-        assert_eq!(failed("SysctlForbidden"), Phase::Ended(ExitReason::NotStarted(refused)));
+        assert_eq!(failed("SysctlForbidden"), PodState::Ended(ExitReason::NotStarted(refused)));
         let condition = PodCondition {
             type_: "DisruptionTarget".into(),
             status: "True".into(),
@@ -294,6 +303,6 @@ mod tests {
             conditions: Some(vec![condition]),
             ..Default::default()
         };
-        assert_eq!(phase(&pod(status)), Phase::Ended(ExitReason::Preempted("words".into())));
+        assert_eq!(pod_state(&pod(status)), PodState::Ended(ExitReason::Preempted("words".into())));
     }
 }

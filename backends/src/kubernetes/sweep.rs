@@ -5,17 +5,20 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::ListParams;
 
 use super::api_server::{ApiServer, is_forbidden, is_missing};
+use super::current_pod::CurrentPod;
 use super::names::{OWNER, SESSION};
-use super::own::OwnPod;
-use super::status::{Phase, phase};
-use crate::owner::Owner;
+use super::status::{PodState, pod_state};
+use crate::owner::JobOwner;
 
 /// Removes the pods and Secrets of owners that are dead, and says which.
 ///
 /// # Errors
 /// The API server's refusals, with what to do.
-pub(super) async fn sweep(server: &ApiServer, own: Option<&OwnPod>) -> Result<Vec<String>, String> {
-    let this = own.map_or_else(Owner::this_process, |own| Ok(own.owner()))?;
+pub(super) async fn sweep(
+    server: &ApiServer,
+    own: Option<&CurrentPod>,
+) -> Result<Vec<String>, String> {
+    let this = own.map_or_else(JobOwner::this_process, |own| Ok(own.owner()))?;
     let sessions = ListParams::default().labels(SESSION);
     let mut removed = Vec::new();
     let pods = server
@@ -47,19 +50,19 @@ pub(super) async fn sweep(server: &ApiServer, own: Option<&OwnPod>) -> Result<Ve
 }
 
 /// The object's name, if its owner is certainly dead.
-async fn orphan(server: &ApiServer, metadata: &ObjectMeta, this: &Owner) -> Option<String> {
+async fn orphan(server: &ApiServer, metadata: &ObjectMeta, this: &JobOwner) -> Option<String> {
     let owner = metadata.annotations.as_ref()?.get(OWNER)?;
-    let owner = Owner::from_text(owner).filter(|owner| owner != this)?;
+    let owner = JobOwner::from_text(owner).filter(|owner| owner != this)?;
     is_dead(server, &owner).await.then(|| metadata.name.clone()).flatten()
 }
 
-async fn is_dead(server: &ApiServer, owner: &Owner) -> bool {
-    let Owner::Pod { name, uid } = owner else { return owner.is_a_dead_process() };
+async fn is_dead(server: &ApiServer, owner: &JobOwner) -> bool {
+    let JobOwner::Pod { name, uid } = owner else { return owner.is_a_dead_process() };
     match server.api::<Pod>().get(name).await {
         Ok(pod) => {
             let of_pod = pod.status.as_ref().and_then(|status| status.phase.as_deref());
             let ended = matches!(of_pod, Some("Succeeded" | "Failed"))
-                || matches!(phase(&pod), Phase::Ended(_));
+                || matches!(pod_state(&pod), PodState::Ended(_));
             pod.metadata.uid.as_ref() != Some(uid) || ended
         }
         Err(error) => is_missing(&error),

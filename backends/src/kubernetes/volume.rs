@@ -13,13 +13,13 @@ use kube::api::{AttachParams, AttachedProcess, ListParams};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
 use super::api_server::{ApiServer, is_missing};
+use super::current_pod::CurrentPod;
 use super::image;
 use super::names::{self, CONTAINER, labels};
-use super::own::OwnPod;
-use super::running::{self, StartTimeouts};
-use super::template::{Plan, Template};
+use super::pod_template::{PodRequest, PodTemplate};
+use super::startup::{self, StartTimeouts};
 use crate::cluster::volume::{Volume, VolumeKind};
-use crate::owner::Owner;
+use crate::owner::JobOwner;
 use crate::progress::Progress;
 
 /// Where the volume is in the pod.
@@ -71,7 +71,7 @@ impl<'a> Helper<'a> {
     pub(super) async fn start(
         server: &'a ApiServer,
         config: &Config,
-        own: Option<&OwnPod>,
+        own: Option<&CurrentPod>,
         claim: &str,
         session: &str,
         progress: &dyn Progress,
@@ -83,8 +83,8 @@ impl<'a> Helper<'a> {
         let image = image::find(&plain, own, progress).await?;
         let program = image.program.clone().unwrap_or_default();
         let name = format!("fiber-{session}-cp-{}", u32::from_le_bytes(random()));
-        let owner = own.map_or_else(Owner::this_process, |own| Ok(own.owner()))?;
-        let pod = Template::inheriting(&plain, image, own)?.pod(Plan {
+        let owner = own.map_or_else(JobOwner::this_process, |own| Ok(own.owner()))?;
+        let pod = PodTemplate::inheriting(&plain, image, own)?.pod(PodRequest {
             name: name.clone(),
             labels: labels(session, &names::program(), "cp"),
             // It belongs to this process: should that be killed, the next sweep removes it.
@@ -95,8 +95,14 @@ impl<'a> Helper<'a> {
         let created = server.create_new(&pod).await;
         created.map_err(|error| server.explain(&error))?;
         let helper = Helper { server, claim: claim.to_string(), pod: name, program };
-        running::wait(server, &helper.pod, &Meta::new(), StartTimeouts::of(config), progress)
-            .await?;
+        startup::wait_until_running(
+            server,
+            &helper.pod,
+            &Meta::new(),
+            StartTimeouts::of(config),
+            progress,
+        )
+        .await?;
         Ok(helper)
     }
 

@@ -17,39 +17,41 @@ use super::names::SESSION;
 /// After how many seconds the API server ends a watch, so that another one is begun. One that was
 /// not ended by then is lost.
 const WATCH: u32 = 15;
-/// Pauses between attempts while the API server is away, at first and at most.
+/// Backoff between attempts while the API server is away, at first and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
 /// What was seen of a pod.
 #[derive(Debug)]
-pub(super) enum Sight {
+pub(super) enum PodEvent {
     /// It is like this now.
-    Pod(Box<Pod>),
+    Applied(Box<Pod>),
     /// It is gone, and was last like this, if that is known.
-    Gone(Option<Box<Pod>>),
+    Deleted(Option<Box<Pod>>),
 }
 
 /// Who wants to know what of which pod.
 #[derive(Debug, Default)]
-pub(super) struct Watch {
-    watched: Mutex<HashMap<String, Interest>>,
+pub(super) struct PodWatch {
+    subscribers: Mutex<HashMap<String, Subscriber>>,
 }
 
 #[derive(Debug)]
-struct Interest {
-    sender: mpsc::UnboundedSender<Sight>,
+struct Subscriber {
+    sender: mpsc::UnboundedSender<PodEvent>,
     /// Whether the pod was created, so that it is gone if there is none of its name.
     created: bool,
 }
 
-impl Watch {
+impl PodWatch {
     /// Follows the pods of a session for as long as anybody holds this.
-    pub(super) fn begin(server: &ApiServer, session: &str) -> Arc<Watch> {
-        let watch = Arc::new(Watch::default());
+    pub(super) fn start(server: &ApiServer, session: &str) -> Arc<PodWatch> {
+        let watch = Arc::new(PodWatch::default());
         let config =
             watcher::Config::default().labels(&format!("{SESSION}={session}")).timeout(WATCH);
-        let events =
-            StreamBackoff::new(watcher(server.api::<Pod>(), config), Pauses { next: PAUSES.0 });
+        let events = StreamBackoff::new(
+            watcher(server.api::<Pod>(), config),
+            WatchBackoff { next: PAUSES.0 },
+        );
         let following = Arc::downgrade(&watch);
         let server = server.clone();
         tokio::task::spawn_local(async move {
@@ -61,7 +63,7 @@ impl Watch {
                 match event {
                     Ok(event) => {
                         away = false;
-                        watch.note(event, &mut listed, &mut missing);
+                        watch.handle(event, &mut listed, &mut missing);
                     }
                     // A resource version that is too old is the normal end of a watch: it begins
                     // anew.
@@ -83,21 +85,26 @@ impl Watch {
     }
 
     /// What is seen of a pod that will be created.
-    pub(super) fn pod(self: &Arc<Watch>, name: &str) -> Watched {
+    pub(super) fn subscribe(self: &Arc<PodWatch>, name: &str) -> PodSubscription {
         let (sender, receiver) = mpsc::unbounded_channel();
-        self.watched.lock().insert(name.to_string(), Interest { sender, created: false });
-        Watched { watch: Arc::clone(self), name: name.to_string(), receiver }
+        self.subscribers.lock().insert(name.to_string(), Subscriber { sender, created: false });
+        PodSubscription { watch: Arc::clone(self), name: name.to_string(), receiver }
     }
 
-    fn note(&self, event: Event<Pod>, listed: &mut HashSet<String>, missing: &mut HashSet<String>) {
+    fn handle(
+        &self,
+        event: Event<Pod>,
+        listed: &mut HashSet<String>,
+        missing: &mut HashSet<String>,
+    ) {
         match event {
-            Event::Apply(pod) => self.tell(pod, Sight::Pod),
-            Event::Delete(pod) => self.tell(pod, |pod| Sight::Gone(Some(pod))),
+            Event::Apply(pod) => self.send(pod, PodEvent::Applied),
+            Event::Delete(pod) => self.send(pod, |pod| PodEvent::Deleted(Some(pod))),
             // A list begins: what was there before and does not stand in it is gone.
             Event::Init => {
                 listed.clear();
-                let watched = self.watched.lock();
-                *missing = watched
+                let subscribers = self.subscribers.lock();
+                *missing = subscribers
                     .iter()
                     .filter(|(_, interest)| interest.created)
                     .map(|(name, _)| name.clone())
@@ -105,20 +112,21 @@ impl Watch {
             }
             Event::InitApply(pod) => {
                 listed.extend(pod.metadata.name.clone());
-                self.tell(pod, Sight::Pod);
+                self.send(pod, PodEvent::Applied);
             }
             Event::InitDone => {
-                let watched = self.watched.lock();
-                for interest in missing.difference(listed).filter_map(|name| watched.get(name)) {
-                    let _ = interest.sender.send(Sight::Gone(None));
+                let subscribers = self.subscribers.lock();
+                for interest in missing.difference(listed).filter_map(|name| subscribers.get(name))
+                {
+                    let _ = interest.sender.send(PodEvent::Deleted(None));
                 }
             }
         }
     }
 
-    fn tell(&self, pod: Pod, sight: impl FnOnce(Box<Pod>) -> Sight) {
-        let watched = self.watched.lock();
-        if let Some(interest) = pod.metadata.name.as_ref().and_then(|name| watched.get(name)) {
+    fn send(&self, pod: Pod, sight: impl FnOnce(Box<Pod>) -> PodEvent) {
+        let subscribers = self.subscribers.lock();
+        if let Some(interest) = pod.metadata.name.as_ref().and_then(|name| subscribers.get(name)) {
             let _ = interest.sender.send(sight(Box::new(pod)));
         }
     }
@@ -133,40 +141,40 @@ fn explain(server: &ApiServer, error: &watcher::Error) -> String {
     }
 }
 
-/// A pod that is watched.
+/// A pod that is subscribers.
 #[derive(Debug)]
-pub(super) struct Watched {
-    watch: Arc<Watch>,
+pub(super) struct PodSubscription {
+    watch: Arc<PodWatch>,
     name: String,
-    receiver: mpsc::UnboundedReceiver<Sight>,
+    receiver: mpsc::UnboundedReceiver<PodEvent>,
 }
 
-impl Watched {
+impl PodSubscription {
     /// To be called when the pod has been created.
     pub(super) fn created(&self) {
-        if let Some(interest) = self.watch.watched.lock().get_mut(&self.name) {
+        if let Some(interest) = self.watch.subscribers.lock().get_mut(&self.name) {
             interest.created = true;
         }
     }
 
-    pub(super) async fn next(&mut self) -> Sight {
+    pub(super) async fn next(&mut self) -> PodEvent {
         // The sender is in the map for as long as this lives.
-        self.receiver.recv().await.unwrap_or(Sight::Gone(None))
+        self.receiver.recv().await.unwrap_or(PodEvent::Deleted(None))
     }
 }
 
-impl Drop for Watched {
+impl Drop for PodSubscription {
     fn drop(&mut self) {
-        self.watch.watched.lock().remove(&self.name);
+        self.watch.subscribers.lock().remove(&self.name);
     }
 }
 
 /// Doubles them.
-struct Pauses {
+struct WatchBackoff {
     next: Duration,
 }
 
-impl Iterator for Pauses {
+impl Iterator for WatchBackoff {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
@@ -176,7 +184,7 @@ impl Iterator for Pauses {
     }
 }
 
-impl Backoff for Pauses {
+impl Backoff for WatchBackoff {
     fn reset(&mut self) {
         self.next = PAUSES.0;
     }

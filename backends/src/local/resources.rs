@@ -13,21 +13,21 @@ use std::num::NonZero;
 use fiber_core::Meta;
 use rustix::process::{Pid, Resource, Rlimit};
 
-use crate::gpus::{Gpus, Lease};
+use crate::gpus::{GpuAllocation, GpuAllocator};
 
 /// What was granted to a job.
 #[derive(Debug)]
 pub(super) struct Grant {
     /// Bytes.
     pub(super) memory: Option<u64>,
-    pub(super) gpus: Option<Lease>,
+    pub(super) gpus: Option<GpuAllocation>,
 }
 
 /// Grants what is asked for.
 ///
 /// # Errors
 /// What can't be granted, and why.
-pub(super) fn grant(meta: &Meta, gpus: &Gpus) -> Result<Grant, String> {
+pub(super) fn grant(meta: &Meta, gpus: &GpuAllocator) -> Result<Grant, String> {
     if let Some(cores) = meta.cpu {
         let available = std::thread::available_parallelism().map_or(1, NonZero::get);
         if cores > available as f64 {

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fiber_backends::{Backend, Job, JobSpec, JobState, Wait, backend};
+use fiber_backends::{Backend, Job, JobSpec, JobState, WaitReason, backend};
 use fiber_core::{Config, Error, Exit, ExitReason, Meta, OutputMode};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
@@ -106,7 +106,7 @@ impl Subject {
 
     /// Where jobs are told to connect to, as this subject says.
     async fn listen(&self) -> (TcpListener, String) {
-        let reach = self.backend.reach().await.expect("it can be reached");
+        let reach = self.backend.listen_address().await.expect("it can be reached");
         let listener = TcpListener::bind(SocketAddr::new(reach.bind, 0))
             .await
             .expect("it is an address of this host");
@@ -128,8 +128,9 @@ async fn ended(job: &dyn Job) -> Exit {
 
 async fn waiting_or_ended(job: &dyn Job) -> JobState {
     let mut states = job.states();
-    let settled =
-        |state: &JobState| matches!(state, JobState::Waiting(Wait::Room(_)) | JobState::Ended(_));
+    let settled = |state: &JobState| {
+        matches!(state, JobState::Waiting(WaitReason::Resources(_)) | JobState::Ended(_))
+    };
     let state = states.wait_for(settled).await.expect("it is watched").clone();
     job.kill();
     ended(job).await;
@@ -204,7 +205,7 @@ async fn states_come_in_order_and_end_once(subject: Subject) {
     assert_eq!(running, JobState::Running);
     drop(caller);
     assert_eq!(ended(&*job).await.reason, ExitReason::Normal);
-    // Who looks later sees the same, and orders that come too late do no harm.
+    // Who looks later sees the same, and commands that come too late do no harm.
     job.terminate();
     job.kill();
     assert_eq!(ended(&*job).await.reason, ExitReason::Normal);
@@ -288,7 +289,7 @@ async fn what_is_not_there_is_named(subject: Subject) {
             // Where there may be more one day, it waits, and says for what.
             Ok(job) => match waiting_or_ended(&*job).await {
                 JobState::Ended(Exit { reason: ExitReason::NotStarted(problem), .. }) => problem,
-                JobState::Waiting(Wait::Room(words)) => words,
+                JobState::Waiting(WaitReason::Resources(words)) => words,
                 other => panic!("{other:?}"),
             },
         };

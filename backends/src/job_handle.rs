@@ -8,44 +8,44 @@ use crate::{Job, JobState};
 
 /// What an owner may want of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum JobCommand {
     Terminate,
     Kill,
 }
 
-/// The orders that a job is given.
+/// The commands that a job is given.
 #[derive(Debug)]
-pub(crate) struct Orders(mpsc::UnboundedReceiver<Order>);
+pub(crate) struct JobCommands(mpsc::UnboundedReceiver<JobCommand>);
 
-impl Orders {
+impl JobCommands {
     /// The next one. When nobody holds the job any more, nobody else could end it: it is to be
     /// killed.
-    pub(crate) async fn next(&mut self) -> Order {
-        self.0.recv().await.unwrap_or(Order::Kill)
+    pub(crate) async fn next(&mut self) -> JobCommand {
+        self.0.recv().await.unwrap_or(JobCommand::Kill)
     }
 
     /// Whether there is one already, of either kind: what has not begun has nothing to end in
     /// order.
-    pub(crate) fn came_early(&mut self) -> bool {
+    pub(crate) fn is_pending(&mut self) -> bool {
         !matches!(self.0.try_recv(), Err(mpsc::error::TryRecvError::Empty))
     }
 }
 
 #[derive(Debug)]
-struct Attended {
+struct JobHandle {
     place: String,
     states: watch::Receiver<JobState>,
-    orders: mpsc::UnboundedSender<Order>,
+    commands: mpsc::UnboundedSender<JobCommand>,
 }
 
-/// The job at this place, with what its task needs: where to tell its states, and its orders.
-pub(crate) fn job(place: String) -> (Arc<dyn Job>, watch::Sender<JobState>, Orders) {
+/// The job at this place, with what its task needs: where to tell its states, and its commands.
+pub(crate) fn new(place: String) -> (Arc<dyn Job>, watch::Sender<JobState>, JobCommands) {
     let (told, states) = watch::channel(JobState::Starting);
-    let (orders, given) = mpsc::unbounded_channel();
-    (Arc::new(Attended { place, states, orders }), told, Orders(given))
+    let (commands, given) = mpsc::unbounded_channel();
+    (Arc::new(JobHandle { place, states, commands }), told, JobCommands(given))
 }
 
-impl Job for Attended {
+impl Job for JobHandle {
     fn place(&self) -> String {
         self.place.clone()
     }
@@ -55,10 +55,10 @@ impl Job for Attended {
     }
 
     fn terminate(&self) {
-        let _ = self.orders.send(Order::Terminate);
+        let _ = self.commands.send(JobCommand::Terminate);
     }
 
     fn kill(&self) {
-        let _ = self.orders.send(Order::Kill);
+        let _ = self.commands.send(JobCommand::Kill);
     }
 }

@@ -9,9 +9,11 @@ fn config(change: impl FnOnce(&mut Config)) -> Config {
 
 #[test]
 fn limits_are_requests() {
-    let template = Template::new(&config(|_| {}), Image::named("image:1", None)).unwrap();
-    let pod = template
-        .pod(Plan { meta: Meta::new().cpu(0.5).memory(96 << 20).gpu(2), ..Default::default() });
+    let template = PodTemplate::new(&config(|_| {}), PodImage::named("image:1", None)).unwrap();
+    let pod = template.pod(PodRequest {
+        meta: Meta::new().cpu(0.5).memory(96 << 20).gpu(2),
+        ..Default::default()
+    });
     let resources = pod.spec.unwrap().containers.remove(0).resources.unwrap();
     assert_eq!(resources.limits, resources.requests);
     let amount = |name: &str| resources.limits.as_ref().unwrap()[name].0.clone();
@@ -24,13 +26,14 @@ fn limits_are_requests() {
 #[test]
 fn texts_arrive_as_they_are() {
     let template =
-        Template::new(&config(|_| {}), Image::named("image:1", Some("/bin/$(x)".into()))).unwrap();
-    let plan = Plan {
+        PodTemplate::new(&config(|_| {}), PodImage::named("image:1", Some("/bin/$(x)".into())))
+            .unwrap();
+    let request = PodRequest {
         arguments: vec!["$(HOME)".into(), "$$".into()],
         environment: vec![variable("A", "$(B)")],
         ..Default::default()
     };
-    let container = template.pod(plan).spec.unwrap().containers.remove(0);
+    let container = template.pod(request).spec.unwrap().containers.remove(0);
     assert_eq!(container.command.unwrap(), ["/bin/$$(x)"]);
     assert_eq!(container.args.unwrap(), ["$$(HOME)", "$$$$"]);
     assert_eq!(container.env.unwrap()[0].value.as_deref(), Some("$$(B)"));
@@ -64,14 +67,14 @@ fn what_the_own_pod_has_is_inherited() {
         }],
         ..Default::default()
     };
-    let own = OwnPod::new("parent", "uid", spec);
+    let own = CurrentPod::new("parent", "uid", spec);
     let config = config(|config| {
         config.node_selector = vec!["zone=a".into()];
         config.mounts = vec!["/etc:/host:ro".into()];
     });
     let template =
-        Template::inheriting(&config, Image::named("image:1", None), Some(&own)).unwrap();
-    let pod = template.pod(Plan::default());
+        PodTemplate::inheriting(&config, PodImage::named("image:1", None), Some(&own)).unwrap();
+    let pod = template.pod(PodRequest::default());
     assert_eq!(pod.metadata.owner_references.unwrap()[0].name, "parent");
     let spec = pod.spec.unwrap();
     assert_eq!(spec.service_account_name.as_deref(), Some("fiber"));

@@ -4,7 +4,7 @@ use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
 
 use fiber_core::{Config, LinkKind};
 
-use crate::{Locality, Reach};
+use crate::{ListenAddress, Locality};
 
 /// An address that nobody has (RFC 5737): what would be sent there goes by the default route.
 const SOMEWHERE: &str = "192.0.2.1";
@@ -14,7 +14,7 @@ const SOMEWHERE: &str = "192.0.2.1";
 ///
 /// # Errors
 /// Why pods would not get to this process, and what to do.
-pub(super) fn choose(config: &Config, api_server: &str) -> Result<Reach, String> {
+pub(super) fn choose(config: &Config, api_server: &str) -> Result<ListenAddress, String> {
     let found = match config.bind_host {
         Some(bind) => Some(bind),
         // A cluster on this very host: its pods reach the host, but not its loopback.
@@ -38,7 +38,7 @@ pub(super) fn choose(config: &Config, api_server: &str) -> Result<Reach, String>
              and name what they reach it by in `advertised_host`"
         )
     })?;
-    Ok(Reach {
+    Ok(ListenAddress {
         link: LinkKind::Nng,
         bind,
         advertised: config.advertised_host.clone(),

@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use super::api_server::{ApiServer, is_missing};
 use super::names::CONTAINER;
-use crate::owner::Owner;
+use crate::owner::JobOwner;
 
 /// What every pod with a service account has mounted.
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -15,7 +15,7 @@ const NAME: &str = "POD_NAME";
 
 /// The pod that this process runs in.
 #[derive(Clone, Debug)]
-pub(super) struct OwnPod {
+pub(super) struct CurrentPod {
     name: String,
     uid: String,
     pub(super) spec: PodSpec,
@@ -26,17 +26,17 @@ pub(super) struct OwnPod {
 ///
 /// # Errors
 /// Why the one or the other can't be had, and what to do.
-pub(super) async fn connect(config: &Config) -> Result<(ApiServer, Option<OwnPod>), String> {
+pub(super) async fn connect(config: &Config) -> Result<(ApiServer, Option<CurrentPod>), String> {
     let server = ApiServer::connect(config).await?;
-    let server = match OwnPod::namespace()? {
+    let server = match CurrentPod::namespace()? {
         Some(namespace) if config.namespace.is_none() => server.in_namespace(&namespace),
         _ => server,
     };
-    let own = OwnPod::find(&server).await?;
+    let own = CurrentPod::find(&server).await?;
     Ok((server, own))
 }
 
-impl OwnPod {
+impl CurrentPod {
     /// The namespace of the pod that this process runs in.
     fn namespace() -> Result<Option<String>, String> {
         let path = format!("{ACCOUNT}/namespace");
@@ -52,8 +52,8 @@ impl OwnPod {
         }
     }
 
-    async fn find(server: &ApiServer) -> Result<Option<OwnPod>, String> {
-        let Some(namespace) = OwnPod::namespace()? else { return Ok(None) };
+    async fn find(server: &ApiServer) -> Result<Option<CurrentPod>, String> {
+        let Some(namespace) = CurrentPod::namespace()? else { return Ok(None) };
         let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
         let name = std::env::var(NAME).unwrap_or_else(|_| host());
         if namespace != server.namespace() {
@@ -64,7 +64,7 @@ impl OwnPod {
             ));
         }
         match server.api::<Pod>().get(&name).await {
-            Ok(pod) => Ok(Some(OwnPod {
+            Ok(pod) => Ok(Some(CurrentPod {
                 name,
                 uid: pod.metadata.uid.unwrap_or_default(),
                 spec: pod.spec.unwrap_or_default(),
@@ -78,8 +78,8 @@ impl OwnPod {
     }
 
     #[cfg(test)]
-    pub(super) fn new(name: &str, uid: &str, spec: PodSpec) -> OwnPod {
-        OwnPod { name: name.into(), uid: uid.into(), spec }
+    pub(super) fn new(name: &str, uid: &str, spec: PodSpec) -> CurrentPod {
+        CurrentPod { name: name.into(), uid: uid.into(), spec }
     }
 
     /// The container that this process runs in: the one of that name, where there are others beside
@@ -89,8 +89,8 @@ impl OwnPod {
         containers.iter().find(|container| container.name == CONTAINER).or(containers.first())
     }
 
-    pub(super) fn owner(&self) -> Owner {
-        Owner::Pod { name: self.name.clone(), uid: self.uid.clone() }
+    pub(super) fn owner(&self) -> JobOwner {
+        JobOwner::Pod { name: self.name.clone(), uid: self.uid.clone() }
     }
 
     /// What makes an object go when this pod goes.

@@ -10,10 +10,10 @@ use kube::runtime::watcher::watch_object;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::api_server::ApiServer;
-use super::job::{LOOK, asked};
-use super::status::{Phase, phase, pull_problem};
+use super::job::{EVENT_POLL_INTERVAL, requested};
+use super::status::{PodState, pod_state, pull_problem};
 use super::{claims, events};
-use crate::Wait;
+use crate::WaitReason;
 use crate::progress::Progress;
 
 /// How long what a pod waits for may take.
@@ -38,7 +38,7 @@ impl StartTimeouts {
 ///
 /// # Errors
 /// Why it does not, in Kubernetes' words, and what to do.
-pub(super) async fn wait(
+pub(super) async fn wait_until_running(
     server: &ApiServer,
     name: &str,
     meta: &Meta,
@@ -46,32 +46,32 @@ pub(super) async fn wait(
     progress: &dyn Progress,
 ) -> Result<(), String> {
     let mut step = progress.begin(&format!("starting the pod {name}"));
-    let mut sights = Box::pin(watch_object(server.streams::<Pod>(), name));
+    let mut events = Box::pin(watch_object(server.streams::<Pod>(), name));
     let mut seen = false;
     let mut pull = None;
-    let mut waiting: Option<Wait> = None;
+    let mut waiting: Option<WaitReason> = None;
     let mut since = Instant::now();
     let mut doubt = None;
     loop {
         let limit = match &waiting {
             None => timeouts.start,
-            Some(Wait::Room(_)) => timeouts.room,
-            Some(Wait::Image(_)) => timeouts.image,
+            Some(WaitReason::Resources(_)) => timeouts.room,
+            Some(WaitReason::Image(_)) => timeouts.image,
         };
-        let sight = tokio::select! {
+        let event = tokio::select! {
             biased;
             problem = claims::lapse(server, doubt.as_ref()) => return Err(problem),
             () = sleep_until(since + limit) => return Err(late(waiting, limit, meta)),
-            sight = sights.next() => sight,
-            () = sleep(LOOK), if matches!(waiting, Some(Wait::Image(_))) => {
+            event = events.next() => event,
+            () = sleep(EVENT_POLL_INTERVAL), if matches!(waiting, Some(WaitReason::Image(_))) => {
                 if let Some(words) = events::last(server, "Pod", name).await {
                     step.detail(&words);
-                    waiting = Some(Wait::Image(words));
+                    waiting = Some(WaitReason::Image(words));
                 }
                 continue;
             }
         };
-        let pod = match sight {
+        let pod = match event {
             Some(Ok(Some(pod))) => pod,
             Some(Ok(None)) if seen => return Err("its pod was removed meanwhile".into()),
             // Not seen yet, or not for now: the watch goes on.
@@ -80,32 +80,33 @@ pub(super) async fn wait(
         };
         seen = true;
         pull = pull_problem(&pod).or(pull);
-        let phase = phase(&pod);
-        if !matches!(phase, Phase::Doubtful(_)) {
+        let phase = pod_state(&pod);
+        if !matches!(phase, PodState::MissingClaim(_)) {
             doubt = None;
         }
         let mut wait = match phase {
-            Phase::Running => break,
-            Phase::Ended(fiber_core::ExitReason::NotStarted(words)) | Phase::Stuck(words) => {
+            PodState::Running => break,
+            PodState::Ended(fiber_core::ExitReason::NotStarted(words))
+            | PodState::CannotStart(words) => {
                 return Err(stuck(&pod, &words, pull.as_deref()));
             }
-            Phase::Ended(_) => break,
-            Phase::Refused(words) => {
+            PodState::Ended(_) => break,
+            PodState::Rejected(words) => {
                 return Err(format!("{words}: there may be room for it when it is started again"));
             }
-            Phase::Starting => continue,
-            Phase::Doubtful(words) => {
+            PodState::Starting => continue,
+            PodState::MissingClaim(words) => {
                 doubt.get_or_insert_with(|| {
                     (Instant::now() + claims::DOUBT, stuck(&pod, &words, None))
                 });
-                Wait::Room(words)
+                WaitReason::Resources(words)
             }
-            Phase::Waiting(wait) => wait,
+            PodState::Waiting(wait) => wait,
         };
-        if let Wait::Room(words) = &mut wait {
+        if let WaitReason::Resources(words) = &mut wait {
             *words = claims::explain(server, &claims::of(&pod), std::mem::take(words)).await;
         }
-        let (Wait::Room(words) | Wait::Image(words)) = &wait;
+        let (WaitReason::Resources(words) | WaitReason::Image(words)) = &wait;
         step.detail(words);
         if waiting.as_ref().map(discriminant) != Some(discriminant(&wait)) {
             since = Instant::now();
@@ -116,14 +117,14 @@ pub(super) async fn wait(
     Ok(())
 }
 
-fn late(waiting: Option<Wait>, limit: Duration, meta: &Meta) -> String {
+fn late(waiting: Option<WaitReason>, limit: Duration, meta: &Meta) -> String {
     match waiting {
         None => format!("it did not start within {limit:?} (`start_timeout` sets the limit)"),
-        Some(Wait::Room(words)) => format!(
+        Some(WaitReason::Resources(words)) => format!(
             "there was no room for it within {limit:?}: {words}{}: ask for less, or wait longer (`schedule_timeout`)",
-            asked(meta)
+            requested(meta)
         ),
-        Some(Wait::Image(words)) => {
+        Some(WaitReason::Image(words)) => {
             format!(
                 "its container was not made within {limit:?} (`pull_timeout` sets the limit): {words}"
             )

@@ -12,16 +12,16 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
-use super::image::Image;
+use super::current_pod::CurrentPod;
+use super::image::PodImage;
 use super::names::{CONTAINER, GPU};
-use super::own::OwnPod;
 use crate::configured_environment;
-use crate::mounts::{Mounted, Source};
+use crate::mounts::{MountSource, MountSpec};
 
 /// What the pods of a program have in common.
 #[derive(Clone, Debug)]
-pub struct Template {
-    image: Image,
+pub struct PodTemplate {
+    image: PodImage,
     owner: Option<OwnerReference>,
     environment: Vec<EnvVar>,
     working_dir: Option<String>,
@@ -33,7 +33,7 @@ pub struct Template {
 
 /// What a pod has for itself.
 #[derive(Clone, Debug, Default)]
-pub struct Plan {
+pub struct PodRequest {
     /// Its name.
     pub name: String,
     /// Its labels.
@@ -52,29 +52,29 @@ pub struct Plan {
 
 /// What can be said of the configuration before there is a cluster.
 pub(super) fn check(config: &Config) -> Result<(), String> {
-    Mounted::all(config)?;
+    MountSpec::all(config)?;
     config.tolerations.iter().try_for_each(|text| toleration(text).map(drop))?;
     config.node_selector.iter().try_for_each(|text| label(text).map(drop))?;
     user(config.user.as_deref()).map(drop)
 }
 
-impl Template {
+impl PodTemplate {
     /// As the configuration has it.
     ///
     /// # Errors
     /// What of it can't be understood, and what would be right.
-    pub fn new(config: &Config, image: Image) -> Result<Template, String> {
-        Template::inheriting(config, image, None)
+    pub fn new(config: &Config, image: PodImage) -> Result<PodTemplate, String> {
+        PodTemplate::inheriting(config, image, None)
     }
 
     /// The same, with what this process's own pod has and the configuration does not say.
     pub(super) fn inheriting(
         config: &Config,
-        image: Image,
-        own: Option<&OwnPod>,
-    ) -> Result<Template, String> {
+        image: PodImage,
+        own: Option<&CurrentPod>,
+    ) -> Result<PodTemplate, String> {
         let parent = own.map(|own| own.spec.clone()).unwrap_or_default();
-        let container = own.and_then(OwnPod::container).cloned().unwrap_or_default();
+        let container = own.and_then(CurrentPod::container).cloned().unwrap_or_default();
         let (volumes, mounts) = volumes(config, &parent, &container)?;
 
         let mut node_selector = parent.node_selector.unwrap_or_default();
@@ -97,8 +97,8 @@ impl Template {
                 PodSecurityContext { run_as_user: Some(user), run_as_group: group, ..security };
         }
         let environment = image.environment.iter().cloned().chain(configured_environment(config));
-        Ok(Template {
-            owner: own.map(OwnPod::reference),
+        Ok(PodTemplate {
+            owner: own.map(CurrentPod::reference),
             environment: environment.map(|(name, value)| variable(name, &value)).collect(),
             working_dir: config.working_dir.clone(),
             container_security: container.security_context,
@@ -129,21 +129,21 @@ impl Template {
     }
 
     /// The image that pods are made from.
-    pub fn image(&self) -> &Image {
+    pub fn image(&self) -> &PodImage {
         &self.image
     }
 
     /// Has pods made of this get a token for the API server, so that they can start pods
     /// themselves.
     #[must_use]
-    pub fn with_token(mut self) -> Template {
+    pub fn with_token(mut self) -> PodTemplate {
         self.spec.automount_service_account_token = Some(true);
         self
     }
 
     /// A pod.
-    pub fn pod(&self, plan: Plan) -> Pod {
-        let amounts = amounts(&plan.meta);
+    pub fn pod(&self, request: PodRequest) -> Pod {
+        let amounts = amounts(&request.meta);
         let container = Container {
             name: CONTAINER.into(),
             image: Some(self.image.name.clone()),
@@ -152,8 +152,8 @@ impl Template {
                 self.image.pull_policy.clone().unwrap_or_else(|| "IfNotPresent".into()),
             ),
             command: self.image.program.as_deref().map(|program| vec![literal(program)]),
-            args: some(plan.arguments.iter().map(|argument| literal(argument)).collect()),
-            env: Some(self.environment.iter().cloned().chain(plan.environment).collect()),
+            args: some(request.arguments.iter().map(|argument| literal(argument)).collect()),
+            env: Some(self.environment.iter().cloned().chain(request.environment).collect()),
             working_dir: self.working_dir.clone(),
             resources: Some(ResourceRequirements {
                 limits: Some(amounts.clone()),
@@ -166,16 +166,16 @@ impl Template {
         };
         Pod {
             metadata: ObjectMeta {
-                name: Some(plan.name),
-                labels: Some(plan.labels),
-                annotations: Some(plan.annotations),
+                name: Some(request.name),
+                labels: Some(request.labels),
+                annotations: Some(request.annotations),
                 owner_references: self.owner.clone().map(|owner| vec![owner]),
                 ..Default::default()
             },
             spec: Some(PodSpec {
                 containers: vec![container],
                 termination_grace_period_seconds: Some(
-                    i64::try_from(plan.grace.as_secs()).unwrap_or(i64::MAX).max(1),
+                    i64::try_from(request.grace.as_secs()).unwrap_or(i64::MAX).max(1),
                 ),
                 ..self.spec.clone()
             }),
@@ -214,14 +214,14 @@ fn volumes(
     container: &Container,
 ) -> Result<(Vec<Volume>, Vec<VolumeMount>), String> {
     let (mut volumes, mut mounts) = (Vec::new(), Vec::new());
-    for (number, mounted) in Mounted::all(config)?.into_iter().enumerate() {
+    for (number, mounted) in MountSpec::all(config)?.into_iter().enumerate() {
         let name = format!("mount-{number}");
         let mut volume = Volume { name: name.clone(), ..Default::default() };
         match mounted.source {
-            Source::Path(path) => {
+            MountSource::Path(path) => {
                 volume.host_path = Some(HostPathVolumeSource { path, type_: None })
             }
-            Source::Volume(claim_name) => {
+            MountSource::Volume(claim_name) => {
                 volume.persistent_volume_claim = Some(PersistentVolumeClaimVolumeSource {
                     claim_name,
                     read_only: Some(mounted.read_only),

@@ -4,7 +4,7 @@ use fiber_core::Config;
 use serde_json::Value;
 
 /// What says where and as what the program's head runs, which it finds out there by itself.
-const STAYS: [&str; 16] = [
+const NOT_FORWARDED: [&str; 16] = [
     "backend",
     "image",
     "registry",
@@ -38,7 +38,7 @@ pub(crate) fn variables(
         return Ok(Vec::new());
     };
     let differs = |(key, value): &(String, Value)| {
-        defaults.get(key) != Some(value) && !STAYS.contains(&key.as_str())
+        defaults.get(key) != Some(value) && !NOT_FORWARDED.contains(&key.as_str())
     };
     let variable =
         |(key, value): (String, Value)| (format!("FIBER_{}", key.to_uppercase()), text(&value));

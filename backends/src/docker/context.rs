@@ -1,0 +1,42 @@
+//! What is the same for all jobs of a process.
+
+use std::sync::Arc;
+
+use fiber_core::Config;
+
+use super::access::EngineAccess;
+use super::engine::Engine;
+use super::events::ContainerEvents;
+use super::network::ContainerNetwork;
+use super::owner::{self, CurrentContainer};
+use crate::owner::spawn_sweep;
+
+/// The engine, and how this process and its containers get to each other.
+#[derive(Debug)]
+pub(super) struct DockerContext {
+    pub(super) engine: Arc<Engine>,
+    pub(super) current: Option<CurrentContainer>,
+    pub(super) network: ContainerNetwork,
+    pub(super) access: EngineAccess,
+    pub(super) events: Arc<ContainerEvents>,
+}
+
+impl DockerContext {
+    /// Finds it out, and begins to remove what dead sessions left.
+    ///
+    /// # Errors
+    /// Why there can be no containers, and what to do.
+    pub(super) async fn find(config: &Config, session: &str) -> Result<DockerContext, String> {
+        let engine = Arc::new(Engine::connect().await?);
+        let current = CurrentContainer::find(&engine).await?;
+        let network = ContainerNetwork::choose(&engine, config, current.as_ref()).await?;
+        let events = ContainerEvents::follow(Arc::clone(&engine), session);
+        let (sweeper, sweeping) = (Arc::clone(&engine), current.clone());
+        spawn_sweep(async move { owner::sweep(&sweeper, sweeping.as_ref()).await });
+        let access = match config.nested {
+            true => EngineAccess::new(&engine, current.as_ref()),
+            false => EngineAccess::default(),
+        };
+        Ok(DockerContext { engine, current, network, access, events })
+    }
+}
