@@ -14,7 +14,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval, sleep, timeout};
 /// How long a peer may take to show who it is.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// The pauses before a child tries again to meet its parent, when the connection was cut.
+/// The pauses before a child tries again to connect_to its parent, when the connection was cut.
 const PAUSES: [Duration; 4] = [
     Duration::from_millis(50),
     Duration::from_millis(200),
@@ -25,7 +25,7 @@ const PAUSES: [Duration; 4] = [
 /// What the first byte of a message says: who it is for.
 pub(crate) const CONTROL: u8 = 0;
 /// For what runs at the root of the child, or from there.
-pub(crate) const ROOT: u8 = 1;
+pub(crate) const MAIN: u8 = 1;
 /// For the actors of a node, or from there.
 pub(crate) const MESH: u8 = 2;
 
@@ -62,7 +62,7 @@ impl Endpoint {
 }
 
 /// Connects node `own` to another, as what it is to that one.
-pub(crate) async fn meet(
+pub(crate) async fn connect_to(
     address: &str,
     key: &SessionKey,
     own: ProcessId,
@@ -76,7 +76,7 @@ pub(crate) async fn meet(
         join(&mut connection, key, &info).await?;
         Ok(connection)
     };
-    // A child is lost if it does not meet its parent. Others are called again by those who need
+    // A child is lost if it does not connect_to its parent. Others are called again by those who need
     // them.
     let attempts = if role == Role::Child { PAUSES.len() } else { 0 };
     let meeting = async {
@@ -120,7 +120,7 @@ pub(crate) fn message_limit(config: &Config) -> usize {
 }
 
 /// Says something at regular times, until the link closes.
-pub(crate) async fn give_signs_of_life(
+pub(crate) async fn send_heartbeats(
     link: Arc<dyn Link>,
     every: Duration,
     sign: impl Fn() -> Message,

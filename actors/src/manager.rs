@@ -24,7 +24,7 @@ pub use self::snapshot::{NoSnapshots, Snapshot, SnapshotPolicy, Snapshots};
 use self::start::CurrentProcess;
 use crate::remote::{Owned, RemoteAddr, RemoteMessage};
 use crate::reply::Reply;
-use crate::runtime::{Command, Runtime};
+use crate::runtime::{ProcessCommand, Runtime};
 use crate::supervisor::SupervisorRef;
 
 /// A handle of an actor in a process of its own, which fiber supervises.
@@ -164,7 +164,7 @@ impl<A: Actor> AsyncManager<A> {
     /// [`resend`](RemoteAddr::resend).
     pub fn kill_process(&self) {
         if let Some(process) = &*self.inner.process.borrow() {
-            let _ = process.commands.send(Command::Kill(ExitReason::Signal(9)));
+            let _ = process.commands.send(ProcessCommand::Kill(ExitReason::Signal(9)));
         }
     }
 

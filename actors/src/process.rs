@@ -27,9 +27,9 @@ use tokio::sync::{OnceCell, mpsc, watch};
 use self::child::{Life, ProcessStart, Work};
 pub(crate) use self::control::ProcessControl;
 pub(crate) use self::initializer::Initializer;
-pub(crate) use self::root::{OneTask, ProcessRoot};
+pub(crate) use self::root::{OneTask, ProcessMain};
 use crate::reply::Reply;
-use crate::runtime::{Command, Runtime};
+use crate::runtime::{ProcessCommand, Runtime};
 use crate::supervisor::{ChildSpec, Restart, Shutdown, Supervisor, SupervisorRef};
 
 /// A process that runs one function; a future of what it returns.
@@ -63,7 +63,7 @@ struct Shared {
     /// With the supervisors above it, if it is a supervisor's child.
     name: String,
     state: watch::Sender<State>,
-    commands: mpsc::UnboundedSender<Command>,
+    commands: mpsc::UnboundedSender<ProcessCommand>,
     outcome: Mutex<Option<(Outcome, Bytes)>>,
 }
 
@@ -217,7 +217,11 @@ impl ProcessBuilder {
             function: entry.name(),
             meta: self.meta.or(Meta::of::<F>()),
             output: self.output.unwrap_or(runtime.config().output),
-            root: ProcessRoot { entry: entry.reference(), arguments: arguments.into(), limit },
+            process_main: ProcessMain {
+                entry: entry.reference(),
+                arguments: arguments.into(),
+                limit,
+            },
             pins,
         };
         Ok((name, work))
@@ -375,12 +379,12 @@ impl ProcessHandle {
 
     /// Asks it to end (SIGTERM).
     pub fn terminate(&self) {
-        let _ = self.shared.commands.send(Command::Terminate);
+        let _ = self.shared.commands.send(ProcessCommand::Terminate);
     }
 
     /// Ends it, and what it started, at once (SIGKILL).
     pub fn kill(&self) {
-        let _ = self.shared.commands.send(Command::Kill(ExitReason::Signal(9)));
+        let _ = self.shared.commands.send(ProcessCommand::Kill(ExitReason::Signal(9)));
     }
 
     /// Waits for its end, and gives its exit status.

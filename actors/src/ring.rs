@@ -42,7 +42,7 @@ pub use self::function::{Alone, RingFunction};
 pub use self::node::RingNode;
 use self::owner::{Outcome, Owner, RankStart, State};
 pub use self::rendezvous::Rendezvous;
-pub(crate) use self::root::RingRoot;
+pub(crate) use self::root::RingMain;
 use self::root::ring_entry;
 use crate::process::Initializer;
 use crate::reply::Reply;
@@ -294,7 +294,7 @@ impl RingBuilder {
                 limit,
             });
         }
-        let root = RingRoot {
+        let ring_main = RingMain {
             entry,
             ring: name.clone(),
             rank: 0,
@@ -305,7 +305,7 @@ impl RingBuilder {
             runtime,
             name,
             function,
-            root,
+            ring_main,
             arguments: arguments.into(),
             _pins: pins,
             meta,

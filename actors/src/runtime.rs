@@ -28,8 +28,10 @@ use tokio::sync::{OnceCell, oneshot, watch};
 use tokio::time::sleep;
 
 pub use child::init;
-pub(crate) use launch::{Command, Control, Launch, SchedulingPolicy, attend, launch};
-pub(crate) use root::{Inbound, Root, Running, StartRequest};
+pub(crate) use launch::{
+    ControlMessage, Launch, ProcessCommand, SchedulingPolicy, launch, monitor,
+};
+pub(crate) use root::{ChildMain, ParentMessage, StartRequest, StartedMain};
 
 use crate::endpoint::Endpoint;
 use crate::remote::{Mesh, Registry, settle};
@@ -181,7 +183,7 @@ impl Runtime {
     }
 
     /// Has `host` take in peers of a role, on the node's thread.
-    pub(crate) fn admit(&self, role: Role, host: fn(Peer)) {
+    pub(crate) fn on_peer(&self, role: Role, host: fn(Peer)) {
         self.hosts.insert(role, host);
     }
 

@@ -11,7 +11,7 @@ use fiber_core::{
 use tokio::sync::oneshot;
 
 use super::AsyncManager;
-use super::host::{HostRoot, host_entry};
+use super::host::{HostMain, host_entry};
 use super::snapshot::{Every, NoSnapshots, SnapshotPolicy, Snapshots};
 use super::start::Prepared;
 use crate::remote::{ProcessRef, RemoteAddr};
@@ -256,7 +256,7 @@ impl<K> ManagerBuilder<K> {
         let name = self
             .name
             .unwrap_or_else(|| format!("manager-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
-        let root = HostRoot {
+        let host_main = HostMain {
             entry: entry.reference(),
             name: name.clone(),
             arguments,
@@ -269,7 +269,7 @@ impl<K> ManagerBuilder<K> {
             runtime,
             Prepared {
                 name,
-                root,
+                host_main,
                 pins,
                 meta: self.meta.or(Meta::of::<F>()),
                 output: self.output.unwrap_or(config.output),

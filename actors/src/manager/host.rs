@@ -16,9 +16,9 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use super::snapshot::{Every, SnapshotPolicy};
-use crate::endpoint::{ROOT, message_limit};
+use crate::endpoint::{MAIN, message_limit};
 use crate::remote::{Host, Inbox};
-use crate::runtime::{Control, Inbound, Root, Running, Runtime};
+use crate::runtime::{ChildMain, ControlMessage, ParentMessage, Runtime, StartedMain};
 use crate::supervisor::{ChildSpec, Lifecycle, Restart, Supervisor};
 use crate::tokio_runtime::new_runtime;
 
@@ -29,7 +29,7 @@ const ACTOR: &str = "actor";
 
 /// What a process is to host.
 #[derive(Clone, Serialize, Deserialize)]
-pub(crate) struct HostRoot {
+pub(crate) struct HostMain {
     pub(super) entry: EntryRef,
     pub(super) name: String,
     pub(super) arguments: Vec<u8>,
@@ -59,18 +59,18 @@ impl Note {
     }
 
     fn message(self, body: Vec<u8>) -> Message {
-        Message { head: vec![ROOT, self as u8], body: body.into() }
+        Message { head: vec![MAIN, self as u8], body: body.into() }
     }
 }
 
-impl Root for HostRoot {
-    fn start(self, runtime: &'static Runtime, link: Arc<dyn Link>) -> Running {
+impl ChildMain for HostMain {
+    fn start(self, runtime: &'static Runtime, link: Arc<dyn Link>) -> StartedMain {
         let (told, shutdown) = watch::channel(false);
         let capacity = usize::try_from(self.mailbox).unwrap_or(usize::MAX);
         let inbox = Arc::new(Inbox::new(capacity));
         runtime.registry().host(Arc::clone(&inbox));
         let receive = move |inbound| {
-            if let Inbound::Shutdown = inbound {
+            if let ParentMessage::Shutdown = inbound {
                 told.send_replace(true);
             }
         };
@@ -78,18 +78,18 @@ impl Root for HostRoot {
             let entry = match self.entry.resolve::<MethodFn>() {
                 Ok(entry) => entry,
                 Err(error) => {
-                    let _ = link.send(Control::Failed(error.to_string()).message());
+                    let _ = link.send(ControlMessage::Failed(error.to_string()).message());
                     // The parent ends this process when it has read that.
                     loop {
                         std::thread::park();
                     }
                 }
             };
-            let mut job = HostJob { runtime, link, root: self, inbox, shutdown, code: 0 };
+            let mut job = HostJob { runtime, link, host_main: self, inbox, shutdown, code: 0 };
             entry.call()(&mut job, &mut (), &mut ());
             job.code
         };
-        Running { inbox: Box::new(receive), main: Box::new(main) }
+        StartedMain { receive: Box::new(receive), run: Box::new(main) }
     }
 }
 
@@ -119,17 +119,17 @@ where
 
     fn run(job: &mut dyn Any, _: &mut dyn Any, _: &mut dyn Any) {
         let job = job.downcast_mut::<HostJob>().expect("this entry is called with nothing else");
-        let latest = Arc::new(Mutex::new(job.root.snapshot.take()));
+        let latest = Arc::new(Mutex::new(job.host_main.snapshot.take()));
         let (stops, stopped) = watch::channel(false);
         let hosting = Arc::new(Hosting::<K> {
             stops,
             host: Host::new(Arc::clone(&job.inbox), message_limit(job.runtime.config())),
             link: Arc::clone(&job.link),
             latest: Arc::clone(&latest),
-            every: job.root.every,
+            every: job.host_main.every,
             keep: PhantomData,
         });
-        let arguments = std::mem::take(&mut job.root.arguments);
+        let arguments = std::mem::take(&mut job.host_main.arguments);
         let factory = move || {
             let args = codec::decode(&arguments)
                 .unwrap_or_else(|error: Error| panic!("its arguments: {error}"));
@@ -152,7 +152,7 @@ where
 struct HostJob {
     runtime: &'static Runtime,
     link: Arc<dyn Link>,
-    root: HostRoot,
+    host_main: HostMain,
     inbox: Arc<Inbox>,
     shutdown: watch::Receiver<bool>,
     code: i32,
@@ -168,7 +168,7 @@ impl HostJob {
             Ok(runtime) => runtime,
             Err(error) => {
                 let problem = format!("there is no runtime for it: {}", shortage::explain(&error));
-                let _ = self.link.send(Control::Failed(problem).message());
+                let _ = self.link.send(ControlMessage::Failed(problem).message());
                 // The parent ends this process when it has read that.
                 loop {
                     std::thread::park();
@@ -177,9 +177,9 @@ impl HostJob {
         };
         actix_rt::System::with_tokio_rt(|| runtime).block_on(async {
             let address = self.runtime.address_now().map(ToString::to_string);
-            let (restarts, period) = self.root.intensity;
+            let (restarts, period) = self.host_main.intensity;
             let home = Arbiter::current();
-            let supervisor = Supervisor::builder(&*self.root.name)
+            let supervisor = Supervisor::builder(&*self.host_main.name)
                 .intensity(restarts, period)
                 .child(spec(home.clone()));
             let supervisor = match address {
@@ -196,12 +196,12 @@ impl HostJob {
                     } else {
                         error.to_string()
                     };
-                    let _ = self.link.send(Control::Failed(problem).message());
+                    let _ = self.link.send(ControlMessage::Failed(problem).message());
                     // The parent ends this process when it has read that.
                     return std::future::pending().await;
                 }
             };
-            let _ = self.link.send(Control::Ready { address: Some(address) }.message());
+            let _ = self.link.send(ControlMessage::Ready { address: Some(address) }.message());
             let reason = tokio::select! {
                 reason = supervisor.ended() => reason.unwrap_or(ExitReason::Shutdown),
                 // Its supervisor would wait for more children.

@@ -11,10 +11,12 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::ManagerInner;
-use super::host::{HostRoot, Note};
+use super::host::{HostMain, Note};
 use crate::process::ProcessControl;
 use crate::remote::{Owned, ProcessRef};
-use crate::runtime::{Command, Control, Launch, Runtime, StartRequest, attend, launch};
+use crate::runtime::{
+    ControlMessage, Launch, ProcessCommand, Runtime, StartRequest, launch, monitor,
+};
 use crate::supervisor::{
     Backoff, ChildContext, ChildSpec, Restart, Running, Shutdown, Start, Supervisor,
 };
@@ -23,13 +25,13 @@ use crate::supervisor::{
 #[derive(Clone)]
 pub(super) struct CurrentProcess {
     pub(super) pid: u32,
-    pub(super) commands: mpsc::UnboundedSender<Command>,
+    pub(super) commands: mpsc::UnboundedSender<ProcessCommand>,
 }
 
 /// A manager that is ready to be started.
 pub(super) struct Prepared {
     pub(super) name: String,
-    pub(super) root: HostRoot,
+    pub(super) host_main: HostMain,
     /// Of the factory's arguments.
     pub(super) pins: Pins,
     pub(super) meta: Meta,
@@ -68,7 +70,7 @@ impl Prepared {
             owned: Arc::clone(&owned),
             meta: self.meta,
             output: self.output,
-            root: self.root,
+            host_main: self.host_main,
             _pins: self.pins,
             restart: self.restart,
             snapshot: Arc::default(),
@@ -88,7 +90,7 @@ struct ManagerStart {
     owned: Arc<Owned>,
     meta: Meta,
     output: OutputMode,
-    root: HostRoot,
+    host_main: HostMain,
     _pins: Pins,
     restart: Restart,
     snapshot: Arc<Mutex<Option<Bytes>>>,
@@ -103,14 +105,14 @@ impl Start for ManagerStart {
         let (runtime, owned, process) =
             (self.runtime, Arc::clone(&self.owned), Arc::clone(&self.process));
         let (kept, restart) = (Arc::clone(&self.snapshot), self.restart);
-        let mut root = self.root.clone();
-        root.snapshot = kept.lock().as_ref().map(|snapshot| snapshot.to_vec());
+        let mut host_main = self.host_main.clone();
+        host_main.snapshot = kept.lock().as_ref().map(|snapshot| snapshot.to_vec());
         let spec = Launch {
             name: self.name.clone(),
             restarts: context.restarts(),
             meta: self.meta,
             output: self.output,
-            request: StartRequest::new(&root),
+            request: StartRequest::new(&host_main),
             scheduling: None,
         };
         Box::pin(async move {
@@ -129,11 +131,11 @@ impl Start for ManagerStart {
                     Some(Note::Ended) => {
                         ended = codec::decode::<ExitReason>(message.chunk()).ok();
                         // It waits for this, so that its reason is not lost with it.
-                        let _ = link.send(Control::Shutdown.message());
+                        let _ = link.send(ControlMessage::Shutdown.message());
                     }
                     None => tracing::error!("a message of a manager's process was ignored"),
                 };
-                let exit = attend(runtime, launched, inbox, receive).await;
+                let exit = monitor(runtime, launched, inbox, receive).await;
                 process.send_if_modified(|current| {
                     let ours = current.as_ref().is_some_and(|process| process.pid == pid);
                     if ours {

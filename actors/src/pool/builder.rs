@@ -8,7 +8,7 @@ use fiber_core::{Error, Meta, Result};
 use super::Pool;
 use super::controller::{self, Controller};
 use super::shared::Shared;
-use super::worker::WorkerRoot;
+use super::worker::WorkerMain;
 use crate::options::{Numbers, ProcessOptions, builder_options, default_processes};
 use crate::process::Initializer;
 use crate::reply::Reply;
@@ -131,7 +131,7 @@ impl PoolBuilder {
         }
         let name = self.options.name_or_numbered("pool", &NUMBERS);
         let max_message = config.max_message.as_u64() as usize;
-        let root = WorkerRoot {
+        let worker_main = WorkerMain {
             threads: self.threads as u64,
             initializer: self.initializer.transpose()?,
             max_message: max_message as u64,
@@ -139,7 +139,7 @@ impl PoolBuilder {
         let plan = controller::Plan {
             output: self.options.output_mode(config),
             meta: self.options.meta,
-            root,
+            worker_main,
             quota: self.tasks_per_worker,
             bounds,
         };

@@ -16,9 +16,11 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::absence::{Absence, Hopeless, Logged, Reason};
 use super::shared::{Done, Request, Shared, Worker};
-use super::worker::WorkerRoot;
+use super::worker::WorkerMain;
 use crate::process::ProcessControl;
-use crate::runtime::{Command, Launch, Runtime, SchedulingPolicy, StartRequest, attend, launch};
+use crate::runtime::{
+    Launch, ProcessCommand, Runtime, SchedulingPolicy, StartRequest, launch, monitor,
+};
 use crate::supervisor::{
     Backoff, ChildContext, ChildSpec, Running, Shutdown, Start, Supervisor, SupervisorRef,
 };
@@ -42,7 +44,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_
 pub(super) struct Plan {
     pub(super) meta: Meta,
     pub(super) output: OutputMode,
-    pub(super) root: WorkerRoot,
+    pub(super) worker_main: WorkerMain,
     /// Tasks after which a worker is replaced.
     pub(super) quota: Option<u64>,
     pub(super) bounds: RangeInclusive<usize>,
@@ -349,7 +351,8 @@ impl Controller {
             return;
         };
         let open = shared.scheduler.lock().open();
-        let needed = usize::try_from(open.div_ceil(self.plan.root.threads)).unwrap_or(usize::MAX);
+        let needed =
+            usize::try_from(open.div_ceil(self.plan.worker_main.threads)).unwrap_or(usize::MAX);
         let needed = needed.clamp(*self.plan.bounds.start(), *self.plan.bounds.end());
         self.short_looks = if needed < self.wanted { self.short_looks + 1 } else { 0 };
         if needed > self.wanted || self.short_looks > LOOKS_BEFORE_SHRINKING {
@@ -421,7 +424,7 @@ impl Handler<Request> for Controller {
             Request::Terminate(shared, done) => {
                 self.waiting.extend(done);
                 for worker in shared.scheduler.lock().handles() {
-                    let _ = worker.commands.send(Command::Kill(ExitReason::Shutdown));
+                    let _ = worker.commands.send(ProcessCommand::Kill(ExitReason::Shutdown));
                 }
                 self.end(context);
             }
@@ -453,7 +456,7 @@ impl Start for WorkerStart {
                     restarts: context.restarts(),
                     meta: plan.meta,
                     output: plan.output,
-                    request: StartRequest::new(&plan.root),
+                    request: StartRequest::new(&plan.worker_main),
                     scheduling: Some(Box::new(WorkerScheduling {
                         child: child.clone(),
                         shared: shared.clone(),
@@ -479,7 +482,7 @@ impl Start for WorkerStart {
                 ready_since: Instant::now(),
             });
             if let Some(shared) = shared.upgrade() {
-                shared.join(Arc::clone(&worker), plan.root.threads, plan.quota);
+                shared.join(Arc::clone(&worker), plan.worker_main.threads, plan.quota);
             }
             let (exited, exit) = oneshot::channel();
             actix::spawn(async move {
@@ -488,7 +491,7 @@ impl Start for WorkerStart {
                         shared.receive(&worker, message);
                     }
                 };
-                let exit = attend(runtime, launched, inbox, receive).await;
+                let exit = monitor(runtime, launched, inbox, receive).await;
                 if let Some(shared) = shared.upgrade() {
                     shared.lost(&worker, &exit);
                 }
@@ -508,15 +511,15 @@ struct WorkerScheduling {
 }
 
 impl SchedulingPolicy for WorkerScheduling {
-    fn waits(&self, words: Option<&str>) {
+    fn set_unschedulable(&self, reason: Option<&str>) {
         if let Some(shared) = self.shared.upgrade() {
             shared
                 .controller
-                .do_send(Request::Waits(self.child.clone(), words.map(str::to_string)));
+                .do_send(Request::Waits(self.child.clone(), reason.map(str::to_string)));
         }
     }
 
-    fn lasts(&self) -> bool {
+    fn may_wait_longer(&self) -> bool {
         self.shared.upgrade().is_some_and(|shared| shared.ready.borrow().ready > 0)
     }
 }
@@ -524,6 +527,6 @@ impl SchedulingPolicy for WorkerScheduling {
 impl Drop for WorkerScheduling {
     /// It is at work, or it could not be started.
     fn drop(&mut self) {
-        self.waits(None);
+        self.set_unschedulable(None);
     }
 }

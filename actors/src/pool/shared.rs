@@ -16,7 +16,7 @@ use super::exchange::Exchange;
 use super::run::{CallId, Run};
 use super::scheduler::{Effects, LEAST, Scheduler, Tasks, WorkerId};
 use super::wire::{FromWorker, PoolNote, ToWorker, WorkerNote};
-use crate::runtime::{Command, Runtime};
+use crate::runtime::{ProcessCommand, Runtime};
 
 /// A worker that was ready for less than this died young.
 const SHORT_LIFE: Duration = Duration::from_secs(1);
@@ -65,7 +65,7 @@ pub(crate) struct Worker {
     /// The name of its place in the pool, which its successor takes over.
     pub(super) child: String,
     pub(super) link: Arc<dyn Link>,
-    pub(super) commands: mpsc::UnboundedSender<Command>,
+    pub(super) commands: mpsc::UnboundedSender<ProcessCommand>,
     pub(super) ready_since: Instant,
 }
 
@@ -191,13 +191,13 @@ impl Shared {
             let _ = worker.link.send(ToWorker::Note(PoolNote::GiveBack { call }).message());
         }
         for (worker, reason) in effects.kills {
-            let _ = worker.commands.send(Command::Kill(reason));
+            let _ = worker.commands.send(ProcessCommand::Kill(reason));
         }
         for (worker, drained) in effects.retired {
             if drained {
                 self.controller.do_send(Request::Retire(worker.child.clone()));
             } else {
-                let _ = worker.commands.send(Command::Shutdown);
+                let _ = worker.commands.send(ProcessCommand::Shutdown);
             }
         }
         for (exchange, settled) in effects.settled {
@@ -288,8 +288,9 @@ impl Shared {
             }),
             Ok(FromWorker::Large { .. }) => unreachable!("large outcomes are read as results"),
             Err(error) => {
-                let _ =
-                    worker.commands.send(Command::Kill(ExitReason::LinkLost(error.to_string())));
+                let _ = worker
+                    .commands
+                    .send(ProcessCommand::Kill(ExitReason::LinkLost(error.to_string())));
             }
         }
     }

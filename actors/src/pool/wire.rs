@@ -11,7 +11,7 @@ use fiber_transport::Message;
 use serde::{Deserialize, Serialize};
 
 use super::run::{CallId, PREFIX};
-use crate::endpoint::ROOT;
+use crate::endpoint::MAIN;
 
 const NOTE: u8 = 0;
 const ASSIGNMENT: u8 = 1;
@@ -102,7 +102,7 @@ impl ToWorker {
         match self {
             ToWorker::Assignment(assignment) => {
                 let mut head = Vec::with_capacity(54);
-                head.extend_from_slice(&[ROOT, ASSIGNMENT]);
+                head.extend_from_slice(&[MAIN, ASSIGNMENT]);
                 let numbers = [
                     assignment.call,
                     assignment.entry.offset,
@@ -116,7 +116,7 @@ impl ToWorker {
                 Message { head, body: assignment.arguments }
             }
             ToWorker::Broadcast { id, value } => {
-                let mut head = vec![ROOT, BROADCAST];
+                let mut head = vec![MAIN, BROADCAST];
                 head.extend_from_slice(&id.to_le_bytes());
                 Message { head, body: value }
             }
@@ -193,7 +193,7 @@ impl FromWorker {
 
 fn results_head(call: CallId, busy: u64, pieces: &[Piece]) -> Vec<u8> {
     let mut head = Vec::with_capacity(22 + 16 * pieces.len() + PREFIX);
-    head.extend_from_slice(&[ROOT, RESULTS]);
+    head.extend_from_slice(&[MAIN, RESULTS]);
     head.extend_from_slice(&call.to_le_bytes());
     head.extend_from_slice(&busy.to_le_bytes());
     head.extend_from_slice(&(pieces.len() as u32).to_le_bytes());
@@ -206,7 +206,7 @@ fn results_head(call: CallId, busy: u64, pieces: &[Piece]) -> Vec<u8> {
 }
 
 fn note_message<T: Serialize>(note: &T) -> Message {
-    let mut head = vec![ROOT, NOTE];
+    let mut head = vec![MAIN, NOTE];
     codec::append(&mut head, note).expect("notes are made of what serialises");
     Message::new(head)
 }

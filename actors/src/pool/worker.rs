@@ -25,12 +25,12 @@ use super::broadcast;
 use super::run::{CallId, Items, push_item};
 use super::wire::{Assignment, FromWorker, PoolNote, Results, ToWorker, WorkerNote};
 use crate::process::Initializer;
-use crate::runtime::{Control, Inbound, Root, Running, Runtime};
+use crate::runtime::{ChildMain, ControlMessage, ParentMessage, Runtime, StartedMain};
 use executor::Slot;
 
 /// What a worker needs to know to begin.
 #[derive(Clone, Serialize, Deserialize)]
-pub(crate) struct WorkerRoot {
+pub(crate) struct WorkerMain {
     pub(crate) threads: u64,
     pub(crate) initializer: Option<Initializer>,
     pub(crate) max_message: u64,
@@ -98,8 +98,8 @@ impl Assigned {
     }
 }
 
-impl Root for WorkerRoot {
-    fn start(self, _: &'static Runtime, link: Arc<dyn Link>) -> Running {
+impl ChildMain for WorkerMain {
+    fn start(self, _: &'static Runtime, link: Arc<dyn Link>) -> StartedMain {
         let queue = Arc::new(WorkQueue {
             link,
             work: Mutex::default(),
@@ -114,16 +114,16 @@ impl Root for WorkerRoot {
         tokio::task::spawn_local(ticker::tick(Arc::clone(&queue), Arc::clone(&ticker)));
         let receiving = Arc::clone(&queue);
         let inbox = move |inbound| match inbound {
-            Inbound::Message(message) => {
+            ParentMessage::Data(message) => {
                 receiving.receive(message);
                 ticker.notify_one();
             }
-            Inbound::Shutdown => receiving.close(),
+            ParentMessage::Shutdown => receiving.close(),
         };
         let initializer = self.initializer;
         let main = move || {
             if let Err(problem) = initializer.map_or(Ok(()), Initializer::run) {
-                let _ = queue.link.send(Control::Failed(problem).message());
+                let _ = queue.link.send(ControlMessage::Failed(problem).message());
                 // The parent ends this process when it has read that; until then the message must
                 // not be lost.
                 queue.wait_for_close();
@@ -132,7 +132,7 @@ impl Root for WorkerRoot {
             executor::run_all(&queue);
             0
         };
-        Running { inbox: Box::new(inbox), main: Box::new(main) }
+        StartedMain { receive: Box::new(inbox), run: Box::new(main) }
     }
 }
 

@@ -14,9 +14,11 @@ use futures_util::future::LocalBoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::root::ProcessRoot;
+use super::root::ProcessMain;
 use super::{Process, Shared, State, register};
-use crate::runtime::{Command, Control, Launch, Runtime, StartRequest, attend, launch};
+use crate::runtime::{
+    ControlMessage, Launch, ProcessCommand, Runtime, StartRequest, launch, monitor,
+};
 use crate::supervisor::{self, ChildContext, ChildSpec, Running, Start};
 
 impl ChildSpec {
@@ -74,7 +76,7 @@ pub(super) struct Work {
     pub(super) function: &'static str,
     pub(super) meta: Meta,
     pub(super) output: OutputMode,
-    pub(super) root: ProcessRoot,
+    pub(super) process_main: ProcessMain,
     /// Of the arguments.
     pub(super) pins: Pins,
 }
@@ -82,7 +84,7 @@ pub(super) struct Work {
 /// One process, from before its start to its end. Dropped, it has ended.
 pub(super) struct Life {
     shared: Arc<Shared>,
-    commands: mpsc::UnboundedReceiver<Command>,
+    commands: mpsc::UnboundedReceiver<ProcessCommand>,
     work: Work,
 }
 
@@ -100,12 +102,15 @@ impl Life {
     }
 
     async fn start(self, context: ChildContext) -> Result<Running, ExitReason> {
-        let Life { shared, mut commands, work: Work { runtime, meta, output, root, pins, .. } } =
-            self;
+        let Life {
+            shared,
+            mut commands,
+            work: Work { runtime, meta, output, process_main, pins, .. },
+        } = self;
         let mut ending = EndsWith(shared);
         let shared = Arc::clone(&ending.0);
         let (name, restarts) = (shared.name.clone(), context.restarts());
-        let request = StartRequest::new(&root);
+        let request = StartRequest::new(&process_main);
         let launch =
             launch(runtime, Launch { name, restarts, meta, output, request, scheduling: None });
         tokio::pin!(launch);
@@ -115,7 +120,7 @@ impl Life {
                 launched = &mut launch => break launched,
                 // To be ended while it starts: it has no link yet through which it could be told.
                 Some(command) = commands.recv() => match command {
-                    Command::Kill(reason) => break Err(Exit::new(reason, Vec::new())),
+                    ProcessCommand::Kill(reason) => break Err(Exit::new(reason, Vec::new())),
                     command => asked.push(command),
                 }
             }
@@ -134,7 +139,7 @@ impl Life {
         asked.into_iter().for_each(|command| drop(shared.commands.send(command)));
         shared.state.send_replace(State::Running { pid });
         // A link that is closed by now is seen by the attendant.
-        let _ = launched.connection.link.send(ProcessRoot::begin());
+        let _ = launched.connection.link.send(ProcessMain::begin());
         let told = Rc::new(Cell::new(Told::Nothing));
         let control = Ender { commands: shared.commands.clone(), told: Rc::clone(&told) };
         let (exited, exit) = oneshot::channel();
@@ -145,9 +150,9 @@ impl Life {
                     if message.first() == Some(&0) { Outcome::Value } else { Outcome::Failure };
                 *shared.outcome.lock() = Some((outcome, message.slice(message.len().min(1)..)));
                 // It waits for this, so that its result is not lost with it.
-                let _ = link.send(Control::Shutdown.message());
+                let _ = link.send(ControlMessage::Shutdown.message());
             };
-            let exit = attend(runtime, launched, commands, receive).await;
+            let exit = monitor(runtime, launched, commands, receive).await;
             drop(pins);
             let _ = exited.send(reason(&shared, &exit, told.get()));
             ending.end(exit);
@@ -212,7 +217,7 @@ enum Told {
 
 /// Ends a process, whose work may have no end. Dropped, it does so at once.
 struct Ender {
-    commands: mpsc::UnboundedSender<Command>,
+    commands: mpsc::UnboundedSender<ProcessCommand>,
     told: Rc<Cell<Told>>,
 }
 
@@ -220,17 +225,17 @@ impl supervisor::Control for Ender {
     fn shutdown(&mut self) {
         self.told.set(Told::ToEnd);
         // An attendant that is gone has seen the end of its process.
-        let _ = self.commands.send(Command::Terminate);
+        let _ = self.commands.send(ProcessCommand::Terminate);
     }
 
     fn kill(&mut self, reason: ExitReason) {
-        let _ = self.commands.send(Command::Kill(reason));
+        let _ = self.commands.send(ProcessCommand::Kill(reason));
     }
 }
 
 impl Drop for Ender {
     fn drop(&mut self) {
-        let _ = self.commands.send(Command::Kill(ExitReason::Shutdown));
+        let _ = self.commands.send(ProcessCommand::Kill(ExitReason::Shutdown));
     }
 }
 

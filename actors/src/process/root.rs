@@ -11,30 +11,30 @@ use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
 
 use crate::blocking::BlockingRuntime;
-use crate::endpoint::ROOT;
+use crate::endpoint::MAIN;
 use crate::remote::wait_until_attached;
-use crate::runtime::{Control, Inbound, Root, Running, Runtime};
+use crate::runtime::{ChildMain, ControlMessage, ParentMessage, Runtime, StartedMain};
 
 /// The exit code of a process whose function panicked, as Rust programs have it.
 const EXIT_PANICKED: i32 = 101;
 
 /// What a process is to run.
 #[derive(Clone, Serialize, Deserialize)]
-pub(crate) struct ProcessRoot {
+pub(crate) struct ProcessMain {
     pub(super) entry: EntryRef,
     pub(super) arguments: Bytes,
     /// The longest result in bytes.
     pub(super) limit: u64,
 }
 
-impl Root for ProcessRoot {
-    fn start(self, _: &'static Runtime, link: Arc<dyn Link>) -> Running {
+impl ChildMain for ProcessMain {
+    fn start(self, _: &'static Runtime, link: Arc<dyn Link>) -> StartedMain {
         let told = Arc::new((Mutex::new(Told::Nothing), Condvar::new()));
         let telling = Arc::clone(&told);
         let inbox = move |inbound| {
             *telling.0.lock() = match inbound {
-                Inbound::Message(_) => Told::ToBegin,
-                Inbound::Shutdown => Told::ToEnd,
+                ParentMessage::Data(_) => Told::ToBegin,
+                ParentMessage::Shutdown => Told::ToEnd,
             };
             telling.1.notify_all();
         };
@@ -42,12 +42,12 @@ impl Root for ProcessRoot {
             let entry = match self.entry.resolve() {
                 Ok(entry) => entry,
                 Err(error) => {
-                    let _ = link.send(Control::Failed(error.to_string()).message());
+                    let _ = link.send(ControlMessage::Failed(error.to_string()).message());
                     wait_until(&told, Told::ToEnd);
                     return 1;
                 }
             };
-            let _ = link.send(Control::Ready { address: None }.message());
+            let _ = link.send(ControlMessage::Ready { address: None }.message());
             // The function may end this process at once, and what is under way with it.
             wait_until(&told, Told::ToBegin);
             let mut task = OneTask::new(self.arguments.into());
@@ -58,19 +58,19 @@ impl Root for ProcessRoot {
             let (outcome, value) = within(self.limit, entry.name(), outcome, value);
             let code = exit_code(outcome, &value);
             wait_until_attached();
-            let head = vec![ROOT, u8::from(outcome == Outcome::Failure)];
+            let head = vec![MAIN, u8::from(outcome == Outcome::Failure)];
             let _ = link.send(Message { head, body: value.into() });
             wait_until(&told, Told::ToEnd);
             code
         };
-        Running { inbox: Box::new(inbox), main: Box::new(main) }
+        StartedMain { receive: Box::new(inbox), run: Box::new(main) }
     }
 }
 
-impl ProcessRoot {
+impl ProcessMain {
     /// What the parent says when it knows that the process is ready.
     pub(super) fn begin() -> Message {
-        Message::new(vec![ROOT])
+        Message::new(vec![MAIN])
     }
 }
 

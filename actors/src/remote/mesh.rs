@@ -18,7 +18,9 @@ use super::port::{PeerId, Request, Requester};
 use super::registry::Registry;
 use super::route::{Ask, Lost, Route};
 use super::wire::{self, ActorId, End, Frame, Payload, Place, ProcessRef, Question};
-use crate::endpoint::{Endpoint, HeartbeatMonitor, MESH, give_signs_of_life, meet, message_limit};
+use crate::endpoint::{
+    Endpoint, HeartbeatMonitor, MESH, connect_to, message_limit, send_heartbeats,
+};
 
 /// How many routes there are at least before those that nothing needs are looked for.
 const ROUTES: usize = 64;
@@ -123,7 +125,7 @@ impl Mesh {
         let own = self.endpoint;
         let problem =
             |problem| format!("its runtime can't be reached at {}: {problem}", to.address);
-        meet(&to.address, &own.key, own.id, to.id, role).await.map_err(problem)
+        connect_to(&to.address, &own.key, own.id, to.id, role).await.map_err(problem)
     }
 
     /// There is a link to a node: what goes there can use it. Whoever reads the link has to tell
@@ -152,8 +154,7 @@ impl Mesh {
         connection.incoming.set_limit(message_limit(config));
         let mut peer = self.join(id, &connection.link);
         connection.link.give_up_after(config.heartbeat_timeout);
-        let beating =
-            give_signs_of_life(Arc::clone(&connection.link), config.heartbeat, wire::beat);
+        let beating = send_heartbeats(Arc::clone(&connection.link), config.heartbeat, wire::beat);
         tokio::task::spawn_local(beating);
         let mut heartbeats = HeartbeatMonitor::new(config);
         let reason = loop {

@@ -15,9 +15,11 @@ use futures_util::future::LocalBoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
-use super::root::RingRoot;
+use super::root::RingMain;
 use super::wire::{Doing, Member, News, Order, Trouble};
-use crate::runtime::{Command, Control as Say, Launch, Runtime, StartRequest, attend, launch};
+use crate::runtime::{
+    ControlMessage, Launch, ProcessCommand, Runtime, StartRequest, launch, monitor,
+};
 use crate::supervisor::{ChildContext, Control, Running, Start, SupervisorRef};
 
 /// How long what a rank complains of may take to show itself as something clearer: a death, or a
@@ -34,7 +36,7 @@ pub(super) struct Owner {
     pub(super) runtime: &'static Runtime,
     pub(super) name: String,
     pub(super) function: &'static str,
-    pub(super) root: RingRoot,
+    pub(super) ring_main: RingMain,
     pub(super) arguments: Bytes,
     pub(super) _pins: Pins,
     pub(super) meta: Meta,
@@ -61,7 +63,7 @@ pub(super) struct State {
 #[derive(Default)]
 struct Seat {
     link: Option<Arc<dyn Link>>,
-    commands: Option<mpsc::UnboundedSender<Command>>,
+    commands: Option<mpsc::UnboundedSender<ProcessCommand>>,
     member: Option<Member>,
     value: Option<Bytes>,
     doing: Option<Doing>,
@@ -112,7 +114,7 @@ impl Owner {
         if outcome.is_ok() {
             for link in state.seats.iter().filter_map(|seat| seat.link.as_ref()) {
                 // One that is gone has said all.
-                let _ = link.send(Say::Shutdown.message());
+                let _ = link.send(ControlMessage::Shutdown.message());
             }
         }
         state.outcome = Some(outcome);
@@ -147,7 +149,7 @@ impl Owner {
     pub(super) fn kill(&self, rank: usize) {
         let state = self.state.lock();
         if let Some(commands) = state.seats.get(rank).and_then(|seat| seat.commands.as_ref()) {
-            let _ = commands.send(Command::Kill(ExitReason::Signal(9)));
+            let _ = commands.send(ProcessCommand::Kill(ExitReason::Signal(9)));
         }
     }
 
@@ -401,11 +403,11 @@ async fn live(
     rank: usize,
     round: u64,
     context: ChildContext,
-    mut inbox: mpsc::UnboundedReceiver<Command>,
+    mut inbox: mpsc::UnboundedReceiver<ProcessCommand>,
     mut release: watch::Receiver<bool>,
 ) -> ExitReason {
     let runtime = owner.runtime;
-    let root = RingRoot { rank: rank as u64, ..owner.root.clone() };
+    let ring_main = RingMain { rank: rank as u64, ..owner.ring_main.clone() };
     let name = format!("{}/rank-{rank}", owner.name);
     let (meta, output, restarts) = (owner.meta, owner.output, context.restarts());
     let launch = launch(
@@ -415,7 +417,7 @@ async fn live(
             restarts,
             meta,
             output,
-            request: StartRequest::new(&root),
+            request: StartRequest::new(&ring_main),
             scheduling: None,
         },
     );
@@ -426,7 +428,7 @@ async fn live(
                 launched = &mut launch => break launched,
                 // What there is of it ends with its launch.
                 command = inbox.recv() => match command {
-                    Some(Command::Kill(reason)) => break Err(Exit::new(reason, Vec::new())),
+                    Some(ProcessCommand::Kill(reason)) => break Err(Exit::new(reason, Vec::new())),
                     None => break Err(Exit::new(ExitReason::Shutdown, Vec::new())),
                     Some(_) => {}
                 }
@@ -439,7 +441,7 @@ async fn live(
             context.set_place(format!("pid {pid}"));
             owner.arrives(rank, round, pid, &launched.connection.link);
             let hearing = Arc::clone(&owner);
-            attend(runtime, launched, inbox, move |message| {
+            monitor(runtime, launched, inbox, move |message| {
                 hearing.hears(rank, round, News::read(message))
             })
             .await
@@ -458,7 +460,7 @@ async fn live(
 /// Ends a rank's process.
 struct RankControl {
     owner: Arc<Owner>,
-    commands: mpsc::UnboundedSender<Command>,
+    commands: mpsc::UnboundedSender<ProcessCommand>,
     /// That its supervisor wants it to end, so that its end is no failure.
     released: watch::Sender<bool>,
 }
@@ -468,20 +470,24 @@ impl Control for RankControl {
         self.released.send_replace(true);
         let done = matches!(self.owner.state.lock().outcome, Some(Ok(_)));
         // In the midst of its function it would not listen.
-        let command = if done { Command::Shutdown } else { Command::Kill(ExitReason::Shutdown) };
+        let command = if done {
+            ProcessCommand::Shutdown
+        } else {
+            ProcessCommand::Kill(ExitReason::Shutdown)
+        };
         let _ = self.commands.send(command);
     }
 
     fn kill(&mut self, reason: ExitReason) {
         self.released.send_replace(true);
-        let _ = self.commands.send(Command::Kill(reason));
+        let _ = self.commands.send(ProcessCommand::Kill(reason));
     }
 }
 
 impl Drop for RankControl {
     fn drop(&mut self) {
         if !self.released.send_replace(true) {
-            let _ = self.commands.send(Command::Kill(ExitReason::Shutdown));
+            let _ = self.commands.send(ProcessCommand::Kill(ExitReason::Shutdown));
         }
     }
 }

@@ -28,7 +28,7 @@ use super::wire::{Doing, Member, News, Order};
 use crate::blocking::BlockingRuntime;
 use crate::process::Initializer;
 use crate::remote::ProcessRef;
-use crate::runtime::{Control, Inbound, Root, Running, Runtime};
+use crate::runtime::{ChildMain, ControlMessage, ParentMessage, Runtime, StartedMain};
 
 /// The exit code of a process whose function failed.
 const EXIT_FAILED: i32 = 1;
@@ -38,7 +38,7 @@ static HERE: OnceLock<Arc<Here>> = OnceLock::new();
 /// What a rank is to run. Its arguments and its state in the last checkpoint come by themselves:
 /// they may be large.
 #[derive(Clone, Serialize, Deserialize)]
-pub(crate) struct RingRoot {
+pub(crate) struct RingMain {
     pub(super) entry: EntryRef,
     pub(super) ring: String,
     pub(super) rank: u64,
@@ -59,14 +59,14 @@ enum Told {
     Shutdown,
 }
 
-impl Root for RingRoot {
-    fn start(self, runtime: &'static Runtime, link: Arc<dyn Link>) -> Running {
+impl ChildMain for RingMain {
+    fn start(self, runtime: &'static Runtime, link: Arc<dyn Link>) -> StartedMain {
         let (sender, told) = mpsc::channel();
         let reporting = Arc::clone(&link);
         let inbox = move |inbound| {
             let told = match inbound {
-                Inbound::Shutdown => Told::Shutdown,
-                Inbound::Message(message) => match Order::read(message) {
+                ParentMessage::Shutdown => Told::Shutdown,
+                ParentMessage::Data(message) => match Order::read(message) {
                     Some(Order::Report) => {
                         let doing =
                             HERE.get().map(|here| here.doing.lock().clone()).unwrap_or_default();
@@ -82,21 +82,21 @@ impl Root for RingRoot {
         let main = move || match Job::prepare(runtime, &link, self) {
             Ok(job) => job.run(&link, &told),
             Err(problem) => {
-                let _ = link.send(Control::Failed(problem).message());
+                let _ = link.send(ControlMessage::Failed(problem).message());
                 // The parent ends this process when it has read that.
                 loop {
                     std::thread::park();
                 }
             }
         };
-        Running { inbox: Box::new(inbox), main: Box::new(main) }
+        StartedMain { receive: Box::new(inbox), run: Box::new(main) }
     }
 }
 
 /// A rank that can be reached.
 struct Job {
     runtime: &'static Runtime,
-    root: RingRoot,
+    ring_main: RingMain,
     entry: &'static Entry<MethodFn>,
     here: Arc<Here>,
     member: Member,
@@ -108,11 +108,11 @@ impl Job {
     fn prepare(
         runtime: &'static Runtime,
         link: &Arc<dyn Link>,
-        mut root: RingRoot,
+        mut ring_main: RingMain,
     ) -> Result<Job, String> {
         let text = |error: Error| error.to_string();
-        let entry = root.entry.resolve::<MethodFn>().map_err(text)?;
-        root.initializer.take().map_or(Ok(()), Initializer::run)?;
+        let entry = ring_main.entry.resolve::<MethodFn>().map_err(text)?;
+        ring_main.initializer.take().map_or(Ok(()), Initializer::run)?;
         let address = runtime.address_now().map_err(text)?.to_string();
         let bell = Bell::new().map_err(|error| format!("it can't be woken: {error}"))?;
         let here = Arc::new(Here {
@@ -121,7 +121,7 @@ impl Job {
             doing: Mutex::default(),
         });
         let _ = HERE.set(Arc::clone(&here));
-        runtime.admit(Role::Ring, welcome);
+        runtime.on_peer(Role::Ring, welcome);
         // Who is not on this host can share no memory with it.
         let streams = match link_kind(&address) {
             Some(LinkKind::Unix) => {
@@ -129,16 +129,16 @@ impl Job {
             }
             _ => None,
         };
-        let reserved = (root.rank == 0).then(Reserved::new).transpose().map_err(text)?;
+        let reserved = (ring_main.rank == 0).then(Reserved::new).transpose().map_err(text)?;
         let port = reserved.as_ref().map(|reserved| reserved.port);
         let place = ProcessRef { id: runtime.id(), address: address.as_str().into() };
         let member = Member { process: place, streams, port };
         let _ = link;
-        Ok(Job { runtime, root, entry, here, member, address, _reserved: reserved })
+        Ok(Job { runtime, ring_main, entry, here, member, address, _reserved: reserved })
     }
 
     fn run(self, link: &Arc<dyn Link>, told: &mpsc::Receiver<Told>) -> i32 {
-        let _ = link.send(Control::Ready { address: Some(self.address.clone()) }.message());
+        let _ = link.send(ControlMessage::Ready { address: Some(self.address.clone()) }.message());
         let _ = link.send(News::Joined(self.member.clone()).message());
         let (mut arguments, mut restored) = (Bytes::new(), None);
         let members = loop {
@@ -150,11 +150,11 @@ impl Job {
                 Ok(Told::Shutdown) | Err(_) => return 0,
             }
         };
-        let rank = self.root.rank as usize;
+        let rank = self.ring_main.rank as usize;
         let lines =
-            Lines::new(self.runtime, rank, members, Arc::clone(&self.here), self.root.timeout);
+            Lines::new(self.runtime, rank, members, Arc::clone(&self.here), self.ring_main.timeout);
         let limit = self.runtime.config().max_message.as_u64();
-        let name = self.root.ring.clone();
+        let name = self.ring_main.ring.clone();
         let node =
             RingNode::new(lines, Arc::clone(link), name, limit, restored, Arc::clone(&self.here));
         let mut task = Task { node: Some(node), arguments, limit, outcome: None };

@@ -5,7 +5,7 @@ use fiber_core::codec;
 use fiber_transport::Message;
 use serde::{Deserialize, Serialize};
 
-use crate::endpoint::ROOT;
+use crate::endpoint::MAIN;
 use crate::remote::ProcessRef;
 
 /// A rank, for the others.
@@ -75,18 +75,18 @@ pub(super) enum Doing {
 impl Order {
     pub(super) fn message(self) -> Message {
         match self {
-            Order::Arguments(arguments) => Message { head: vec![ROOT, 0], body: arguments },
+            Order::Arguments(arguments) => Message { head: vec![MAIN, 0], body: arguments },
             Order::Restored(number, state) => {
-                let mut head = vec![ROOT, 1];
+                let mut head = vec![MAIN, 1];
                 head.extend_from_slice(&number.to_le_bytes());
                 Message { head, body: state }
             }
             Order::Members(members) => coded(2, &members),
-            Order::Report => Message::new(vec![ROOT, 3]),
+            Order::Report => Message::new(vec![MAIN, 3]),
         }
     }
 
-    /// The order in a message from which [`ROOT`] was taken.
+    /// The order in a message from which [`MAIN`] was taken.
     pub(super) fn read(mut message: Bytes) -> Option<Order> {
         match (!message.is_empty()).then(|| message.get_u8())? {
             0 => Some(Order::Arguments(message)),
@@ -103,18 +103,18 @@ impl News {
         match self {
             News::Joined(member) => coded(0, &member),
             News::Checkpoint(number, state) => {
-                let mut head = vec![ROOT, 1];
+                let mut head = vec![MAIN, 1];
                 head.extend_from_slice(&number.to_le_bytes());
                 Message { head, body: state }
             }
-            News::Value(value) => Message { head: vec![ROOT, 2], body: value },
-            News::Failure(failure) => Message { head: vec![ROOT, 3], body: failure },
+            News::Value(value) => Message { head: vec![MAIN, 2], body: value },
+            News::Failure(failure) => Message { head: vec![MAIN, 3], body: failure },
             News::Trouble(trouble) => coded(4, &trouble),
             News::Doing(doing) => coded(5, &doing),
         }
     }
 
-    /// The news in a message from which [`ROOT`] was taken.
+    /// The news in a message from which [`MAIN`] was taken.
     pub(super) fn read(mut message: Bytes) -> Option<News> {
         match (!message.is_empty()).then(|| message.get_u8())? {
             0 => codec::decode(&message).ok().map(News::Joined),
@@ -133,7 +133,7 @@ fn number(message: &mut Bytes) -> Option<u64> {
 }
 
 fn coded(kind: u8, value: &impl Serialize) -> Message {
-    let mut head = vec![ROOT, kind];
+    let mut head = vec![MAIN, kind];
     codec::append(&mut head, value).expect("what owner and ranks tell each other serialises");
     Message::new(head)
 }

@@ -12,10 +12,10 @@ use fiber_core::{LinkKind, ProcessId, SessionKey, entry};
 use fiber_transport::{Connection, Role, local_ip_towards};
 use rustix::process::Signal;
 
-use super::launch::{Control, REMOTE, control};
-use super::root::Inbound;
+use super::launch::{ControlMessage, REMOTE, control};
+use super::root::ParentMessage;
 use super::{CURRENT, INITIALISED, Runtime, start_thread};
-use crate::endpoint::{Endpoint, MESH, ROOT, give_signs_of_life, meet, message_limit};
+use crate::endpoint::{Endpoint, MAIN, MESH, connect_to, message_limit, send_heartbeats};
 use crate::remote::MeshPeer;
 
 /// The exit code of a child that could not begin its work.
@@ -135,7 +135,8 @@ fn run(calling: ParentInfo, key: SessionKey) -> ! {
     let node_arbiter = arbiter.clone();
     arbiter.spawn_fn(move || {
         tokio::task::spawn_local(async move {
-            let met = meet(&calling.address, &key, calling.id, calling.parent, Role::Child).await;
+            let met =
+                connect_to(&calling.address, &key, calling.id, calling.parent, Role::Child).await;
             let mut connection = met.unwrap_or_else(|problem| {
                 give_up(&format!("the parent can't be reached at {}: {problem}", calling.address))
             });
@@ -143,10 +144,11 @@ fn run(calling: ParentInfo, key: SessionKey) -> ! {
             // how often to speak.
             connection.link.give_up_after(SILENT_PARENT);
             let link = Arc::clone(&connection.link);
-            let early = tokio::task::spawn_local(give_signs_of_life(link, EARLY_BEAT, || {
-                Control::Heartbeat.message()
+            let early = tokio::task::spawn_local(send_heartbeats(link, EARLY_BEAT, || {
+                ControlMessage::Heartbeat.message()
             }));
-            let Some(Control::Start { config, request }) = first(&mut connection).await else {
+            let Some(ControlMessage::Start { config, request }) = first(&mut connection).await
+            else {
                 // The parent went away, or never meant this process.
                 quit(EXIT_NOT_STARTED)
             };
@@ -165,16 +167,14 @@ fn run(calling: ParentInfo, key: SessionKey) -> ! {
             *CURRENT.lock() = Some(runtime);
             fiber_core::process::at_exit(super::shutdown_on_exit);
             // Before the root starts: from now on the parent takes silence for death.
-            tokio::task::spawn_local(give_signs_of_life(
-                Arc::clone(&connection.link),
-                beat,
-                || Control::Heartbeat.message(),
-            ));
+            tokio::task::spawn_local(send_heartbeats(Arc::clone(&connection.link), beat, || {
+                ControlMessage::Heartbeat.message()
+            }));
             let peer = runtime.mesh().join(calling.parent, &connection.link);
             let running = request.start(runtime, Arc::clone(&connection.link));
             let running = running.unwrap_or_else(|error| give_up(&error.to_string()));
-            let _ = sender.send(running.main);
-            serve(connection, running.inbox, peer).await
+            let _ = sender.send(running.run);
+            serve(connection, running.receive, peer).await
         });
     });
     match main.recv() {
@@ -187,7 +187,7 @@ fn run(calling: ParentInfo, key: SessionKey) -> ! {
     }
 }
 
-async fn first(connection: &mut Connection) -> Option<Control> {
+async fn first(connection: &mut Connection) -> Option<ControlMessage> {
     // The limit of an unproven peer is too small for what a parent sends first.
     connection.incoming.set_limit(i32::MAX as usize);
     control(&connection.next().await?.ok()?)
@@ -196,19 +196,19 @@ async fn first(connection: &mut Connection) -> Option<Control> {
 /// Passes on what the parent sends, and ends this process when the parent is gone.
 async fn serve(
     mut connection: Connection,
-    mut inbox: Box<dyn FnMut(Inbound)>,
+    mut inbox: Box<dyn FnMut(ParentMessage)>,
     mut parent: MeshPeer,
 ) -> ! {
     while let Some(Ok(mut message)) = connection.next().await {
         match message.first() {
-            Some(&ROOT) => {
+            Some(&MAIN) => {
                 message.advance(1);
-                inbox(Inbound::Message(message));
+                inbox(ParentMessage::Data(message));
             }
             Some(&MESH) => parent.receive(message),
             _ => {
-                if let Some(Control::Shutdown) = control(&message) {
-                    inbox(Inbound::Shutdown);
+                if let Some(ControlMessage::Shutdown) = control(&message) {
+                    inbox(ParentMessage::Shutdown);
                 }
             }
         }

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use super::child::{EXIT_LINK_LOST, EXIT_NOT_STARTED};
 use super::root::StartRequest;
 use super::{ENDING, EXPECTED, Runtime};
-use crate::endpoint::{CONTROL, HeartbeatMonitor, MESH, ROOT, message_limit};
+use crate::endpoint::{CONTROL, HeartbeatMonitor, MAIN, MESH, message_limit};
 use crate::remote::MeshPeer;
 
 /// How long the end of a process may lag behind the end of its link, or the reverse, before it is
@@ -45,15 +45,15 @@ pub(crate) struct Launch {
 /// How a process that waits for room is waited for.
 pub(crate) trait SchedulingPolicy {
     /// It waits for room, in the cluster's words; or it does so no more.
-    fn waits(&self, words: Option<&str>);
+    fn set_unschedulable(&self, reason: Option<&str>);
 
     /// Whether it may wait for longer than the configuration says.
-    fn lasts(&self) -> bool;
+    fn may_wait_longer(&self) -> bool;
 }
 
 /// What nodes tell each other about themselves.
 #[derive(Serialize, Deserialize)]
-pub(crate) enum Control {
+pub(crate) enum ControlMessage {
     /// Parent to child: what to do.
     Start { config: Box<Config>, request: StartRequest },
     /// Child to parent: the root is at work. The address is where other nodes can reach it, if they
@@ -67,7 +67,7 @@ pub(crate) enum Control {
     Shutdown,
 }
 
-impl Control {
+impl ControlMessage {
     pub(crate) fn message(&self) -> Message {
         let mut head = vec![CONTROL];
         codec::append(&mut head, self).expect("control messages are made of what serialises");
@@ -93,7 +93,7 @@ impl Launched {
 }
 
 /// What can be asked of a child.
-pub(crate) enum Command {
+pub(crate) enum ProcessCommand {
     /// To end when its work is done.
     Shutdown,
     /// To be ended with SIGTERM.
@@ -269,7 +269,7 @@ async fn overdue(
             _ => None,
         };
         if let Some(scheduling) = scheduling {
-            scheduling.waits(words);
+            scheduling.set_unschedulable(words);
         }
         let limit = match &state {
             JobState::Starting | JobState::Running => config.start_timeout,
@@ -280,7 +280,9 @@ async fn overdue(
         };
         match timeout(limit, states.wait_for(|now| stage(now) != stage(&state))).await {
             Ok(_) => continue,
-            Err(_) if words.is_some() && scheduling.is_some_and(SchedulingPolicy::lasts) => {
+            Err(_)
+                if words.is_some() && scheduling.is_some_and(SchedulingPolicy::may_wait_longer) =>
+            {
                 continue;
             }
             Err(_) => {}
@@ -368,7 +370,8 @@ async fn bring_up(
     connected.set(true);
     let Peer { info, mut connection } = peer.map_err(|error| NotReady::Unfit(error.to_string()))?;
     connection.incoming.set_limit(message_limit(&runtime.endpoint.config));
-    let start = Control::Start { config: Box::new(runtime.endpoint.config.clone()), request };
+    let start =
+        ControlMessage::Start { config: Box::new(runtime.endpoint.config.clone()), request };
     // If its link is closed by now, that is seen below.
     let _ = connection.link.send(start.message());
     let mut heartbeats = HeartbeatMonitor::new(&runtime.endpoint.config);
@@ -431,9 +434,9 @@ async fn first_word(
             continue;
         }
         match control(&message) {
-            Some(Control::Ready { address }) => return FirstWord::Ready(address),
-            Some(Control::Failed(problem)) => return FirstWord::Unfit(problem),
-            Some(Control::Heartbeat) => {}
+            Some(ControlMessage::Ready { address }) => return FirstWord::Ready(address),
+            Some(ControlMessage::Failed(problem)) => return FirstWord::Unfit(problem),
+            Some(ControlMessage::Heartbeat) => {}
             _ => {
                 return FirstWord::Unfit("it said something unexpected before it was ready".into());
             }
@@ -442,7 +445,7 @@ async fn first_word(
 }
 
 /// The control message in `message`, if it is one.
-pub(crate) fn control(message: &Bytes) -> Option<Control> {
+pub(crate) fn control(message: &Bytes) -> Option<ControlMessage> {
     let (&channel, body) = message.split_first()?;
     if channel == CONTROL { codec::decode(body).ok() } else { None }
 }
@@ -499,16 +502,16 @@ async fn ended(states: &mut watch::Receiver<JobState>) -> Exit {
 }
 
 /// Attends to a child until its process has ended and all that it sent has been received.
-pub(crate) async fn attend(
+pub(crate) async fn monitor(
     runtime: &'static Runtime,
     launched: Launched,
-    mut commands: mpsc::UnboundedReceiver<Command>,
+    mut commands: mpsc::UnboundedReceiver<ProcessCommand>,
     mut receive: impl FnMut(Bytes),
 ) -> Exit {
     let Launched { mut connection, job_guard, mut peer, .. } = launched;
     let mut states = job_guard.job.states();
     let mut receive = |mut message: Bytes| match message.first() {
-        Some(&ROOT) => {
+        Some(&MAIN) => {
             message.advance(1);
             receive(message);
         }
@@ -568,9 +571,9 @@ pub(crate) async fn attend(
                 break exit;
             }
             command = commands.recv(), if commands_open => match command {
-                Some(Command::Shutdown) => drop(connection.link.send(Control::Shutdown.message())),
-                Some(Command::Terminate) => job_guard.job.terminate(),
-                Some(Command::Kill(reason)) => {
+                Some(ProcessCommand::Shutdown) => drop(connection.link.send(ControlMessage::Shutdown.message())),
+                Some(ProcessCommand::Terminate) => job_guard.job.terminate(),
+                Some(ProcessCommand::Kill(reason)) => {
                     verdict.get_or_insert(reason);
                     job_guard.job.kill();
                     killed.get_or_insert_with(Instant::now);

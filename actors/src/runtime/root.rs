@@ -17,24 +17,24 @@ use serde::{Deserialize, Serialize};
 use super::Runtime;
 
 /// What a child can be started as.
-pub(crate) trait Root: Serialize + DeserializeOwned + 'static {
+pub(crate) trait ChildMain: Serialize + DeserializeOwned + 'static {
     /// Sets it up in its process, on the node's thread. The link leads to its parent.
-    fn start(self, runtime: &'static Runtime, link: Arc<dyn Link>) -> Running;
+    fn start(self, runtime: &'static Runtime, link: Arc<dyn Link>) -> StartedMain;
 }
 
 /// A root at work.
-pub(crate) struct Running {
+pub(crate) struct StartedMain {
     /// Receives, on the node's thread.
-    pub(crate) inbox: Box<dyn FnMut(Inbound)>,
+    pub(crate) receive: Box<dyn FnMut(ParentMessage)>,
     /// Works, on the main thread, and returns the exit code.
-    pub(crate) main: Box<dyn FnOnce() -> i32 + Send>,
+    pub(crate) run: Box<dyn FnOnce() -> i32 + Send>,
 }
 
-/// What the root of a child is told.
-pub(crate) enum Inbound {
-    /// Something for it.
-    Message(Bytes),
-    /// To end when its work is done.
+/// A message from the parent.
+pub(crate) enum ParentMessage {
+    /// A message of the child's own protocol.
+    Data(Bytes),
+    /// The child shall end when its work is done.
     Shutdown,
 }
 
@@ -46,14 +46,18 @@ pub(crate) struct StartRequest {
 }
 
 impl StartRequest {
-    pub(crate) fn new<R: Root>(root: &R) -> StartRequest {
+    pub(crate) fn new<R: ChildMain>(root: &R) -> StartRequest {
         let encoded = codec::encode(root).expect("roots are made of what serialises");
         StartRequest { entry: Starter::<R>::ENTRY.reference(), root: encoded.into() }
     }
 
     /// # Errors
     /// That it is of another build.
-    pub(super) fn start(self, runtime: &'static Runtime, link: Arc<dyn Link>) -> Result<Running> {
+    pub(super) fn start(
+        self,
+        runtime: &'static Runtime,
+        link: Arc<dyn Link>,
+    ) -> Result<StartedMain> {
         let entry = self.entry.resolve::<MethodFn>()?;
         let mut start = Starting { root: self.root, runtime, link, running: None };
         entry.call()(&mut start, &mut (), &mut ());
@@ -66,12 +70,12 @@ struct Starting {
     root: Bytes,
     runtime: &'static Runtime,
     link: Arc<dyn Link>,
-    running: Option<Result<Running>>,
+    running: Option<Result<StartedMain>>,
 }
 
 struct Starter<R>(PhantomData<R>);
 
-impl<R: Root> Starter<R> {
+impl<R: ChildMain> Starter<R> {
     const ENTRY: &'static Entry<MethodFn> = &Entry::new(type_name::<R>, Self::start);
 
     fn start(start: &mut dyn Any, _: &mut dyn Any, _: &mut dyn Any) {

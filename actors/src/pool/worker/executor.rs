@@ -14,7 +14,7 @@ use crate::blocking::BlockingRuntime;
 use crate::pool::run::{CallId, Items, PREFIX, prefix, push_item};
 use crate::pool::wire::{FromWorker, Piece, Results};
 use crate::remote::wait_until_attached;
-use crate::runtime::Control;
+use crate::runtime::ControlMessage;
 
 /// Outcomes leave when as many are there as tasks are left, and they took this long.
 const WORTH: Duration = Duration::from_micros(100);
@@ -41,11 +41,11 @@ pub(super) fn run_all(queue: &Arc<WorkQueue>) {
         Err(error) => {
             let problem =
                 format!("its threads could not be started: {}", shortage::explain(&error));
-            let _ = queue.link.send(Control::Failed(problem).message());
+            let _ = queue.link.send(ControlMessage::Failed(problem).message());
             return queue.wait_for_close();
         }
     };
-    let _ = queue.link.send(Control::Ready { address: None }.message());
+    let _ = queue.link.send(ControlMessage::Ready { address: None }.message());
     run(queue, 0);
     for thread in threads {
         // A task's panic is caught with the task, so no executor panics.

@@ -44,7 +44,7 @@ fn peers_that_fall_silent_or_are_looked_for_in_vain_are_given_up() {
         let mut lively = connect(address, runtime.key()).await.unwrap();
         join(&mut lively, runtime.key(), &info(runtime)).await.unwrap();
         let link = Arc::clone(&lively.link);
-        let beating = give_signs_of_life(Arc::clone(&link), Duration::from_millis(20), wire::beat);
+        let beating = send_heartbeats(Arc::clone(&link), Duration::from_millis(20), wire::beat);
         tokio::task::spawn_local(beating);
         // Nonsense harms nobody, and what is said after it is answered.
         link.send(Message::new(vec![MESH, 99])).unwrap();
