@@ -54,9 +54,10 @@ pub use self::{
 
 /// Pools of worker processes, and the calls that they run.
 pub mod pool {
+    #[cfg(feature = "progress")]
+    pub use fiber_actors::suspend_progress;
     pub use fiber_actors::{
         ApplyCall, Blocking, Broadcast, ImapCall, ImapUnorderedCall, MapCall, Pool, PoolBuilder,
-        suspend_progress,
     };
 }
 

@@ -27,9 +27,9 @@ pub use manager::{
     AsyncManager, ManagerBuilder, NoSnapshots, Snapshot, SnapshotPolicy, Snapshots, SyncManager,
 };
 pub use pipe::{Pipe, PipeReceiver, PipeSender};
-pub use pool::{
-    ApplyCall, Broadcast, ImapCall, ImapUnorderedCall, MapCall, Pool, PoolBuilder, suspend_progress,
-};
+#[cfg(feature = "progress")]
+pub use pool::suspend_progress;
+pub use pool::{ApplyCall, Broadcast, ImapCall, ImapUnorderedCall, MapCall, Pool, PoolBuilder};
 pub use process::{Process, ProcessBuilder, ProcessHandle, active_children};
 pub use queue::{Delivery, Get, Put, Queue, QueueStream};
 pub use remote::{Call, RemoteAddr, RemoteMessage, RemoteRecipient};

@@ -9,6 +9,7 @@ mod controller;
 mod exchange;
 mod feeder;
 mod pinned;
+#[cfg_attr(not(feature = "progress"), path = "pool/progress/disabled.rs")]
 mod progress;
 mod run;
 mod scheduler;
@@ -37,6 +38,7 @@ pub use broadcast::Broadcast;
 pub use builder::PoolBuilder;
 pub use calls::{ApplyCall, ImapCall, ImapUnorderedCall, MapCall};
 
+#[cfg(feature = "progress")]
 pub use progress::suspend_progress;
 
 /// Supervised worker processes that run task functions.

@@ -175,15 +175,11 @@ pub fn backend(config: &Config) -> Result<Arc<dyn Backend>> {
         #[cfg(feature = "docker")]
         "docker" => Ok(Arc::new(Docker::new(config)?)),
         #[cfg(not(feature = "docker"))]
-        "docker" => Err(Error::Config(
-            "this program was built without the backend `docker`: enable fiber's feature `docker`".into(),
-        )),
+        "docker" => Err(Error::missing_feature("the backend `docker`", "docker")),
         #[cfg(feature = "kubernetes")]
         "kubernetes" => Ok(Arc::new(Kubernetes::new(config)?)),
         #[cfg(not(feature = "kubernetes"))]
-        "kubernetes" => Err(Error::Config(
-            "this program was built without the backend `kubernetes`: enable fiber's feature `kubernetes`".into(),
-        )),
+        "kubernetes" => Err(Error::missing_feature("the backend `kubernetes`", "kubernetes")),
         other => Err(Error::Config(format!(
             "there is no backend `{other}`: set `backend` (or FIBER_BACKEND) to `local`, `docker` or `kubernetes`, or \
              leave it out"

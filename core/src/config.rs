@@ -253,6 +253,9 @@ impl Config {
 
     fn check(&self) -> Result<()> {
         let wrong = |text: String| Err(Error::Config(text));
+        if self.link == LinkKind::Nng && cfg!(not(feature = "nng")) {
+            return Err(Error::missing_feature("the link `nng`", "nng"));
+        }
         if self.heartbeat.is_zero() || self.heartbeat_timeout < 2 * self.heartbeat {
             return wrong(format!(
                 "heartbeat_timeout ({:?}) must be at least twice heartbeat ({:?}), and heartbeat more than 0",

@@ -244,6 +244,15 @@ impl Error {
         }
     }
 
+    /// Says that the program was built without `what`, and how to add the `feature` that has it.
+    #[doc(hidden)]
+    pub fn missing_feature(what: &str, feature: &str) -> Error {
+        Error::Config(format!(
+            "this program was built without {what}: add fiber's feature `{feature}` \
+             (cargo add fiber --features {feature}) and build it again"
+        ))
+    }
+
     /// A refusal of the system.
     pub fn system(what: impl Into<String>, problem: impl fmt::Display) -> Error {
         Error::System { what: what.into(), problem: problem.to_string() }

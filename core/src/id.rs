@@ -101,6 +101,11 @@ impl fmt::Debug for SessionKey {
     }
 }
 
+/// Returns a random number from 0 up to, but not including, 1.
+pub fn random_fraction() -> f64 {
+    f64::from(u32::from_le_bytes(random())) / 2.0_f64.powi(32)
+}
+
 /// Random bytes from the system.
 pub fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];

@@ -29,7 +29,7 @@ pub use entry::instance;
 pub use error::{Error, Failure, FailureKind, Result};
 pub use exit::{Exit, ExitReason};
 pub use function::{Arguments, Function, Many, One, captures_nothing, invoke, task_entry};
-pub use id::{ProcessId, SessionKey, random};
+pub use id::{ProcessId, SessionKey, random, random_fraction};
 pub use inventory;
 pub use meta::{Meta, MetaOf};
 pub use output::{

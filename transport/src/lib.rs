@@ -14,8 +14,11 @@
 mod frame;
 mod handshake;
 mod linger;
+#[cfg_attr(not(feature = "nng"), expect(dead_code, reason = "only nng listens at addresses"))]
 mod listen_at;
+#[cfg_attr(not(feature = "nng"), path = "nng/disabled.rs")]
 pub mod nng;
+#[cfg(feature = "nng")]
 mod seal;
 pub mod shared;
 mod strangers;
@@ -35,6 +38,7 @@ pub use frame::{Decoder, FrameError, Gather, HEADER_LEN};
 pub use handshake::{HandshakeError, Peer, PeerInfo, Role, accept, join};
 pub use linger::Linger;
 pub use listen_at::{ListenAt, local_ip_towards};
+#[cfg(feature = "nng")]
 pub use seal::Keys;
 pub use strangers::Strangers;
 

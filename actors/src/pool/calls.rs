@@ -158,6 +158,7 @@ impl<T: DeserializeOwned> Call<T> {
         }
     }
 
+    #[cfg(feature = "progress")]
     fn progress(&mut self, label: String, length: Option<u64>) {
         if let Ok(active) = &mut self.active {
             active.progress = Progress::new(label, length.or(active.exchange.total()));
@@ -300,6 +301,7 @@ fn taken() -> Error {
 pub struct MapCall<T> {
     call: Call<T>,
     parts: Vec<(u64, Vec<T>)>,
+    #[cfg_attr(not(feature = "progress"), expect(dead_code, reason = "progress bars show it"))]
     length: Option<u64>,
 }
 
@@ -325,8 +327,11 @@ impl<T: DeserializeOwned> MapCall<T> {
         self.call.detach();
     }
 
-    /// Shows a progress bar while the results are awaited, if standard error is a terminal. Print
+    /// Shows a progress bar until the results are complete, if standard error is a terminal. Print
     /// lines beside it with [`suspend_progress`](crate::suspend_progress).
+    ///
+    /// Only with fiber's feature `progress`.
+    #[cfg(feature = "progress")]
     pub fn progress(mut self, label: impl Into<String>) -> MapCall<T> {
         self.call.progress(label.into(), self.length);
         self
@@ -390,6 +395,7 @@ pub struct ImapCall<T> {
     next: u64,
     early: BTreeMap<u64, Arrived>,
     current: Option<Decode<T>>,
+    #[cfg_attr(not(feature = "progress"), expect(dead_code, reason = "progress bars show it"))]
     length: Option<u64>,
     ended: bool,
 }
@@ -404,6 +410,7 @@ debug_handle!(ImapCall);
 pub struct ImapUnorderedCall<T> {
     call: Call<T>,
     current: Option<Decode<T>>,
+    #[cfg_attr(not(feature = "progress"), expect(dead_code, reason = "progress bars show it"))]
     length: Option<u64>,
     ended: bool,
 }
@@ -415,8 +422,11 @@ macro_rules! stream_handle {
         impl<T: DeserializeOwned> $name<T> {
             call_handle!();
 
-            /// Shows a progress bar while the results are taken, if standard error is a terminal.
+            /// Shows a progress bar while results arrive, if standard error is a terminal.
             /// Print lines beside it with [`suspend_progress`](crate::suspend_progress).
+            ///
+            /// Only with fiber's feature `progress`.
+            #[cfg(feature = "progress")]
             pub fn progress(mut self, label: impl Into<String>) -> $name<T> {
                 self.call.progress(label.into(), self.length);
                 self

@@ -202,7 +202,7 @@ impl Supervisor {
             if got.ran().is_some_and(|ran| ran >= backoff.resets_after()) {
                 child.streak = 0;
             }
-            pause = backoff.pause(child.streak, rand::random());
+            pause = backoff.pause(child.streak, fiber_core::random_fraction());
             child.streak = child.streak.saturating_add(1);
         }
         // A shortage may last for hours: starts that fail in a row are logged once.
