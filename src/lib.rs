@@ -179,12 +179,17 @@ pub mod __private {
     pub use fiber_core::{Meta, MetaOf, inventory};
 }
 
-/// The README's examples run with the other tests.
+/// The programs of README and documents run with the other tests.
 #[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-pub struct Readme;
-
-/// So do those of the page about rings.
-#[cfg(doctest)]
-#[doc = include_str!("../docs/ring.md")]
-pub struct Rings;
+mod documents {
+    #[doc = include_str!("../README.md")]
+    struct Readme;
+    #[doc = include_str!("../docs/guide.md")]
+    struct Guide;
+    #[doc = include_str!("../docs/coming-from.md")]
+    struct ComingFrom;
+    #[doc = include_str!("../docs/ring.md")]
+    struct Rings;
+    #[doc = include_str!("../docs/docker.md")]
+    struct Docker;
+}
