@@ -11,7 +11,8 @@ use fiber_core::{Error, ExitReason, Function, Portable, captures_nothing};
 use futures_util::future::try_join_all;
 
 use crate::manager::{AsyncManager, ManagerBuilder, NoSnapshots, SnapshotPolicy};
-use crate::remote::{Call, Load, RemoteAddr, RemoteMessage};
+use crate::mesh::Load;
+use crate::remote::{Call, RemoteAddr, RemoteMessage};
 use crate::reply::Reply;
 
 /// Which actor of an [`ActorPool`] a message goes to.

@@ -6,6 +6,8 @@ mod actor_pool;
 mod blocking;
 mod endpoint;
 mod manager;
+mod mesh;
+mod objects;
 mod options;
 mod pipe;
 mod pool;

@@ -19,9 +19,8 @@ use serde_bytes::ByteBuf;
 
 use self::core::{Core, Side};
 use self::wire::{Ask, Closing};
-use crate::sync::{Ticket, Waiting, made_at};
+use crate::objects::{Ticket, Waiting, made_at};
 
-pub(crate) use client::send_held_back;
 pub use delivery::Delivery;
 pub(crate) use end::{End, Role};
 pub use ops::{Get, Put, QueueStream};

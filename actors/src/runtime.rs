@@ -34,7 +34,7 @@ pub(crate) use launch::{
 pub(crate) use root::{ChildMain, ParentMessage, StartRequest, StartedMain};
 
 use crate::endpoint::Endpoint;
-use crate::remote::{Mesh, Registry, settle};
+use crate::mesh::{Mesh, Registry, settle};
 use crate::tokio_runtime::new_runtime;
 
 /// How long the exit of this process may be held up by what it sent last, by its children, and by

@@ -30,7 +30,6 @@ mod rwlock;
 mod semaphore;
 mod shared;
 mod value;
-mod waiting;
 
 pub use barrier::Barrier;
 pub use condition::{Condition, ConditionGuard};
@@ -43,6 +42,5 @@ pub use permits::Guard;
 pub use rwlock::RwLock;
 pub use semaphore::Semaphore;
 pub use value::Value;
-pub use waiting::Waiting;
 
-pub(crate) use shared::{Ticket, made_at};
+pub use crate::objects::Waiting;

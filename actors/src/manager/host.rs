@@ -17,7 +17,8 @@ use tokio::sync::watch;
 
 use super::snapshot::{Every, SnapshotPolicy};
 use crate::endpoint::{MAIN, message_limit};
-use crate::remote::{Host, Inbox};
+use crate::mesh::Inbox;
+use crate::remote::Host;
 use crate::runtime::{ChildMain, ControlMessage, ParentMessage, Runtime, StartedMain};
 use crate::supervisor::{ChildSpec, Lifecycle, Restart, Supervisor};
 use crate::tokio_runtime::new_runtime;

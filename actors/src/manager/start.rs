@@ -12,8 +12,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::ManagerInner;
 use super::host::{HostMain, Note};
+use crate::mesh::{Owned, ProcessRef};
 use crate::process::ProcessControl;
-use crate::remote::{Owned, ProcessRef};
 use crate::runtime::{
     ControlMessage, Launch, ProcessCommand, Runtime, StartRequest, launch, monitor,
 };

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::blocking::BlockingRuntime;
 use crate::endpoint::MAIN;
-use crate::remote::wait_until_attached;
+use crate::objects::wait_until_attached;
 use crate::runtime::{ChildMain, ControlMessage, ParentMessage, Runtime, StartedMain};
 
 /// The exit code of a process whose function panicked, as Rust programs have it.

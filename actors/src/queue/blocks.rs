@@ -7,7 +7,7 @@ use bytes::Bytes;
 use fiber_core::{Error, Result, codec};
 use serde::Serialize;
 
-use crate::remote::PortRef;
+use crate::objects::PortRef;
 
 /// Bytes before each element: its length.
 const PREFIX: usize = 4;

@@ -3,7 +3,6 @@
 
 use std::any::Any;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,7 +18,8 @@ use tokio::sync::oneshot;
 
 use super::blocks::{Blocks, Encoded, HEAD};
 use super::wire::{ADMITTED, ASK, Ask, Closing, ENDED, GIVE, LEND, PUT, RECALL, WANT, read_block};
-use crate::remote::{Asked, Handle, PeerId, Port, PortId, PortRef, Request};
+use crate::mesh::{PeerId, Port, PortId, Request};
+use crate::objects::{Asked, Handle, PortRef, hold_back, release, set_send_all};
 use crate::runtime::Runtime;
 
 /// Frames of elements that are under way at a time. What is put meanwhile gathers in the next.
@@ -70,10 +70,9 @@ struct State {
 
 static CLIENTS: LazyLock<DashMap<(ProcessId, PortId), Weak<Client>>> = LazyLock::new(|| {
     at_exit(settle);
+    set_send_all(send_all);
     DashMap::new()
 });
-/// How many clients hold a frame back.
-static HOLDING_BACK: AtomicUsize = AtomicUsize::new(0);
 
 /// What an attempt to get gives.
 pub(super) enum Got {
@@ -186,7 +185,7 @@ impl Client {
         state.frame.extend_from_slice(element.as_block());
         state.in_frame += 1;
         if state.in_frame == 1 {
-            HOLDING_BACK.fetch_add(1, Ordering::Relaxed);
+            hold_back();
         }
         element.recycle();
         if state.under_way < FRAMES {
@@ -207,7 +206,7 @@ impl Client {
         let place = PortRef::HEAD + 1;
         frame[place..place + 4].copy_from_slice(&state.in_frame.to_le_bytes());
         state.in_frame = 0;
-        HOLDING_BACK.fetch_sub(1, Ordering::Relaxed);
+        release();
         self.send(state, frame);
     }
 
@@ -229,7 +228,7 @@ impl Client {
             state.closing = Some(Closing::from_byte(outcome));
             state.frame.clear();
             if std::mem::take(&mut state.in_frame) > 0 {
-                HOLDING_BACK.fetch_sub(1, Ordering::Relaxed);
+                release();
             }
             state.crowded.clear();
         }
@@ -377,7 +376,7 @@ impl Client {
         state.flushing.clear();
         state.under_way = 0;
         if std::mem::take(&mut state.in_frame) > 0 {
-            HOLDING_BACK.fetch_sub(1, Ordering::Relaxed);
+            release();
         }
         state.frame.clear();
         drop(state);
@@ -454,11 +453,8 @@ impl Drop for Client {
     }
 }
 
-/// Sends what was held back, so that whoever is told something next can rely on it.
-pub(crate) fn send_held_back() {
-    if HOLDING_BACK.load(Ordering::Relaxed) == 0 {
-        return;
-    }
+/// Sends the frames that the clients of this process hold back.
+fn send_all() {
     for client in all() {
         client.send_frame(&mut client.state.lock());
     }

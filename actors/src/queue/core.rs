@@ -10,9 +10,8 @@ use super::blocks::Encoded;
 use super::client::Client;
 use super::store::{Capacity, Store};
 use super::wire::{ASK, Ask, Closing};
-use crate::remote::{Asked, Handle, PortRef};
+use crate::objects::{Asked, Handle, PortRef, Waiting};
 use crate::runtime::Runtime;
-use crate::sync::Waiting;
 
 /// A queue, wherever it is.
 #[derive(Clone)]

@@ -8,7 +8,7 @@ use fiber_core::travel::Trial;
 
 use super::core::Core;
 use super::wire::Ask;
-use crate::sync::Waiting;
+use crate::objects::Waiting;
 
 /// An element that goes to another consumer if this process dies before it is acknowledged, or if
 /// this is dropped.

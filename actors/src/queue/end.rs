@@ -11,7 +11,7 @@ use super::core::Core;
 use super::store::Capacity;
 use super::wire::Ask;
 pub(crate) use super::wire::Role;
-use crate::sync::made_at;
+use crate::objects::made_at;
 
 /// Bytes that wait in a pipe before who sends has to wait.
 const CAPACITY: usize = 4 << 20;

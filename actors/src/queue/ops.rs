@@ -20,9 +20,9 @@ use super::client::Got;
 use super::core::{Core, Side};
 use super::wire::{ADMITTED, Ask, Closing};
 use crate::blocking::Blocking;
-use crate::remote::{Alarm, Asked};
+use crate::mesh::Alarm;
+use crate::objects::{Asked, Ticket, Waiting};
 use crate::runtime::Runtime;
-use crate::sync::{Ticket, Waiting};
 
 /// An element on its way into a queue.
 ///
@@ -74,7 +74,7 @@ impl Put {
     pub fn timeout(self, limit: Duration) -> Waiting<()> {
         let what = format!("putting into {}", self.core.name());
         let timed_out = Error::TimedOut { what: what.clone(), limit };
-        let alarm = Runtime::get().map(|runtime| Alarm::after(runtime, limit));
+        let alarm = Runtime::get().map(|runtime| Alarm::after(runtime.mesh(), limit));
         Waiting::new(what, async move {
             let put = match select(self, alarm?).await {
                 Either::Left((outcome, _)) => return outcome,

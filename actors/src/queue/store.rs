@@ -34,9 +34,9 @@ use self::demands::{Demand, Demands};
 use self::unfinished::Unfinished;
 use super::blocks::{Block, Blocks, Encoded};
 use super::wire::{ADMITTED, ASK, Ask, Closing, PUT, Role, WANT, read_block};
-use crate::remote::{PeerId, Port, PortId, Request, Requester};
+use crate::mesh::{PeerId, Port, PortId, Request, Requester};
+use crate::objects::Ticket;
 use crate::runtime::Runtime;
-use crate::sync::Ticket;
 
 /// How much a queue holds before who puts has to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 use super::blocks::Block;
-use crate::remote::PortId;
-use crate::sync::Ticket;
+use crate::mesh::PortId;
+use crate::objects::Ticket;
 
 pub(super) const PUT: u8 = 0;
 pub(super) const WANT: u8 = 1;

@@ -15,13 +15,12 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use super::call::{Call, stopped};
-use super::deadlines::{Answer, Unanswered, Waiter};
 use super::export::export;
 use super::message::RemoteMessage;
 use super::method::method;
-use super::pending::{Load, Pending};
-use super::route::Route;
-use super::wire::{ActorId, End, Payload, ProcessRef, Question};
+use crate::mesh::{
+    ActorId, Answer, End, Load, Payload, Pending, ProcessRef, Question, Route, Unanswered, Waiter,
+};
 use crate::reply::Reply;
 use crate::runtime::Runtime;
 use crate::supervisor::Down;

@@ -12,8 +12,7 @@ use fiber_core::{Error, ExitReason, Result, block_on, codec};
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
-use super::deadlines::{Answer, Unanswered};
-use super::wire::CallFailure;
+use crate::mesh::{Answer, CallFailure, Unanswered};
 use crate::supervisor::current_actor;
 
 /// The answer of an actor in another process.

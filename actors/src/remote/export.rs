@@ -6,11 +6,10 @@ use std::task::Poll;
 
 use actix::{Actor, Addr};
 
-use super::inbox::Inbox;
 use super::inbox_pump::Dispatch;
 use super::method::ended;
-use super::wire::{ActorId, CallFailure};
 use crate::endpoint::message_limit;
+use crate::mesh::{ActorId, CallFailure, Inbox};
 use crate::runtime::Runtime;
 
 /// Gives an actor an inbox, whose messages are handed to it for as long as it lives.

@@ -19,10 +19,9 @@ use futures_util::future::LocalBoxFuture;
 use futures_util::stream::FuturesUnordered;
 use parking_lot::Mutex;
 
-use super::attachments::{are_attached, when_attached};
-use super::inbox::{Delivery, Inbox, Responder};
 use super::method::{Encoded, Handling, Outcome};
-use super::wire::CallFailure;
+use crate::mesh::{CallFailure, Delivery, Inbox, Responder};
+use crate::objects::{are_attached, when_attached};
 
 /// Messages handled before others of the thread have their turn.
 const TURN: usize = 64;
@@ -35,7 +34,7 @@ struct UnderWay {
 }
 
 /// Hands messages to an actor, and answers as the handlers end, in whatever order.
-pub(super) struct Dispatch {
+pub(crate) struct Dispatch {
     methods: HashMap<EntryRef, &'static Entry<MethodFn>>,
     under_way: Arc<Mutex<UnderWay>>,
     later: FuturesUnordered<LocalBoxFuture<'static, (u64, Encoded)>>,
@@ -44,7 +43,7 @@ pub(super) struct Dispatch {
 }
 
 impl Dispatch {
-    pub(super) fn new(limit: usize) -> Dispatch {
+    pub(crate) fn new(limit: usize) -> Dispatch {
         let (methods, under_way, later) = (HashMap::new(), Arc::default(), FuturesUnordered::new());
         Dispatch { methods, under_way, later, limit, before_answer: || () }
     }
@@ -61,7 +60,7 @@ impl Dispatch {
     ///
     /// # Errors
     /// The handler's panic in words. The caller has been told.
-    pub(super) fn handle(
+    pub(crate) fn handle(
         &mut self,
         actor: &mut dyn Any,
         context: &mut dyn Any,

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 
 use super::message::RemoteMessage;
-use super::wire::{self, CallFailure};
+use crate::mesh::{CallFailure, answer_head};
 
 /// The entry through which other nodes have an `A` handle an `M`.
 pub(super) fn method<A, M>() -> &'static Entry<MethodFn>
@@ -121,7 +121,7 @@ fn no_answer() -> CallFailure {
 
 fn encode<T: Serialize>(limit: usize, value: &T) -> Encoded {
     let failed = |error: Error| CallFailure::Failed(Failure::new(FailureKind::Result, error));
-    let mut frame = wire::answer_head();
+    let mut frame = answer_head();
     travel::once(|| codec::append(&mut frame, value)).map_err(failed)?;
     if frame.len() > limit {
         let what = format!("the answer of type `{}`", type_name::<T>());

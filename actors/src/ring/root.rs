@@ -26,8 +26,8 @@ use super::node::RingNode;
 use super::rendezvous::Reserved;
 use super::wire::{Doing, Member, News, Order};
 use crate::blocking::BlockingRuntime;
+use crate::mesh::ProcessRef;
 use crate::process::Initializer;
-use crate::remote::ProcessRef;
 use crate::runtime::{ChildMain, ControlMessage, ParentMessage, Runtime, StartedMain};
 
 /// The exit code of a process whose function failed.

@@ -6,7 +6,7 @@ use fiber_transport::Message;
 use serde::{Deserialize, Serialize};
 
 use crate::endpoint::MAIN;
-use crate::remote::ProcessRef;
+use crate::mesh::ProcessRef;
 
 /// A rank, for the others.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -16,7 +16,7 @@ use super::launch::{ControlMessage, REMOTE, control};
 use super::root::ParentMessage;
 use super::{CURRENT, INITIALISED, Runtime, start_thread};
 use crate::endpoint::{Endpoint, MAIN, MESH, connect_to, message_limit, send_heartbeats};
-use crate::remote::MeshPeer;
+use crate::mesh::MeshPeer;
 
 /// The exit code of a child that could not begin its work.
 pub(super) const EXIT_NOT_STARTED: i32 = 70;

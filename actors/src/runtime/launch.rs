@@ -17,7 +17,7 @@ use super::child::{EXIT_LINK_LOST, EXIT_NOT_STARTED};
 use super::root::StartRequest;
 use super::{ENDING, EXPECTED, Runtime};
 use crate::endpoint::{CONTROL, HeartbeatMonitor, MAIN, MESH, message_limit};
-use crate::remote::MeshPeer;
+use crate::mesh::MeshPeer;
 
 /// How long the end of a process may lag behind the end of its link, or the reverse, before it is
 /// forced.

@@ -9,9 +9,9 @@ use futures_util::future::{Either, select};
 use serde::{Deserialize, Serialize};
 
 use super::permits::{self, Grant, Permits, Share};
-use super::shared::{Handle, Machine, TakeBack, Ticket};
-use super::waiting::Waiting;
-use crate::remote::{Alarm, PeerId, Requester};
+use super::shared::{Handle, Machine, TakeBack};
+use crate::mesh::{Alarm, PeerId, Requester};
+use crate::objects::{Ticket, Waiting};
 use crate::runtime::Runtime;
 
 /// A lock, and a place to wait for a change of what it protects.
@@ -188,7 +188,7 @@ impl ConditionGuard {
     pub fn sleep_for(self, limit: Duration) -> Waiting<(ConditionGuard, bool)> {
         let what = format!("a notification of {}", self.lock.handle.name());
         let mut asked = self.lock.handle.ask(&Ask::Sleep { ticket: self.ticket });
-        let alarm = Runtime::get().map(|runtime| Alarm::after(runtime, limit));
+        let alarm = Runtime::get().map(|runtime| Alarm::after(runtime.mesh(), limit));
         Waiting::new(what, async move {
             let (answer, woken) = match select(&mut asked, alarm?).await {
                 Either::Left((answer, _)) => (answer?, true),

@@ -3,9 +3,9 @@
 use fiber_core::{Result, codec};
 use serde::{Deserialize, Serialize};
 
-use super::shared::{Handle, Machine, TakeBack, Ticket};
-use super::waiting::Waiting;
-use crate::remote::{PeerId, Requester};
+use super::shared::{Handle, Machine, TakeBack};
+use crate::mesh::{PeerId, Requester};
+use crate::objects::{Ticket, Waiting};
 
 /// A flag that processes can wait for.
 ///

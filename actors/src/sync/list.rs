@@ -10,8 +10,8 @@ use serde_bytes::ByteBuf;
 
 use super::map::encoded;
 use super::shared::{Handle, Machine, generic_handle};
-use super::waiting::Waiting;
-use crate::remote::Requester;
+use crate::mesh::Requester;
+use crate::objects::Waiting;
 
 /// A list that all processes of the program can read and change.
 ///

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::permits::{Guard, Permits, Share, acquire, permits, try_acquire};
 use super::shared::Handle;
-use super::waiting::Waiting;
+use crate::objects::Waiting;
 
 /// A lock that one holder in all processes of the program has at a time, in the order in which they
 /// asked.

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 use super::shared::{Handle, Machine, generic_handle};
-use super::waiting::Waiting;
-use crate::remote::Requester;
+use crate::mesh::Requester;
+use crate::objects::Waiting;
 
 /// A map that all processes of the program can read and change. Its keys keep the order in which
 /// they were first put in.

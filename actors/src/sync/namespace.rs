@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::map::{Ask, Table, encoded, inner};
 use super::shared::Handle;
-use super::waiting::Waiting;
+use crate::objects::Waiting;
 
 /// Named values, each of a type of its own, that all processes of the program can read and change.
 ///

@@ -7,9 +7,9 @@ use std::fmt;
 use fiber_core::{Error, Result, codec};
 use serde::{Deserialize, Serialize};
 
-use super::shared::{Handle, Key, Machine, TakeBack, Ticket};
-use super::waiting::Waiting;
-use crate::remote::{PeerId, Requester};
+use super::shared::{Handle, Key, Machine, TakeBack};
+use crate::mesh::{PeerId, Requester};
+use crate::objects::{Ticket, Waiting};
 
 /// How many permits a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::permits::{Guard, Permits, Share, acquire, permits, try_acquire};
 use super::shared::Handle;
-use super::waiting::Waiting;
+use crate::objects::Waiting;
 
 /// A lock that many readers or one writer have at a time, in all processes of the program.
 ///

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::permits::{Ask, Guard, Permits, Share, acquire, permits, try_acquire};
 use super::shared::Handle;
-use super::waiting::Waiting;
+use crate::objects::Waiting;
 
 /// Permits of which a limited number is out at a time, in all processes of the program, in the
 /// order in which they were asked for.

@@ -6,15 +6,14 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::panic::Location;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use fiber_core::{FailureKind, Result, codec};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::waiting::Waiting;
-use crate::remote::{self, Asked, PeerId, Port, PortRef, Request, Requester};
+use crate::mesh::{PeerId, Port, PortId, Request, Requester};
+use crate::objects::{self, Asked, PortRef, Ticket, Waiting, made_at, send_held_back};
 use crate::runtime::Runtime;
 
 /// The state of a shared object, and what changes it.
@@ -29,25 +28,13 @@ pub(super) trait Machine: Send + 'static {
     fn lost(&mut self, _: PeerId) {}
 }
 
-/// A request that waits, or what was given for it: its peer's number for it tells it from the
-/// peer's others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct Ticket(u64);
-
-impl Ticket {
-    pub(crate) fn new() -> Ticket {
-        static LAST: AtomicU64 = AtomicU64::new(0);
-        Ticket(LAST.fetch_add(1, Ordering::Relaxed))
-    }
-}
-
 /// A ticket among those of all peers.
 pub(super) type Key = (PeerId, Ticket);
 
 /// The object itself.
 struct Owner<M> {
     machine: Mutex<M>,
-    port: crate::remote::PortId,
+    port: PortId,
 }
 
 impl<M: Machine> Port for Owner<M> {
@@ -79,13 +66,8 @@ impl<M> Drop for Owner<M> {
 #[derive(Serialize, Deserialize)]
 #[serde(transparent, bound = "")]
 pub(super) struct Handle<M> {
-    object: remote::Handle,
+    object: objects::Handle,
     machine: PhantomData<fn() -> M>,
-}
-
-/// What errors call an object: its kind, and the place in the program that made it.
-pub(crate) fn made_at(kind: &str, place: &Location<'_>) -> String {
-    format!("the {kind} made at {}:{}", place.file(), place.line())
 }
 
 impl<M: Machine> Handle<M> {
@@ -97,7 +79,7 @@ impl<M: Machine> Handle<M> {
         let owner =
             runtime.registry().ports().open(|port| Owner { machine: Mutex::new(machine), port });
         let port = PortRef::here(runtime, &name, owner.port)?;
-        Ok(Handle { object: remote::Handle::here(port, owner), machine: PhantomData })
+        Ok(Handle { object: objects::Handle::here(port, owner), machine: PhantomData })
     }
 
     pub(super) fn name(&self) -> &str {
@@ -108,7 +90,7 @@ impl<M: Machine> Handle<M> {
     pub(super) fn ask(&self, ask: &M::Ask) -> Asked {
         let mut payload = self.object.payload();
         codec::append(&mut payload, ask).expect("requests are made of what serialises");
-        crate::queue::send_held_back();
+        send_held_back();
         self.object.ask(payload)
     }
 
@@ -130,7 +112,7 @@ impl<M: Machine> Handle<M> {
     pub(super) fn tell(&self, ask: &M::Ask) {
         let mut payload = self.object.payload();
         codec::append(&mut payload, ask).expect("requests are made of what serialises");
-        crate::queue::send_held_back();
+        send_held_back();
         self.object.tell(payload);
     }
 }

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 use super::shared::{Handle, Machine, generic_handle};
-use super::waiting::Waiting;
-use crate::remote::Requester;
+use crate::mesh::Requester;
+use crate::objects::Waiting;
 
 /// A value that all processes of the program can read and change.
 ///

@@ -11,9 +11,9 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::{Assigned, Work, WorkQueue};
 use crate::blocking::BlockingRuntime;
+use crate::objects::wait_until_attached;
 use crate::pool::run::{CallId, Items, PREFIX, prefix, push_item};
 use crate::pool::wire::{FromWorker, Piece, Results};
-use crate::remote::wait_until_attached;
 use crate::runtime::ControlMessage;
 
 /// Outcomes leave when as many are there as tasks are left, and they took this long.

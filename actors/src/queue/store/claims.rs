@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::mesh::PeerId;
 use crate::queue::Role;
-use crate::remote::PeerId;
 
 /// Both ends of a pipe, as far as anybody holds them. Of a queue that is none nobody holds any.
 #[derive(Debug, Default)]

@@ -7,9 +7,9 @@ use bytes::Bytes;
 use fiber_transport::Link;
 
 use super::outstanding::{Outstanding, Terms};
+use crate::mesh::{PeerId, PortId, Requester, push, push_head};
 use crate::queue::blocks::{Block, Blocks};
 use crate::queue::wire::{Closing, ENDED, GIVE, LEND, RECALL};
-use crate::remote::{PeerId, PortId, Requester, push, push_head};
 
 /// The most that is lent at a time, unless one element is larger.
 const LENT_BYTES: usize = 1 << 20;

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
+use crate::mesh::PeerId;
 use crate::queue::blocks::Block;
-use crate::remote::PeerId;
 
 /// QueueStream that are to be acknowledged, and go to others if they are not.
 #[derive(Debug, Default)]

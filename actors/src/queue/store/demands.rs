@@ -5,8 +5,8 @@ use std::collections::{HashMap, VecDeque};
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use crate::remote::{PeerId, Requester};
-use crate::sync::Ticket;
+use crate::mesh::{PeerId, Requester};
+use crate::objects::Ticket;
 
 /// Somebody who waits for an element.
 pub(super) enum Demand {

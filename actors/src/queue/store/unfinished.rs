@@ -1,7 +1,7 @@
 //! The work on what was ever put into a queue.
 
-use crate::remote::{PeerId, Requester};
-use crate::sync::Ticket;
+use crate::mesh::{PeerId, Requester};
+use crate::objects::Ticket;
 
 /// How many elements were put in that nobody has said to be done with, and who waits until there
 /// are none.

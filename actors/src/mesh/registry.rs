@@ -10,7 +10,6 @@ use fiber_core::{ExitReason, Failure, FailureKind, Result, codec};
 use parking_lot::Mutex;
 
 use super::inbox::{Delivery, Inbox, ReplyTo, Responder};
-use super::method::ended as ended_by_itself;
 use super::owned::{Owned, Standing};
 use super::port::{PeerId, Ports, Request, Requester};
 use super::recent::Recent;
@@ -47,7 +46,7 @@ struct Exported {
 }
 
 impl Registry {
-    pub(super) fn new(endpoint: &'static Endpoint) -> Registry {
+    pub(crate) fn new(endpoint: &'static Endpoint) -> Registry {
         Registry {
             endpoint,
             inboxes: DashMap::new(),
@@ -65,7 +64,7 @@ impl Registry {
     }
 
     /// A peer is gone.
-    pub(super) fn lost(&'static self, peer: PeerId) {
+    pub(crate) fn lost(&'static self, peer: PeerId) {
         let held = self.ports.lost(peer);
         if !held.is_empty() {
             self.endpoint.spawn(move || async move {
@@ -80,7 +79,7 @@ impl Registry {
     }
 
     /// Lets others reach what reads this inbox, for as long as it lives.
-    pub(super) fn export(
+    pub(crate) fn export(
         &'static self,
         inbox: Arc<Inbox>,
         lives: impl Fn() -> bool + Send + Sync + 'static,
@@ -104,7 +103,7 @@ impl Registry {
             let is_last = exported.is_empty();
             drop(exported);
             for Exported { id, inbox, .. } in ended {
-                inbox.close(&ended_by_itself());
+                inbox.close(&ExitReason::Normal);
                 self.retire(id);
             }
             if is_last {
@@ -127,7 +126,7 @@ impl Registry {
         self.inboxes.insert(ActorId::HOSTED, inbox);
     }
 
-    pub(super) fn inbox(&self, actor: ActorId) -> Option<Arc<Inbox>> {
+    pub(crate) fn inbox(&self, actor: ActorId) -> Option<Arc<Inbox>> {
         self.inboxes.get(&actor).map(|inbox| Arc::clone(&inbox))
     }
 
@@ -138,12 +137,12 @@ impl Registry {
         owned
     }
 
-    pub(super) fn owned(&self, actor: ActorId) -> Option<Arc<Owned>> {
+    pub(crate) fn owned(&self, actor: ActorId) -> Option<Arc<Owned>> {
         self.owned.get(&actor).map(|owned| Arc::clone(&owned))
     }
 
     /// Acts on a frame.
-    pub(super) fn accept(&'static self, frame: Option<Frame>, from: ReplyTo) {
+    pub(crate) fn accept(&'static self, frame: Option<Frame>, from: ReplyTo) {
         match frame {
             Some(Frame::Call { call, actor, method, message }) => {
                 let responder = Responder::new(from, call);

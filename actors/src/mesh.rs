@@ -1,4 +1,26 @@
-//! This node among the others of its session.
+//! Connections between the processes of a session, and the frames that they carry.
+//!
+//! - [`Mesh`] has a [`Channel`] for each process that this one talks to, opened on first use and
+//!   used by both sides.
+//! - [`Registry`] has an [`Inbox`] for each actor and a [`Port`] for each shared object of this
+//!   process that others can reach.
+//! - A managed actor is reached through its owner, which knows the process of the actor's current
+//!   incarnation: a [`Route`] asks the owner once, and again after each death.
+//! - A call is one frame. Its caller gets an answer, a failure, or the reason why no answer comes.
+
+mod alarm;
+mod channel;
+mod deadlines;
+mod holders;
+mod inbox;
+mod owned;
+mod pending;
+mod port;
+mod recent;
+mod registry;
+mod route;
+mod settle;
+mod wire;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -9,15 +31,25 @@ use fiber_core::{Error, ExitReason, ProcessId, codec};
 use fiber_transport::{Connection, Link, Peer, Role};
 use serde::de::DeserializeOwned;
 
-use super::attachments::attach_again;
-use super::channel::Channel;
-use super::deadlines::{Deadlines, Unanswered, Waiter};
-use super::inbox::{ReplyTo, Responder};
-use super::pending::Pending;
-use super::port::{PeerId, Request, Requester};
-use super::registry::Registry;
-use super::route::{Ask, Lost, Route};
-use super::wire::{self, ActorId, End, Frame, Payload, Place, ProcessRef, Question};
+pub(crate) use self::alarm::Alarm;
+pub(crate) use self::channel::Channel;
+pub(crate) use self::deadlines::{Answer, Deadlines, Unanswered, Waiter};
+pub(crate) use self::holders::{Change, Token};
+pub(crate) use self::inbox::{Delivery, Inbox, Responder};
+pub(crate) use self::owned::Owned;
+pub(crate) use self::pending::{Load, Pending};
+pub(crate) use self::port::{PeerId, Port, Request, Requester, push, push_head};
+pub(crate) use self::registry::Registry;
+pub(crate) use self::route::Route;
+pub(crate) use self::settle::settle;
+pub(crate) use self::wire::{
+    ActorId, CallFailure, End, PORT_HEAD, Payload, PortId, ProcessRef, Question, answer_head,
+    begin_port, port_head,
+};
+
+use self::inbox::ReplyTo;
+use self::route::{Ask, Lost};
+use self::wire::{Frame, Place};
 use crate::endpoint::{
     Endpoint, HeartbeatMonitor, MESH, connect_to, message_limit, send_heartbeats,
 };
@@ -39,6 +71,8 @@ pub(crate) struct Mesh {
     /// How many routes there may be before the others are removed.
     most_routes: AtomicUsize,
     deadlines: Deadlines,
+    /// Called after the loss of each connected process.
+    after_loss: OnceLock<fn(ProcessId)>,
 }
 
 impl Mesh {
@@ -51,7 +85,13 @@ impl Mesh {
             routes: DashMap::new(),
             most_routes: AtomicUsize::new(ROUTES),
             deadlines: Deadlines::new(endpoint),
+            after_loss: OnceLock::new(),
         }
+    }
+
+    /// Has `call` called after the loss of each connected process. The first `call` stays.
+    pub(crate) fn after_loss(&self, call: fn(ProcessId)) {
+        self.after_loss.get_or_init(|| call);
     }
 
     /// What they can reach here.
@@ -59,12 +99,12 @@ impl Mesh {
         &self.registry
     }
 
-    pub(super) fn deadlines(&self) -> &Deadlines {
+    pub(crate) fn deadlines(&self) -> &Deadlines {
         &self.deadlines
     }
 
     /// The way to an owned actor, which all addresses and calls of this process share.
-    pub(super) fn route(&self, owner: &ProcessRef, actor: ActorId) -> Arc<Route> {
+    pub(crate) fn route(&self, owner: &ProcessRef, actor: ActorId) -> Arc<Route> {
         if self.routes.len() >= self.most_routes.load(Ordering::Relaxed) {
             self.routes.retain(|_, route| route.strong_count() > 0);
             self.most_routes.store(ROUTES.max(2 * self.routes.len()), Ordering::Relaxed);
@@ -78,17 +118,17 @@ impl Mesh {
     }
 
     /// All ways to owned actors.
-    pub(super) fn routes(&self) -> Vec<Arc<Route>> {
+    pub(crate) fn routes(&self) -> Vec<Arc<Route>> {
         self.routes.iter().filter_map(|route| route.upgrade()).collect()
     }
 
     /// All ways to other nodes.
-    pub(super) fn channels(&self) -> Vec<Arc<Channel>> {
+    pub(crate) fn channels(&self) -> Vec<Arc<Channel>> {
         self.channels.iter().map(|channel| Arc::clone(&channel)).collect()
     }
 
     /// The way to a node, which is being opened if there is none.
-    pub(super) fn channel(&'static self, to: &ProcessRef) -> Arc<Channel> {
+    pub(crate) fn channel(&'static self, to: &ProcessRef) -> Arc<Channel> {
         if to.id == self.endpoint.id {
             return Arc::clone(
                 self.here.get_or_init(|| Arc::new(Channel::here(to.id, &self.registry))),
@@ -116,7 +156,7 @@ impl Mesh {
     }
 
     /// The way to a node, if there is one.
-    pub(super) fn current_channel(&self, to: ProcessId) -> Option<Arc<Channel>> {
+    pub(crate) fn current_channel(&self, to: ProcessId) -> Option<Arc<Channel>> {
         self.channels.get(&to).map(|channel| Arc::clone(&channel))
     }
 
@@ -197,13 +237,13 @@ impl Mesh {
         for (route, calls) in routed {
             self.reroute(&route, channel, calls, reason);
         }
-        if was_connected {
-            attach_again(channel.to());
+        if was_connected && let Some(after_loss) = self.after_loss.get() {
+            after_loss(channel.to());
         }
     }
 
     /// Sends a call to an owned actor, as soon as it is known where to.
-    pub(super) fn send(
+    pub(crate) fn send(
         &'static self,
         route: &Arc<Route>,
         payload: Payload,
@@ -263,7 +303,7 @@ impl Mesh {
     ///
     /// # Errors
     /// Why the node can't be asked (any more).
-    pub(super) async fn ask<T: DeserializeOwned>(
+    pub(crate) async fn ask<T: DeserializeOwned>(
         &'static self,
         whom: &ProcessRef,
         question: Question,

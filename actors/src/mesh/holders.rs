@@ -8,11 +8,11 @@ use super::port::PeerId;
 use super::wire::PortId;
 
 /// A handle on its way: the number that its encoded copy carries.
-pub(super) type Token = u64;
+pub(crate) type Token = u64;
 
 /// What changes in who holds an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub(crate) enum Change {
     /// A process has its first handle.
     Attach,
     /// A process has no handle any more.
@@ -27,7 +27,7 @@ pub(super) enum Change {
 
 impl Change {
     /// Appends the change of an object: a byte that says which, the object, and the token.
-    pub(super) fn append(self, frame: &mut Vec<u8>, object: PortId) {
+    pub(crate) fn append(self, frame: &mut Vec<u8>, object: PortId) {
         let (kind, token) = match self {
             Change::Attach => (0, 0),
             Change::Detach => (1, 0),
@@ -40,7 +40,7 @@ impl Change {
         frame.extend_from_slice(&token.to_le_bytes());
     }
 
-    pub(super) fn read(mut body: Bytes) -> Option<(PortId, Change)> {
+    pub(crate) fn read(mut body: Bytes) -> Option<(PortId, Change)> {
         if body.len() != 17 {
             return None;
         }
@@ -59,7 +59,7 @@ impl Change {
 
 /// Who holds an object from elsewhere, or may do so soon.
 #[derive(Debug, Default)]
-pub(super) struct Holders {
+pub(crate) struct Holders {
     /// Processes that have handles.
     attached: HashSet<PeerId>,
     /// How many processes have been lost so recently that what they sent to others may still arrive
@@ -75,17 +75,17 @@ pub(super) struct Holders {
 
 impl Holders {
     /// Whether nobody elsewhere holds the object, or may do so later.
-    pub(super) fn are_gone(&self) -> bool {
+    pub(crate) fn are_gone(&self) -> bool {
         self.attached.is_empty() && self.lost == 0 && self.travelling.is_empty() && !self.kept
     }
 
     /// Whether there is nothing at all to know.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.are_gone() && self.early.is_empty()
     }
 
     /// A process says what changes.
-    pub(super) fn apply(&mut self, peer: PeerId, change: Change) {
+    pub(crate) fn apply(&mut self, peer: PeerId, change: Change) {
         match change {
             Change::Attach => drop(self.attached.insert(peer)),
             Change::Detach => drop(self.attached.remove(&peer)),
@@ -103,18 +103,18 @@ impl Holders {
         }
     }
 
-    pub(super) fn is_attached(&self, peer: PeerId) -> bool {
+    pub(crate) fn is_attached(&self, peer: PeerId) -> bool {
         self.attached.contains(&peer)
     }
 
     /// A process is gone. What it had sent counts until [`forget_lost`](Holders::forget_lost).
-    pub(super) fn lose(&mut self, peer: PeerId) {
+    pub(crate) fn lose(&mut self, peer: PeerId) {
         if self.attached.remove(&peer) {
             self.lost += 1;
         }
     }
 
-    pub(super) fn forget_lost(&mut self) {
+    pub(crate) fn forget_lost(&mut self) {
         self.lost = self.lost.saturating_sub(1);
     }
 }

@@ -58,7 +58,7 @@ pub(crate) struct Requester {
 }
 
 impl Requester {
-    pub(super) fn new(peer: PeerId, responder: Responder) -> Requester {
+    pub(crate) fn new(peer: PeerId, responder: Responder) -> Requester {
         Requester { peer, responder }
     }
 
@@ -123,7 +123,7 @@ impl Ports {
 
     /// Changes who holds a port from elsewhere. It ends if that is nobody, and it has no handles
     /// here.
-    pub(super) fn hold(&self, id: PortId, change: impl FnOnce(&mut Holders)) {
+    pub(crate) fn hold(&self, id: PortId, change: impl FnOnce(&mut Holders)) {
         let Some(port) = self.get(id) else { return };
         let mut held = self.held.entry(id).or_default();
         change(&mut held.holders);
@@ -140,7 +140,7 @@ impl Ports {
     }
 
     /// Forgets a process that was lost a while ago, as a holder of these ports.
-    pub(super) fn forget_lost(&self, ports: Vec<PortId>) {
+    pub(crate) fn forget_lost(&self, ports: Vec<PortId>) {
         ports.into_iter().for_each(|port| self.hold(port, Holders::forget_lost));
     }
 
@@ -148,11 +148,11 @@ impl Ports {
         self.open.get(&id).and_then(|port| port.upgrade())
     }
 
-    pub(super) fn next_peer(&self) -> PeerId {
+    pub(crate) fn next_peer(&self) -> PeerId {
         PeerId(self.last_peer.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    pub(super) fn deliver(&self, port: PortId, request: Request) {
+    pub(crate) fn deliver(&self, port: PortId, request: Request) {
         match self.get(port) {
             _ if port == PortId::HOLDERS => self.change(request),
             Some(port) => port.receive(request),
@@ -170,7 +170,7 @@ impl Ports {
 
     /// A peer is gone. Returns the ports that it held, which stay until
     /// [`forget_lost`](Ports::forget_lost).
-    pub(super) fn lost(&self, peer: PeerId) -> Vec<PortId> {
+    pub(crate) fn lost(&self, peer: PeerId) -> Vec<PortId> {
         let ports: Vec<_> = self.open.iter().filter_map(|port| port.upgrade()).collect();
         ports.into_iter().for_each(|port| port.lost(peer));
         let held = self.held.iter().filter(|held| held.holders.is_attached(peer));

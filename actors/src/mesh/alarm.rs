@@ -8,8 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
+use super::Mesh;
 use super::deadlines::{Answer, Waiter};
-use crate::runtime::Runtime;
 
 /// Becomes ready when some time has passed, whatever polls it.
 pub(crate) struct Alarm {
@@ -18,9 +18,9 @@ pub(crate) struct Alarm {
 }
 
 impl Alarm {
-    pub(crate) fn after(runtime: &'static Runtime, time: Duration) -> Alarm {
+    pub(crate) fn after(mesh: &'static Mesh, time: Duration) -> Alarm {
         let (sender, over) = oneshot::channel();
-        Alarm { waiter: Some(runtime.mesh().deadlines().within(time, sender)), over }
+        Alarm { waiter: Some(mesh.deadlines().within(time, sender)), over }
     }
 }
 

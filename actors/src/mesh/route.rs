@@ -13,7 +13,7 @@ use super::wire::{ActorId, Payload, ProcessRef};
 
 /// The way to an actor by its owner's word. All calls of this process to the actor share it, which
 /// keeps their order.
-pub(super) struct Route {
+pub(crate) struct Route {
     owner: ProcessRef,
     actor: ActorId,
     state: Mutex<State>,
@@ -37,38 +37,38 @@ enum State {
 type Call = (Payload, Option<Pending>);
 
 /// What is to be done now: to ask the owner for the incarnation after this one.
-pub(super) struct Ask {
-    pub(super) after: u64,
+pub(crate) struct Ask {
+    pub(crate) after: u64,
 }
 
 /// What is to be done when a channel has closed.
-pub(super) struct Lost {
+pub(crate) struct Lost {
     /// The incarnation that was there.
-    pub(super) incarnation: u64,
-    pub(super) ask: Option<Ask>,
+    pub(crate) incarnation: u64,
+    pub(crate) ask: Option<Ask>,
     /// What is to be sent again now.
-    pub(super) late: Vec<(Payload, Pending)>,
+    pub(crate) late: Vec<(Payload, Pending)>,
     /// What is not to be sent again.
-    pub(super) failed: Vec<Pending>,
+    pub(crate) failed: Vec<Pending>,
 }
 
 impl Route {
-    pub(super) fn new(owner: ProcessRef, actor: ActorId) -> Arc<Route> {
+    pub(crate) fn new(owner: ProcessRef, actor: ActorId) -> Arc<Route> {
         Arc::new(Route { owner, actor, state: Mutex::new(State::Unknown) })
     }
 
     /// The node that knows where the actor is.
-    pub(super) fn owner(&self) -> &ProcessRef {
+    pub(crate) fn owner(&self) -> &ProcessRef {
         &self.owner
     }
 
-    pub(super) fn actor(&self) -> ActorId {
+    pub(crate) fn actor(&self) -> ActorId {
         self.actor
     }
 
     /// Sends a call, or keeps it until it is known where to.
     #[must_use]
-    pub(super) fn send(
+    pub(crate) fn send(
         self: &Arc<Route>,
         payload: Payload,
         mut pending: Option<Pending>,
@@ -100,18 +100,18 @@ impl Route {
     }
 
     /// Whether the actor may answer, now or after a restart.
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         !matches!(&*self.state.lock(), State::Gone(_))
     }
 
     /// Whether what is sent waits until it is known where to.
-    pub(super) fn is_looked_for(&self) -> bool {
+    pub(crate) fn is_looked_for(&self) -> bool {
         matches!(&*self.state.lock(), State::Asking { .. })
     }
 
     /// The incarnation that was asked for is at the other end of a channel.
     #[must_use]
-    pub(super) fn found(&self, channel: Arc<Channel>, incarnation: u64) -> Option<Ask> {
+    pub(crate) fn found(&self, channel: Arc<Channel>, incarnation: u64) -> Option<Ask> {
         let mut state = self.state.lock();
         let State::Asking { waiting, .. } = &mut *state else { return None };
         let mut waiting = std::mem::take(waiting);
@@ -128,7 +128,7 @@ impl Route {
     }
 
     /// There will be none any more.
-    pub(super) fn gone(&self, reason: &ExitReason) {
+    pub(crate) fn gone(&self, reason: &ExitReason) {
         let mut state = self.state.lock();
         let State::Asking { waiting, .. } = &mut *state else { return };
         let waiting = std::mem::take(waiting);
@@ -138,7 +138,7 @@ impl Route {
     }
 
     /// The channel closed with these calls under way.
-    pub(super) fn lost(&self, channel: &Arc<Channel>, calls: Vec<Pending>) -> Lost {
+    pub(crate) fn lost(&self, channel: &Arc<Channel>, calls: Vec<Pending>) -> Lost {
         let (again, failed): (Vec<_>, Vec<_>) =
             calls.into_iter().partition(|call| call.again.is_some());
         let mut state = self.state.lock();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use fiber_core::{Error, Result, block_on};
 use futures_util::future::{Either, select};
 
-use crate::remote::Alarm;
+use crate::mesh::Alarm;
 use crate::runtime::Runtime;
 
 /// The outcome of an operation on a shared object.
@@ -55,7 +55,7 @@ impl<T: Send + 'static> Waiting<T> {
     pub fn timeout(self, limit: Duration) -> Waiting<T> {
         let Waiting { what, future } = self;
         let timed_out = Error::TimedOut { what: what.clone(), limit };
-        let alarm = Runtime::get().map(|runtime| Alarm::after(runtime, limit));
+        let alarm = Runtime::get().map(|runtime| Alarm::after(runtime.mesh(), limit));
         Waiting::new(what, async move {
             match select(future, alarm?).await {
                 Either::Left((outcome, _)) => outcome,

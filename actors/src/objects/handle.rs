@@ -9,10 +9,8 @@ use fiber_core::travel::{self, Validity};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::attachments::Attachment;
-use super::holders::{Change, Token};
-use super::port::{PeerId, Port};
 use super::port_ref::PortRef;
-use super::wire::{PortId, ProcessRef};
+use crate::mesh::{Change, PeerId, Port, PortId, ProcessRef, Token};
 use crate::runtime::Runtime;
 
 /// In the place of a token where there is none.

@@ -15,9 +15,8 @@ use fiber_core::{ProcessId, block_on};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::holders::Change;
 use super::port_ref::PortRef;
-use super::wire::PortId;
+use crate::mesh::{Change, PortId};
 
 /// How long an attachment lasts after its last handle. What the object holds lasts as long.
 const LINGER: Duration = Duration::from_millis(100);
@@ -27,7 +26,7 @@ const MOST_IDLE: usize = 4096;
 type Key = (ProcessId, PortId);
 
 /// Keeps this process attached to an object of another one.
-pub(super) struct Attachment(Key);
+pub(crate) struct Attachment(Key);
 
 #[derive(Default)]
 struct Attachments {
@@ -60,12 +59,15 @@ static UNCONFIRMED: AtomicUsize = AtomicUsize::new(0);
 static CONFIRMED: Notify = Notify::const_new();
 
 impl Attachment {
-    pub(super) fn new(port: &PortRef) -> Attachment {
+    pub(crate) fn new(port: &PortRef) -> Attachment {
         let key = (port.home(), port.id);
         let mut attachments = ATTACHMENTS.lock();
         match attachments.objects.entry(key) {
             Entry::Occupied(mut attached) => attached.get_mut().handles += 1,
             Entry::Vacant(place) => {
+                if let Some(runtime) = port.current_node() {
+                    runtime.mesh().after_loss(attach_again);
+                }
                 attach(port);
                 place.insert(Attached { port: port.clone(), handles: 1, turn: 0 });
             }
@@ -151,7 +153,7 @@ impl Drop for Unconfirmed {
 
 /// Attaches again to all objects of a node whose link was lost: the node took that for the end of
 /// this process.
-pub(super) fn attach_again(runtime: ProcessId) {
+pub(crate) fn attach_again(runtime: ProcessId) {
     let attachments = ATTACHMENTS.lock();
     attachments
         .objects

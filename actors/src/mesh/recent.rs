@@ -4,7 +4,7 @@ use std::collections::{HashSet, VecDeque};
 use std::hash::Hash;
 
 /// The values that were pushed last, each once.
-pub(super) struct Recent<T> {
+pub(crate) struct Recent<T> {
     order: VecDeque<T>,
     known: HashSet<T>,
     most: usize,
@@ -12,12 +12,12 @@ pub(super) struct Recent<T> {
 
 impl<T: Copy + Eq + Hash> Recent<T> {
     /// Keeps at most `most` values.
-    pub(super) fn new(most: usize) -> Recent<T> {
+    pub(crate) fn new(most: usize) -> Recent<T> {
         Recent { order: VecDeque::new(), known: HashSet::new(), most }
     }
 
     /// Adds a value, and returns the one that it displaces.
-    pub(super) fn push(&mut self, value: T) -> Option<T> {
+    pub(crate) fn push(&mut self, value: T) -> Option<T> {
         if !self.known.insert(value) {
             return None;
         }

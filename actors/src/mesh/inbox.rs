@@ -28,10 +28,10 @@ struct State {
 }
 
 /// A message that came for an actor.
-pub(super) struct Delivery {
-    pub(super) method: EntryRef,
-    pub(super) message: Bytes,
-    pub(super) responder: Responder,
+pub(crate) struct Delivery {
+    pub(crate) method: EntryRef,
+    pub(crate) message: Bytes,
+    pub(crate) responder: Responder,
 }
 
 impl Inbox {
@@ -41,7 +41,7 @@ impl Inbox {
     }
 
     /// Puts a message behind the others, or fails it.
-    pub(super) fn push(&self, delivery: Delivery) {
+    pub(crate) fn push(&self, delivery: Delivery) {
         let refusal = {
             let mut state = self.state.lock();
             match &state.closed {
@@ -63,7 +63,7 @@ impl Inbox {
     }
 
     /// The next message. `Ready(None)` when it is closed.
-    pub(super) fn poll_next(&self, task: &mut Context<'_>) -> Poll<Option<Delivery>> {
+    pub(crate) fn poll_next(&self, task: &mut Context<'_>) -> Poll<Option<Delivery>> {
         let mut state = self.state.lock();
         match state.waiting.pop_front() {
             Some(delivery) => Poll::Ready(Some(delivery)),
@@ -96,29 +96,29 @@ impl Inbox {
 }
 
 /// Answers a call, exactly once. Dropped without a word it says that nobody will answer.
-pub(super) struct Responder {
+pub(crate) struct Responder {
     to: Option<(ReplyTo, CallId)>,
 }
 
 /// Where a call came from.
-pub(super) enum ReplyTo {
+pub(crate) enum ReplyTo {
     Link(Arc<dyn Link>),
     /// This very process.
     Here(Arc<Calls>),
 }
 
 impl Responder {
-    pub(super) fn new(to: ReplyTo, call: CallId) -> Responder {
+    pub(crate) fn new(to: ReplyTo, call: CallId) -> Responder {
         Responder { to: (call != NO_ANSWER).then_some((to, call)) }
     }
 
     /// Whether anybody wants an answer.
-    pub(super) fn is_wanted(&self) -> bool {
+    pub(crate) fn is_wanted(&self) -> bool {
         self.to.is_some()
     }
 
     /// Gives the value that was appended to [`wire::answer_head`].
-    pub(super) fn answer(mut self, frame: Vec<u8>) {
+    pub(crate) fn answer(mut self, frame: Vec<u8>) {
         match self.to.take() {
             // A caller that is gone needs no answer.
             Some((ReplyTo::Link(link), call)) => drop(link.send(wire::answer(call, frame))),
@@ -127,7 +127,7 @@ impl Responder {
         }
     }
 
-    pub(super) fn fail(mut self, failure: &CallFailure) {
+    pub(crate) fn fail(mut self, failure: &CallFailure) {
         self.fail_now(failure);
     }
 

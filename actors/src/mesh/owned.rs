@@ -15,19 +15,19 @@ pub(crate) struct Owned {
 
 /// Where it stands.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Standing {
+pub(crate) struct Standing {
     /// The incarnation that was started last; the first is 1.
-    pub(super) incarnation: u64,
+    pub(crate) incarnation: u64,
     /// Where it is, while it is there.
-    pub(super) up: Option<ProcessRef>,
+    pub(crate) up: Option<ProcessRef>,
     /// The incarnation that ended last, and why.
-    pub(super) ended: Option<(u64, ExitReason)>,
+    pub(crate) ended: Option<(u64, ExitReason)>,
     /// Why it will not be started again.
-    pub(super) gone: Option<ExitReason>,
+    pub(crate) gone: Option<ExitReason>,
 }
 
 impl Owned {
-    pub(super) fn new(id: ActorId) -> Arc<Owned> {
+    pub(crate) fn new(id: ActorId) -> Arc<Owned> {
         Arc::new(Owned { id, standing: watch::Sender::default() })
     }
 
@@ -65,7 +65,7 @@ impl Owned {
     }
 
     /// The incarnation that is there, or else the next.
-    pub(super) fn current(&self) -> u64 {
+    pub(crate) fn current(&self) -> u64 {
         let standing = self.standing.borrow();
         if standing.up.is_some() || standing.gone.is_some() {
             standing.incarnation
@@ -75,7 +75,7 @@ impl Owned {
     }
 
     /// Waits until it stands as is wanted.
-    pub(super) async fn when(&self, wanted: impl Fn(&Standing) -> bool) -> Standing {
+    pub(crate) async fn when(&self, wanted: impl Fn(&Standing) -> bool) -> Standing {
         let mut standing = self.standing.subscribe();
         let standing = standing.wait_for(|standing| wanted(standing)).await;
         standing.expect("the sender lives in `self`").clone()

@@ -4,8 +4,8 @@
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use super::Mesh;
 use super::deadlines::Waiter;
-use super::mesh::Mesh;
 use super::pending::Pending;
 use super::wire::{Payload, Question};
 

@@ -30,15 +30,15 @@ const PORT: u8 = 5;
 /// Where a frame carries its call's id.
 const CALL_ID: std::ops::Range<usize> = 2..10;
 /// Bytes before the body of a message to a port.
-pub(super) const PORT_HEAD: usize = 18;
+pub(crate) const PORT_HEAD: usize = 18;
 /// Frames from this length on are handed to the link as they are; shorter ones are copied together.
 const LONG: usize = 16 << 10;
 
 /// A call, told apart from others between the same two nodes.
-pub(super) type CallId = u64;
+pub(crate) type CallId = u64;
 
 /// The call that wants no answer.
-pub(super) const NO_ANSWER: CallId = 0;
+pub(crate) const NO_ANSWER: CallId = 0;
 
 /// An actor of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -55,7 +55,7 @@ pub(crate) struct PortId(pub(crate) u64);
 
 impl PortId {
     /// Not a port: messages to it change who holds the others.
-    pub(super) const HOLDERS: PortId = PortId(0);
+    pub(crate) const HOLDERS: PortId = PortId(0);
 }
 
 /// A node and where it can be reached.
@@ -67,7 +67,7 @@ pub(crate) struct ProcessRef {
 
 /// A question to a node. It is answered when there is something to tell.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) enum Question {
+pub(crate) enum Question {
     /// Where is the incarnation after this one of an actor that you own? Answered by a [`Place`].
     Where { actor: ActorId, after: u64 },
     /// Which incarnation is the current one, or the next? Answered by a number.
@@ -82,7 +82,7 @@ pub(super) enum Question {
 
 /// Where an owned actor is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) enum Place {
+pub(crate) enum Place {
     At {
         runtime: ProcessRef,
         incarnation: u64,
@@ -93,20 +93,20 @@ pub(super) enum Place {
 
 /// How an incarnation ended.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct End {
-    pub(super) reason: ExitReason,
+pub(crate) struct End {
+    pub(crate) reason: ExitReason,
     /// The incarnation that was the last to end.
-    pub(super) incarnation: u64,
-    pub(super) gone: bool,
+    pub(crate) incarnation: u64,
+    pub(crate) gone: bool,
 }
 
 /// A call that is to be sent: a whole frame, but for its id.
 #[derive(Clone, Debug)]
-pub(super) struct Payload(Vec<u8>);
+pub(crate) struct Payload(Vec<u8>);
 
 impl Payload {
     /// A call of `method` at `actor`, with a message of any length.
-    pub(super) fn call<M: Serialize>(
+    pub(crate) fn call<M: Serialize>(
         actor: ActorId,
         method: EntryRef,
         message: &M,
@@ -121,7 +121,7 @@ impl Payload {
     }
 
     /// A question to the node itself.
-    pub(super) fn ask(question: &Question) -> Payload {
+    pub(crate) fn ask(question: &Question) -> Payload {
         let mut frame = vec![MESH, ASK];
         frame.extend_from_slice(&NO_ANSWER.to_le_bytes());
         codec::append(&mut frame, question).expect("questions are made of what serialises");
@@ -129,17 +129,17 @@ impl Payload {
     }
 
     /// What began as [`port_head`].
-    pub(super) fn raw(frame: Vec<u8>) -> Payload {
+    pub(crate) fn raw(frame: Vec<u8>) -> Payload {
         Payload(frame)
     }
 
     /// Bytes of the message.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
     /// The frame, with its call's id.
-    pub(super) fn into_message(mut self, call: CallId) -> Message {
+    pub(crate) fn into_message(mut self, call: CallId) -> Message {
         self.0[CALL_ID].copy_from_slice(&call.to_le_bytes());
         message(self.0)
     }
@@ -154,20 +154,20 @@ fn message(frame: Vec<u8>) -> Message {
 }
 
 /// The beginning of a message to a port; its body is to be appended.
-pub(super) fn port_head(port: PortId) -> Vec<u8> {
+pub(crate) fn port_head(port: PortId) -> Vec<u8> {
     let mut frame = Vec::with_capacity(64);
     begin_port(&mut frame, port);
     frame
 }
 
-pub(super) fn begin_port(frame: &mut Vec<u8>, port: PortId) {
+pub(crate) fn begin_port(frame: &mut Vec<u8>, port: PortId) {
     frame.extend_from_slice(&[MESH, PORT]);
     frame.extend_from_slice(&NO_ANSWER.to_le_bytes());
     frame.extend_from_slice(&port.0.to_le_bytes());
 }
 
 /// The beginning of an answer; its value is to be appended.
-pub(super) fn answer_head() -> Vec<u8> {
+pub(crate) fn answer_head() -> Vec<u8> {
     let mut frame = Vec::with_capacity(64);
     frame.extend_from_slice(&[MESH, ANSWER]);
     frame.extend_from_slice(&NO_ANSWER.to_le_bytes());
@@ -175,18 +175,18 @@ pub(super) fn answer_head() -> Vec<u8> {
 }
 
 /// An answer that began as [`answer_head`].
-pub(super) fn answer(call: CallId, mut frame: Vec<u8>) -> Message {
+pub(crate) fn answer(call: CallId, mut frame: Vec<u8>) -> Message {
     frame[CALL_ID].copy_from_slice(&call.to_le_bytes());
     message(frame)
 }
 
 /// The value in an answer that began as [`answer_head`].
-pub(super) fn answer_value(frame: Vec<u8>) -> Bytes {
+pub(crate) fn answer_value(frame: Vec<u8>) -> Bytes {
     Bytes::from(frame).slice(CALL_ID.end..)
 }
 
 /// The news that a call has failed.
-pub(super) fn failed(call: CallId, failure: &CallFailure) -> Message {
+pub(crate) fn failed(call: CallId, failure: &CallFailure) -> Message {
     let mut frame = vec![MESH, FAILED];
     frame.extend_from_slice(&call.to_le_bytes());
     codec::append(&mut frame, failure).expect("a failure is made of text, which serialises");
@@ -194,19 +194,19 @@ pub(super) fn failed(call: CallId, failure: &CallFailure) -> Message {
 }
 
 /// A sign of life.
-pub(super) fn beat() -> Message {
+pub(crate) fn beat() -> Message {
     let mut frame = vec![MESH, BEAT];
     frame.extend_from_slice(&NO_ANSWER.to_le_bytes());
     message(frame)
 }
 
-pub(super) fn is_beat(message: &[u8]) -> bool {
+pub(crate) fn is_beat(message: &[u8]) -> bool {
     message.starts_with(&[MESH, BEAT])
 }
 
 /// Why a call was not answered.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) enum CallFailure {
+pub(crate) enum CallFailure {
     /// The message, its handler or its answer.
     Failed(Failure),
     /// The actor ended.
@@ -216,12 +216,12 @@ pub(super) enum CallFailure {
 }
 
 /// Why an actor can't be reached of which nothing is known.
-pub(super) fn unknown() -> ExitReason {
+pub(crate) fn unknown() -> ExitReason {
     ExitReason::NotStarted("there is no such actor in its process (any more)".into())
 }
 
 /// A frame that came.
-pub(super) enum Frame {
+pub(crate) enum Frame {
     Call { call: CallId, actor: ActorId, method: EntryRef, message: Bytes },
     Ask { call: CallId, question: Question },
     Port { call: CallId, port: PortId, body: Bytes },
@@ -233,7 +233,7 @@ pub(super) enum Frame {
 impl Frame {
     /// Reads a frame. `None` if it is none: its sender has the key, and so this is a bug, not an
     /// attack.
-    pub(super) fn read(mut frame: Bytes) -> Option<Frame> {
+    pub(crate) fn read(mut frame: Bytes) -> Option<Frame> {
         if frame.len() < CALL_ID.end {
             return None;
         }

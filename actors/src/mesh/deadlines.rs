@@ -13,11 +13,11 @@ use super::wire::CallFailure;
 use crate::endpoint::Endpoint;
 
 /// What comes of a call.
-pub(super) type Answer = Result<Bytes, Unanswered>;
+pub(crate) type Answer = Result<Bytes, Unanswered>;
 
 /// Why a call has no answer.
 #[derive(Clone, Debug)]
-pub(super) enum Unanswered {
+pub(crate) enum Unanswered {
     Failed(CallFailure),
     /// Its actor, or the node, is gone.
     Lost(ExitReason),
@@ -27,7 +27,7 @@ pub(super) enum Unanswered {
 }
 
 /// Who waits for the answer of a call.
-pub(super) enum Waiter {
+pub(crate) enum Waiter {
     /// For as long as it takes.
     Patient(oneshot::Sender<Answer>),
     Timed(Arc<Timed>),
@@ -36,7 +36,7 @@ pub(super) enum Waiter {
 }
 
 /// Waits until a deadline.
-pub(super) struct Timed {
+pub(crate) struct Timed {
     sender: Mutex<Option<oneshot::Sender<Answer>>>,
     deadline: Deadline,
     deadlines: &'static Deadlines,
@@ -47,7 +47,7 @@ type Deadline = (Instant, u64);
 
 impl Waiter {
     /// Tells it what came of its call. Whether it still listens makes no difference.
-    pub(super) fn tell(self, answer: Answer) {
+    pub(crate) fn tell(self, answer: Answer) {
         match self {
             Waiter::Patient(sender) => drop(sender.send(answer)),
             Waiter::Callback(then) => then(answer),
@@ -69,7 +69,7 @@ impl Timed {
 }
 
 /// The deadlines of all calls that this node waits for.
-pub(super) struct Deadlines {
+pub(crate) struct Deadlines {
     endpoint: &'static Endpoint,
     waiting: Mutex<Waiting>,
     changed: Notify,
@@ -84,12 +84,12 @@ struct Waiting {
 }
 
 impl Deadlines {
-    pub(super) fn new(endpoint: &'static Endpoint) -> Deadlines {
+    pub(crate) fn new(endpoint: &'static Endpoint) -> Deadlines {
         Deadlines { endpoint, waiting: Mutex::default(), changed: Notify::new() }
     }
 
     /// A waiter that is told so when `limit` has passed.
-    pub(super) fn within(
+    pub(crate) fn within(
         &'static self,
         limit: Duration,
         sender: oneshot::Sender<Answer>,

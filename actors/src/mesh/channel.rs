@@ -14,7 +14,7 @@ use super::wire::{CallFailure, CallId, Frame, NO_ANSWER, Payload};
 
 /// The way to one node, and the calls that wait for its answers. It is used until it closes, and
 /// then never again.
-pub(super) struct Channel {
+pub(crate) struct Channel {
     to: ProcessId,
     state: Mutex<State>,
     calls: Arc<Calls>,
@@ -36,18 +36,18 @@ enum Way {
 }
 
 /// A call that can't be sent, because its channel is closed.
-pub(super) struct Refused {
-    pub(super) payload: Payload,
-    pub(super) pending: Option<Pending>,
-    pub(super) reason: ExitReason,
+pub(crate) struct Refused {
+    pub(crate) payload: Payload,
+    pub(crate) pending: Option<Pending>,
+    pub(crate) reason: ExitReason,
 }
 
 impl Channel {
-    pub(super) fn opening(to: ProcessId) -> Channel {
+    pub(crate) fn opening(to: ProcessId) -> Channel {
         Channel::new(to, Way::Opening(Vec::new()))
     }
 
-    pub(super) fn here(own: ProcessId, registry: &'static Registry) -> Channel {
+    pub(crate) fn here(own: ProcessId, registry: &'static Registry) -> Channel {
         Channel::new(own, Way::Here(registry))
     }
 
@@ -56,7 +56,7 @@ impl Channel {
         Channel { to, state, calls: Arc::new(Calls::new()) }
     }
 
-    pub(super) fn to(&self) -> ProcessId {
+    pub(crate) fn to(&self) -> ProcessId {
         self.to
     }
 
@@ -64,7 +64,7 @@ impl Channel {
     ///
     /// # Errors
     /// Both back, and why the channel is closed.
-    pub(super) fn send(
+    pub(crate) fn send(
         &self,
         payload: Payload,
         pending: Option<Pending>,
@@ -103,7 +103,7 @@ impl Channel {
     }
 
     /// It is connected: what waits can go.
-    pub(super) fn open(&self, link: &Arc<dyn Link>) {
+    pub(crate) fn open(&self, link: &Arc<dyn Link>) {
         let mut state = self.state.lock();
         if let Way::Opening(waiting) = &mut state.way {
             for message in std::mem::take(waiting) {
@@ -114,32 +114,32 @@ impl Channel {
     }
 
     /// Whether anything was sent of which it is not known that it has arrived.
-    pub(super) fn has_unheard(&self) -> bool {
+    pub(crate) fn has_unheard(&self) -> bool {
         self.state.lock().unheard
     }
 
-    pub(super) fn is_connected(&self) -> bool {
+    pub(crate) fn is_connected(&self) -> bool {
         matches!(self.state.lock().way, Way::Link(_))
     }
 
-    pub(super) fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         matches!(self.state.lock().way, Way::Closed(_))
     }
 
     /// Whether this is the link through which it sends.
-    pub(super) fn uses(&self, link: &Arc<dyn Link>) -> bool {
+    pub(crate) fn uses(&self, link: &Arc<dyn Link>) -> bool {
         // The data pointers are compared: a vtable may have several addresses.
         matches!(&self.state.lock().way, Way::Link(used) if std::ptr::addr_eq(Arc::as_ptr(used), Arc::as_ptr(link)))
     }
 
     /// An answer has come.
-    pub(super) fn settle(&self, call: CallId, answer: Result<Bytes, CallFailure>) {
+    pub(crate) fn settle(&self, call: CallId, answer: Result<Bytes, CallFailure>) {
         self.calls.settle(call, answer);
     }
 
     /// The node is gone, or can't be reached. The calls that wait are given, in order; none if it
     /// has closed before.
-    pub(super) fn close(&self, reason: &ExitReason) -> Option<Vec<Pending>> {
+    pub(crate) fn close(&self, reason: &ExitReason) -> Option<Vec<Pending>> {
         let mut state = self.state.lock();
         if matches!(state.way, Way::Closed(_)) {
             return None;

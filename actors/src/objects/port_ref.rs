@@ -9,19 +9,18 @@ use bytes::Bytes;
 use fiber_core::{Error, ExitReason, ProcessId, Result};
 use tokio::sync::oneshot;
 
-use super::channel::Channel;
-use super::deadlines::{Answer, Unanswered, Waiter};
-use super::holders::Change;
-use super::pending::Pending;
-use super::wire::{self, CallFailure, Payload, PortId, ProcessRef};
+use crate::mesh::{
+    self, Answer, CallFailure, Change, Channel, Payload, Pending, PortId, ProcessRef, Unanswered,
+    Waiter,
+};
 use crate::runtime::Runtime;
 
 /// Where a port is, and what errors call it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PortRef {
-    pub(super) session: u64,
+    pub(crate) session: u64,
     pub(crate) name: Arc<str>,
-    pub(super) runtime: ProcessRef,
+    pub(crate) runtime: ProcessRef,
     pub(crate) id: PortId,
 }
 
@@ -38,23 +37,23 @@ impl PortRef {
     }
 
     /// The node of this process, if it has one and is of the port's session.
-    pub(super) fn current_node(&self) -> Option<&'static Runtime> {
+    pub(crate) fn current_node(&self) -> Option<&'static Runtime> {
         Runtime::current().filter(|runtime| runtime.session() == self.session)
     }
 
     /// Asks the owner for a change of who holds the port; `then` runs when it knows, or is gone.
-    pub(super) fn change_then(&self, change: Change, then: impl FnOnce() + Send + 'static) {
+    pub(crate) fn change_then(&self, change: Change, then: impl FnOnce() + Send + 'static) {
         self.ask_then(self.change_parcel(change), move |_| then());
     }
 
     /// Tells the owner of a change of who holds the port.
-    pub(super) fn change(&self, change: Change) {
+    pub(crate) fn change(&self, change: Change) {
         self.tell(self.change_parcel(change));
     }
 
     /// As [`change`](PortRef::change), unless the owner is not connected: then it knows that this
     /// process is lost.
-    pub(super) fn change_if_connected(&self, change: Change) {
+    pub(crate) fn change_if_connected(&self, change: Change) {
         if let Ok(runtime) = self.runtime()
             && let Some(channel) = runtime.mesh().current_channel(self.runtime.id)
         {
@@ -63,7 +62,7 @@ impl PortRef {
     }
 
     fn change_parcel(&self, change: Change) -> Vec<u8> {
-        let mut payload = wire::port_head(PortId::HOLDERS);
+        let mut payload = mesh::port_head(PortId::HOLDERS);
         change.append(&mut payload, self.id);
         payload
     }
@@ -75,16 +74,16 @@ impl PortRef {
 
     /// A message to it, whose body is to be appended.
     pub(crate) fn payload(&self) -> Vec<u8> {
-        wire::port_head(self.id)
+        mesh::port_head(self.id)
     }
 
     /// Bytes before the body of a message.
-    pub(crate) const HEAD: usize = wire::PORT_HEAD;
+    pub(crate) const HEAD: usize = mesh::PORT_HEAD;
 
     /// As [`payload`](PortRef::payload), in memory that is there already.
     pub(crate) fn begin(&self, payload: &mut Vec<u8>) {
         payload.clear();
-        wire::begin_port(payload, self.id);
+        mesh::begin_port(payload, self.id);
     }
 
     /// Sends what began as [`payload`](PortRef::payload); `then` is given the answer, on the thread

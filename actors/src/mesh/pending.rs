@@ -13,26 +13,26 @@ use super::route::Route;
 use super::wire::{CallFailure, CallId, NO_ANSWER, Payload};
 
 /// A call that waits for its answer.
-pub(super) struct Pending {
-    pub(super) waiter: Waiter,
+pub(crate) struct Pending {
+    pub(crate) waiter: Waiter,
     /// How it finds its actor again.
-    pub(super) route: Option<Arc<Route>>,
+    pub(crate) route: Option<Arc<Route>>,
     /// What is to be sent again if the actor dies.
-    pub(super) again: Option<Payload>,
+    pub(crate) again: Option<Payload>,
     /// Counts it for as long as it waits.
-    pub(super) load: Option<Load>,
+    pub(crate) load: Option<Load>,
     /// Of the message.
-    pub(super) _pins: Pins,
+    pub(crate) _pins: Pins,
 }
 
 impl Pending {
     /// One that is neither sent again nor counted.
-    pub(super) fn new(waiter: Waiter) -> Pending {
+    pub(crate) fn new(waiter: Waiter) -> Pending {
         Pending { waiter, route: None, again: None, load: None, _pins: Pins::default() }
     }
 
     /// Tells who waits what came of the call.
-    pub(super) fn tell(self, answer: Answer) {
+    pub(crate) fn tell(self, answer: Answer) {
         // First, so that who has the answer finds it counted no more.
         drop(self.load);
         self.waiter.tell(answer);
@@ -56,7 +56,7 @@ impl Drop for Load {
 }
 
 /// All that go to one node.
-pub(super) struct Calls(Mutex<Waiting>);
+pub(crate) struct Calls(Mutex<Waiting>);
 
 struct Waiting {
     last: CallId,
@@ -64,12 +64,12 @@ struct Waiting {
 }
 
 impl Calls {
-    pub(super) fn new() -> Calls {
+    pub(crate) fn new() -> Calls {
         Calls(Mutex::new(Waiting { last: NO_ANSWER, pending: HashMap::new() }))
     }
 
     /// One more; its id is given.
-    pub(super) fn add(&self, pending: Pending) -> CallId {
+    pub(crate) fn add(&self, pending: Pending) -> CallId {
         let mut waiting = self.0.lock();
         waiting.last += 1;
         let call = waiting.last;
@@ -78,7 +78,7 @@ impl Calls {
     }
 
     /// An answer has come.
-    pub(super) fn settle(&self, call: CallId, answer: Result<Bytes, CallFailure>) {
+    pub(crate) fn settle(&self, call: CallId, answer: Result<Bytes, CallFailure>) {
         let pending = self.0.lock().pending.remove(&call);
         if let Some(pending) = pending {
             pending.tell(answer.map_err(Unanswered::Failed));
@@ -86,7 +86,7 @@ impl Calls {
     }
 
     /// Gives up all, in the order in which they were sent.
-    pub(super) fn take(&self) -> Vec<Pending> {
+    pub(crate) fn take(&self) -> Vec<Pending> {
         let mut pending: Vec<_> = std::mem::take(&mut self.0.lock().pending).into_iter().collect();
         pending.sort_unstable_by_key(|(call, _)| *call);
         pending.into_iter().map(|(_, pending)| pending).collect()

@@ -4,8 +4,7 @@ use fiber_core::{BuildId, Config, FailureKind};
 use fiber_transport::{Message, PeerInfo, connect, join};
 
 use super::*;
-use crate::remote::inbox::Inbox;
-use crate::remote::wire::CallFailure;
+use crate::remote::Dispatch;
 use crate::runtime::Runtime;
 
 /// How long anything may take that is to happen at all.
@@ -68,7 +67,7 @@ fn peers_that_fall_silent_or_are_looked_for_in_vain_are_given_up() {
         }
         let inbox = Arc::new(Inbox::new(1));
         let actor = runtime.registry().export(Arc::clone(&inbox), || true);
-        let mut dispatch = crate::remote::inbox_pump::Dispatch::new(usize::MAX);
+        let mut dispatch = Dispatch::new(usize::MAX);
         let unknown = fiber_core::entry::EntryRef { offset: 8, name: 7 };
         link.send(Payload::call(actor, unknown, &()).unwrap().into_message(6)).unwrap();
         let delivery =
