@@ -107,7 +107,10 @@ pub mod reply {
 
 /// What can go wrong, and how processes end.
 pub mod error {
-    pub use fiber_core::{Error, Exit, ExitReason, Failure, FailureKind, Result};
+    pub use fiber_core::{
+        Cause, CloseReason, Error, Exit, ExitReason, Failure, FailureKind, PoolEndReason, Result,
+        RingEndReason,
+    };
 }
 
 /// The configuration of a program.

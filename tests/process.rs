@@ -270,7 +270,7 @@ fn the_last_lines_stand_in_the_error_also_when_output_goes_nowhere() {
     let process = Process::builder().output(OutputMode::Null).spawn(complain, ()).unwrap();
     let error = process.wait().unwrap_err();
     let text = error.to_string();
-    assert!(text.contains("exited with code 9; it last printed:"), "{text}");
+    assert!(text.contains("exited with code 9; its last output:"), "{text}");
     let (_, tail) = exited(error);
     assert!(tail.contains("all is well") && tail.contains("nothing is well"), "{tail}");
 }

@@ -273,9 +273,9 @@ fn a_parent_may_do_without_a_supervisor_that_gave_up_or_give_up_itself() {
     let top = eager("top").intensity(0, LONG).child(below()).start().wait().unwrap();
     kill(running_pid("top/below/server"));
     let reason = top.ended().wait().unwrap().to_string();
-    assert!(reason.contains("the last to fail was `below`, which gave up"), "{reason}");
+    assert!(reason.contains("the last child to fail was `below`, which gave up"), "{reason}");
     assert!(
-        reason.contains("the last to fail was `server`, which was killed by signal 9"),
+        reason.contains("the last child to fail was `server`, which was killed by signal 9"),
         "{reason}"
     );
     assert!(fiber::tree().find("top").is_none());

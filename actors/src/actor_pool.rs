@@ -159,7 +159,7 @@ impl<K> ActorPoolBuilder<K> {
         Reply::new(async move {
             if starting.is_empty() {
                 let problem = "it needs arguments for one actor at least".to_string();
-                return Err(Error::Invalid { what: "actor pool", problem });
+                return Err(Error::invalid("ActorPoolBuilder::size", problem));
             }
             let managers = try_join_all(starting).await?;
             let member = |manager: AsyncManager<F::Output>| {

@@ -24,8 +24,8 @@ use std::time::Duration;
 
 use fiber_core::entry::Entry;
 use fiber_core::{
-    Error, Function, Meta, Output, OutputKind, Portable, Result, Tries, TryOutput, Values,
-    captures_nothing, shortage, task_entry,
+    Error, Function, Meta, Output, OutputKind, PoolEndReason, Portable, Result, Tries, TryOutput,
+    Values, captures_nothing, shortage, task_entry,
 };
 
 use crate::reply::Reply;
@@ -77,7 +77,7 @@ struct Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        self.shared.end("was dropped");
+        self.shared.end(PoolEndReason::Dropped);
         self.shared.controller.do_send(Request::Terminate(Arc::clone(&self.shared), None));
     }
 }
@@ -402,8 +402,8 @@ impl Pool {
     pub fn scale(&self, processes: usize) -> Reply<()> {
         let shared = Arc::clone(self.shared());
         if processes == 0 {
-            let problem = "a pool needs at least 1 process: `close` or drop it to end it".into();
-            return Reply::new(async move { Err(Error::Invalid { what: "Pool::scale", problem }) });
+            let problem = "a pool needs at least 1 process: `close` or drop it to end it";
+            return Reply::new(async move { Err(Error::invalid("Pool::scale", problem)) });
         }
         shared.ensure_started(Meta::new());
         let (noted, begun) = tokio::sync::oneshot::channel();
@@ -438,7 +438,7 @@ impl Pool {
 
     /// Ends the workers at once; calls under way fail. The reply comes when all workers have ended.
     pub fn terminate(&self) -> Reply<()> {
-        self.shared().end("was terminated");
+        self.shared().end(PoolEndReason::Killed);
         let shared = Arc::clone(self.shared());
         self.ended(|done| Request::Terminate(shared, Some(done)))
     }
@@ -502,7 +502,7 @@ impl Pool {
                     shared.cancel(exchange.id, Ending::LetFinish);
                     Err(Error::system(
                         "a thread for the items could not be started",
-                        shortage::explain(&error),
+                        shortage::Explained(error),
                     ))
                 }
             }

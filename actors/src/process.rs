@@ -205,10 +205,9 @@ impl ProcessBuilder {
         let limit = runtime.config().max_message.as_u64();
         let (arguments, pins) = travel::pinned(|| codec::encode(args));
         let arguments = arguments?;
-        if arguments.len() as u64 > limit {
-            let what = format!("the arguments of `{}`", entry.name());
-            return Err(Error::TooLarge { what, size: arguments.len() as u64, limit });
-        }
+        codec::check_size(arguments.len(), limit, || {
+            format!("the arguments of `{}`", entry.name())
+        })?;
         let name = self
             .name
             .unwrap_or_else(|| format!("process-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
@@ -234,7 +233,7 @@ fn check_name(name: &str) -> Result<()> {
         let problem = format!(
             "`{name}` can't be the name of a process: use at least one character, and no `/`"
         );
-        return Err(Error::Invalid { what: "Process", problem });
+        return Err(Error::invalid("ProcessBuilder::name", problem));
     }
     Ok(())
 }

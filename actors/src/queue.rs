@@ -90,8 +90,8 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
     pub fn bounded(capacity: usize) -> Result<Queue<T>> {
         let name = made_at("queue", Location::caller());
         if capacity == 0 {
-            let problem = "a queue for no elements can't hold one: choose 1 or more".into();
-            return Err(Error::Invalid { what: "Queue::bounded", problem });
+            let problem = "a queue for no elements can't hold one: choose 1 or more";
+            return Err(Error::invalid("Queue::bounded", problem));
         }
         Ok(Queue {
             core: Core::new(&name, store::Capacity::QueueStream(capacity))?,

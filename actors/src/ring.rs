@@ -284,16 +284,11 @@ impl RingBuilder {
         let size = self.size.unwrap_or(default);
         if size == 0 || u32::try_from(size).is_err() {
             let problem = format!("a ring has at least one node, and this one would have {size}");
-            return Err(Error::Invalid { what: "size", problem });
+            return Err(Error::invalid("RingBuilder::size", problem));
         }
-        let (bytes, limit) = (arguments.len() as u64, config.max_message.as_u64());
-        if bytes > limit {
-            return Err(Error::TooLarge {
-                what: format!("the arguments of `{function}`"),
-                size: bytes,
-                limit,
-            });
-        }
+        codec::check_size(arguments.len(), config.max_message.as_u64(), || {
+            format!("the arguments of `{function}`")
+        })?;
         let ring_main = RingMain {
             entry,
             ring: name.clone(),

@@ -94,7 +94,7 @@ impl Runtime {
         let backend = backend(&config)?;
         entry::prepare()?;
         let unheard =
-            |error| Error::system("signals can't be listened for", shortage::explain(&error));
+            |error| Error::system("signals can't be listened for", shortage::Explained(error));
         let ignored = Ignored::now().map_err(unheard)?;
         let endpoint =
             Endpoint::new(ProcessId::random(), config, SessionKey::random(), start_thread()?);
@@ -203,7 +203,7 @@ impl Runtime {
             let at = ListenAt::new(bind);
             let at = advertised.into_iter().fold(at, ListenAt::advertise);
             let listener = listen(link, &self.endpoint.key, &at).map_err(|error| {
-                Error::system(format!("no {link} link could be opened"), shortage::explain(&error))
+                Error::system(format!("no {link} link could be opened"), shortage::Explained(error))
             })?;
             let address = Address { url: listener.address(), locality };
             tokio::task::spawn_local(self.welcome(listener));
@@ -347,11 +347,12 @@ fn start_thread() -> Result<ArbiterHandle> {
             std::future::pending::<()>().await;
         });
     };
-    let refused = |problem: String| Error::system("fiber's thread could not be started", problem);
     let spawned = thread::Builder::new().name("fiber-runtime".into()).spawn(run).map(drop);
     let arbiter =
         spawned.and_then(|()| arbiter.recv().unwrap_or_else(|ended| Err(io::Error::other(ended))));
-    arbiter.map_err(|error| refused(shortage::explain(&error)))
+    arbiter.map_err(|error| {
+        Error::system("fiber's thread could not be started", shortage::Explained(error))
+    })
 }
 
 /// Each child takes a few descriptors, and the usual limit allows few children.

@@ -37,8 +37,8 @@ impl BuildId {
         }
         let build = BuildId::of(Path::new(EXECUTABLE)).map_err(|error| {
             Error::system(
-                "this program's build can't be read",
-                format!("{EXECUTABLE}: {}", shortage::explain(&error)),
+                format!("the build of this program ({EXECUTABLE}) can't be read"),
+                shortage::Explained(error),
             )
         })?;
         Ok(CURRENT.get_or_init(|| build))

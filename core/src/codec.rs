@@ -24,6 +24,8 @@ mod encode;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -35,10 +37,9 @@ use crate::error::{Error, Result};
 /// [`Error::Encode`] with serde's words, when the value can't be serialised; `out` may then hold a
 /// part of it.
 pub fn append<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> Result<()> {
-    value.serialize(&mut encode::Serializer::new(out)).map_err(|error| Error::Encode {
-        what: std::any::type_name::<T>(),
-        problem: error.to_string(),
-    })
+    value
+        .serialize(&mut encode::Serializer::new(out))
+        .map_err(|error| Error::Encode { what: std::any::type_name::<T>(), cause: Arc::new(error) })
 }
 
 /// `value` in a buffer of its own.
@@ -65,11 +66,22 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
 
 #[cold]
 fn failed<T>(read: Result<T, rmp_serde::decode::Error>, rest: &decode::Deserializer<'_>) -> Error {
-    let problem = match read {
-        Ok(_) => format!("{} bytes are left after the value", rest.left()),
-        Err(error) => error.to_string(),
-    };
-    Error::Decode { what: std::any::type_name::<T>(), problem }
+    let what = std::any::type_name::<T>();
+    match read {
+        Ok(_) => Error::decode(what, format!("{} bytes are left after the value", rest.left())),
+        Err(error) => Error::decode(what, error),
+    }
+}
+
+/// Checks the size of an encoded message against a limit; both are in bytes. `what` describes the
+/// message for the error.
+///
+/// # Errors
+/// [`Error::TooLarge`].
+#[inline]
+pub fn check_size(size: usize, limit: u64, what: impl FnOnce() -> String) -> Result<()> {
+    let size = size as u64;
+    if size <= limit { Ok(()) } else { Err(Error::TooLarge { what: what(), size, limit }) }
 }
 
 /// Nil: `None`, or a unit.

@@ -131,7 +131,7 @@ impl EntryRef {
     /// lies.
     pub fn resolve<C: Callable>(self) -> Result<&'static Entry<C>> {
         let unknown = || match BuildId::current() {
-            Ok(build) => Error::UnknownEntry { offset: self.offset, build: build.to_string() },
+            Ok(build) => Error::UnknownEntry { offset: self.offset, build: build.clone() },
             Err(error) => error,
         };
         let address = (anchor() as u64).wrapping_add(self.offset) as usize;

@@ -1,47 +1,49 @@
-//! Why an actor or a process ended.
+//! Why actors and processes end.
 
+use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What ended an actor or a process.
+/// Why an actor or a process ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum ExitReason {
-    /// It had done its work.
+    /// It finished its work.
     Normal,
-    /// It was told to end.
+    /// It was asked to stop.
     Shutdown,
     /// The process exited with a code other than 0.
     Code(i32),
-    /// A signal ended the process.
+    /// A signal killed the process.
     Signal(i32),
-    /// The kernel ended the process for want of memory.
+    /// The OOM killer killed the process.
     OutOfMemory,
-    /// Its node was to be emptied, or ran short of something: the cluster's words.
+    /// The cluster evicted it: its machine was drained or ran short of a resource. Holds the
+    /// cluster's message.
     Evicted(String),
-    /// It had to make room for something more important: the cluster's words.
+    /// The cluster preempted it for something of higher priority. Holds the cluster's message.
     Preempted(String),
-    /// It panicked.
+    /// It panicked. Holds the panic's message.
     Panicked(String),
-    /// Its function returned an error.
+    /// Its function returned an error. Holds the error's message.
     Failed(String),
-    /// Nothing was heard of the process for this long.
+    /// The process sent no heartbeat for this long.
     HeartbeatLost(Duration),
-    /// The process was alive when its link to this one broke.
+    /// The process was alive when its link to this one broke. Holds the link's error.
     LinkLost(String),
-    /// A task ran past its time limit, so its process was ended.
+    /// A task ran past its time limit, so its process was killed.
     TaskTimedOut(Duration),
-    /// A task was cancelled while it ran, so its process was ended.
+    /// A task was cancelled while it ran, so its process was killed.
     TaskCancelled,
-    /// It could not be started.
+    /// It could not be started. Holds the problem.
     NotStarted(String),
-    /// A supervisor gave up: its children failed too often.
+    /// A supervisor gave up, because its children failed too often.
     IntensityReached {
-        /// Restarts that were allowed.
+        /// How many restarts were allowed.
         restarts: u32,
-        /// In which time.
+        /// Within which time.
         period: Duration,
         /// The child whose failure was one too many.
         child: String,
@@ -51,14 +53,14 @@ pub enum ExitReason {
 }
 
 impl ExitReason {
-    /// Whether it ended as it should: a transient child is restarted only otherwise.
+    /// Returns whether this is an orderly end. A transient child is restarted after any other.
     pub fn is_normal(&self) -> bool {
         matches!(self, ExitReason::Normal | ExitReason::Shutdown)
     }
 
-    /// What stands in the way of a start that failed for this reason, for errors that say that it
-    /// failed.
-    pub fn obstacle(&self) -> String {
+    /// Describes why a start failed, for a message that already says that it failed.
+    #[doc(hidden)]
+    pub fn start_problem(&self) -> String {
         match self {
             ExitReason::NotStarted(problem) => problem.clone(),
             other => format!("it {other}"),
@@ -70,19 +72,17 @@ impl fmt::Display for ExitReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ExitReason::Normal => f.write_str("ended normally"),
-            ExitReason::Shutdown => f.write_str("was told to end"),
+            ExitReason::Shutdown => f.write_str("was asked to stop"),
             ExitReason::Code(code) => write!(f, "exited with code {code}"),
             ExitReason::Signal(signal) => {
-                write!(f, "was killed by signal {signal}{}", Signal(*signal))
+                write!(f, "was killed by signal {signal}{}", SignalName(*signal))
             }
-            ExitReason::OutOfMemory => f.write_str("was killed by the kernel: out of memory"),
-            ExitReason::Evicted(why) => write!(f, "was evicted from its node: {why}"),
-            ExitReason::Preempted(why) => {
-                write!(f, "had to make room for something more important: {why}")
-            }
+            ExitReason::OutOfMemory => f.write_str("was killed by the OOM killer: out of memory"),
+            ExitReason::Evicted(message) => write!(f, "was evicted from its node: {message}"),
+            ExitReason::Preempted(message) => write!(f, "was preempted: {message}"),
             ExitReason::Panicked(message) => write!(f, "panicked: {message}"),
             ExitReason::Failed(error) => write!(f, "failed: {error}"),
-            ExitReason::HeartbeatLost(time) => write!(f, "gave no sign of life for {time:?}"),
+            ExitReason::HeartbeatLost(time) => write!(f, "sent no heartbeat for {time:?}"),
             ExitReason::LinkLost(problem) => write!(f, "lost its link: {problem}"),
             ExitReason::TaskTimedOut(limit) => {
                 write!(f, "was killed because a task ran longer than {limit:?}")
@@ -91,16 +91,26 @@ impl fmt::Display for ExitReason {
             ExitReason::NotStarted(problem) => write!(f, "could not be started: {problem}"),
             ExitReason::IntensityReached { restarts, period, child, last } => write!(
                 f,
-                "gave up: more than {restarts} restarts in {period:?} were needed; the last to fail was `{child}`, \
+                "gave up: it needed more than {restarts} restarts in {period:?}; the last child to fail was `{child}`, \
                  which {last}"
             ),
         }
     }
 }
 
-struct Signal(i32);
+impl Error for ExitReason {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            ExitReason::IntensityReached { last, .. } => Some(&**last),
+            _ => None,
+        }
+    }
+}
 
-impl fmt::Display for Signal {
+/// The name of a signal in brackets, for those that end processes.
+struct SignalName(i32);
+
+impl fmt::Display for SignalName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match self.0 {
             1 => "SIGHUP",
@@ -123,28 +133,30 @@ impl fmt::Display for Signal {
     }
 }
 
-/// The end of a process: why, and the last lines that it printed.
+/// The end of a process: the reason, and its last output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Exit {
     /// Why it ended.
     pub reason: ExitReason,
-    /// The last lines that it printed, oldest first: at most 20, and at most 4 KiB.
+    /// The last lines of its output, oldest first: at most 20 lines and at most 4 KiB.
     pub tail: Vec<String>,
 }
 
 impl Exit {
-    /// An end of which nothing more is known.
+    /// Makes the exit of a process from its reason and last output.
+    #[doc(hidden)]
     pub fn new(reason: ExitReason, tail: Vec<String>) -> Exit {
         Exit { reason, tail }
     }
 
-    /// The reason of a start that failed in this way, with what was printed last.
-    pub fn not_started(&self) -> ExitReason {
-        ExitReason::NotStarted(format!("{}{}", self.reason.obstacle(), LastLines(&self.tail)))
+    /// Returns [`ExitReason::NotStarted`] with this exit's reason and last output as the problem.
+    #[doc(hidden)]
+    pub fn start_failure(&self) -> ExitReason {
+        ExitReason::NotStarted(format!("{}{}", self.reason.start_problem(), LastLines(&self.tail)))
     }
 
-    /// The exit code, if the process exited by itself.
+    /// Returns the exit code, if the process exited by itself.
     pub fn code(&self) -> Option<i32> {
         match self.reason {
             ExitReason::Normal => Some(0),
@@ -153,7 +165,7 @@ impl Exit {
         }
     }
 
-    /// The signal that ended the process.
+    /// Returns the signal that killed the process, if one did.
     pub fn signal(&self) -> Option<i32> {
         match self.reason {
             ExitReason::Signal(signal) => Some(signal),
@@ -169,12 +181,18 @@ impl fmt::Display for Exit {
     }
 }
 
+impl Error for Exit {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.reason.source()
+    }
+}
+
 struct LastLines<'a>(&'a [String]);
 
 impl fmt::Display for LastLines<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.0.is_empty() {
-            f.write_str("; it last printed:")?;
+            f.write_str("; its last output:")?;
         }
         self.0.iter().try_for_each(|line| write!(f, "\n    {line}"))
     }

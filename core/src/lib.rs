@@ -26,7 +26,9 @@ mod wait;
 pub use build::BuildId;
 pub use config::{Config, LinkKind, OutputMode};
 pub use entry::instance;
-pub use error::{Error, Failure, FailureKind, Result};
+pub use error::{
+    Cause, CloseReason, Error, Failure, FailureKind, PoolEndReason, Result, RingEndReason,
+};
 pub use exit::{Exit, ExitReason};
 pub use function::{Arguments, Function, Many, One, captures_nothing, invoke, task_entry};
 pub use id::{ProcessId, SessionKey, random, random_fraction};

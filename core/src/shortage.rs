@@ -1,16 +1,16 @@
-//! What the system is short of when it refuses something, and what to do about it.
+//! Resources that ran out when the system refused something, and the remedies.
 
 use std::io;
 
 use rustix::io::Errno;
 
-/// Returns whether the system refused something only because it is short of something: it may
+/// Returns whether the system refused something only because a resource ran out, so that it may
 /// succeed later.
 pub fn is_shortage(error: &io::Error) -> bool {
     remedy(error).is_some() || error.kind() == io::ErrorKind::OutOfMemory
 }
 
-/// Returns the system's words, with what to do if it is short of something.
+/// Returns the system's message, followed by a remedy if a resource ran out.
 pub fn explain(error: &io::Error) -> String {
     match remedy(error) {
         Some(remedy) => format!("{error}: {remedy}"),
@@ -18,16 +18,21 @@ pub fn explain(error: &io::Error) -> String {
     }
 }
 
+/// An error of the system that displays as [`explain`] words it. Its source is the error itself.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", explain(.0))]
+pub struct Explained(#[from] pub io::Error);
+
 fn remedy(error: &io::Error) -> Option<&'static str> {
     Some(match Errno::from_io_error(error)? {
         Errno::MFILE => {
-            "this process may open no more files; raise the limit (`ulimit -n`), or use fewer workers"
+            "this process has too many open files; raise the limit (`ulimit -n`), or use fewer workers"
         }
         Errno::NFILE => {
-            "this host may open no more files; raise the limit (`sysctl fs.file-max`), or use fewer workers"
+            "this host has too many open files; raise the limit (`sysctl fs.file-max`), or use fewer workers"
         }
         Errno::AGAIN => {
-            "no more processes and threads may be started; raise the limits (`ulimit -u`, that of the control group, and \
+            "the limit of processes and threads is reached; raise the limits (`ulimit -u`, that of the control group, and \
              `ulimit -v`, for a thread's stack takes address space), or use fewer workers"
         }
         Errno::NOMEM => {
@@ -42,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shortage_comes_with_a_remedy_and_nothing_else_does() {
+    fn the_message_has_a_remedy_if_and_only_if_a_resource_ran_out() {
         for (errno, remedy) in
             [(Errno::MFILE, "ulimit -n"), (Errno::AGAIN, "ulimit -u"), (Errno::NOMEM, "ulimit -v")]
         {

@@ -126,9 +126,7 @@ fn preemption_is_told() {
     let image = pods(program.pid()).remove(0)["spec"]["containers"][0]["image"].take();
     let _pod = Object::new(&["pod", &important]);
     apply(pod(&important, &image));
-    leaves_nothing(program)
-        .code(0)
-        .says(&["error: ", "had to make room for something more important: "]);
+    leaves_nothing(program).code(0).says(&["error: ", "was preempted: "]);
 }
 
 /// Pods of a node that don't put up with it have to go for as long as this lives.

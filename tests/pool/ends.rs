@@ -45,7 +45,7 @@ fn an_ended_pool_says_so_to_all_who_ask() {
         pool.apply(square, 3).wait().unwrap_err(),
     ];
     for error in errors {
-        assert!(error.to_string().contains("was terminated"), "{error}");
+        assert!(error.to_string().contains("was killed"), "{error}");
     }
 }
 

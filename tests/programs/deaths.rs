@@ -113,10 +113,10 @@ fn a_panic_of_main_ends_a_family() {
 fn stopped_children_count_as_dead() {
     let setup = Setup::new("stopped children").env("FIBER_HEARTBEAT", "50ms");
     setup.env("FIBER_HEARTBEAT_TIMEOUT", "300ms").run().code(0).says(&[
-        "process: process `process-1` gave no sign of life for 300ms",
+        "process: process `process-1` sent no heartbeat for 300ms",
         "replaced: true",
-        "2 of its workers died while they ran it; the last one gave no sign of life for 300ms",
-        "could not be started: it gave no sign of life for 300ms",
+        "2 of its workers died while they ran it; the last one sent no heartbeat for 300ms",
+        "could not be started: it sent no heartbeat for 300ms",
     ]);
 }
 

@@ -11,7 +11,7 @@ fn failures_of_detached_calls_are_logged() {
         "too small",
         "task 1 (`",
         "failed: odd",
-        "was given up: 1 of its workers died while they ran it; the last one exited with code 3",
+        "was abandoned: 1 of its workers died while they ran it; the last one exited with code 3",
         "of a detached call: pool `dropped` was dropped",
         "of a detached call: pool `joined` ",
     ]);

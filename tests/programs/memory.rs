@@ -44,8 +44,8 @@ fn a_worker_killed_for_memory_is_told_as_such_and_its_task_runs_again() {
     Setup::new("out of memory").env("GROUP", group.0.join("cgroup.procs")).run().code(0).says(&[
         "again: 7",
         "given up: task 0",
-        "2 of its workers died while they ran it; the last one was killed by the kernel: out of memory",
-        "process: process `process-1` was killed by the kernel: out of memory",
+        "2 of its workers died while they ran it; the last one was killed by the OOM killer: out of memory",
+        "process: process `process-1` was killed by the OOM killer: out of memory",
         "the pool goes on: 9",
     ]);
 }

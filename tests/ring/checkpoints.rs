@@ -86,6 +86,6 @@ fn restarts_are_bounded() {
     }
     let ring = Ring::builder().name("hopeless").size(2).intensity(2, Duration::from_secs(60));
     let error = ring.try_run(mortal, ()).wait().unwrap_err();
-    let Error::RankDied { rank: 1, verdict, .. } = &error else { panic!("{error}") };
-    assert!(verdict.contains("more than 2 restarts"), "{error}");
+    let Error::RankDied { rank: 1, reason, .. } = &error else { panic!("{error}") };
+    assert!(reason.to_string().contains("more than 2 restarts"), "{error}");
 }

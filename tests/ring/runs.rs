@@ -71,7 +71,7 @@ fn a_panic_ends_the_run_and_is_told_with_its_rank() {
 #[test]
 fn what_can_not_be_is_refused_with_its_remedy() {
     let nobody = Ring::builder().size(0).run(|_: RingNode| (), ()).wait().unwrap_err();
-    assert!(matches!(nobody, Error::Invalid { what: "size", .. }), "{nobody}");
+    assert!(matches!(nobody, Error::Invalid { what: "RingBuilder::size", .. }), "{nobody}");
     let ranks = Ring::builder()
         .name("small")
         .size(2)

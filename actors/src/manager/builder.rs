@@ -246,13 +246,12 @@ impl<K> ManagerBuilder<K> {
         let entry = host_entry::<F, Args, M, K>();
         let (arguments, pins) = travel::pinned(|| codec::encode(args));
         let arguments = arguments?;
-        if arguments.len() as u64 > limit {
-            let what = format!("the arguments of `{}`", entry.name());
-            return Err(Error::TooLarge { what, size: arguments.len() as u64, limit });
-        }
+        codec::check_size(arguments.len(), limit, || {
+            format!("the arguments of `{}`", entry.name())
+        })?;
         if self.mailbox == 0 {
             let problem = "a mailbox has room for one message at least".to_string();
-            return Err(Error::Invalid { what: "mailbox", problem });
+            return Err(Error::invalid("ManagerBuilder::mailbox", problem));
         }
         let name = self
             .name

@@ -60,8 +60,7 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Broadcast<T> {
         if let Some(owner) = &self.owner {
             return Ok(Arc::clone(&owner.value));
         }
-        let invalid =
-            |problem: &str| Error::Invalid { what: "Broadcast::get", problem: problem.into() };
+        let invalid = |problem: &str| Error::invalid("Broadcast::get", problem);
         let received = RECEIVED.get(&self.id).map(|received| Arc::clone(received.value()));
         let received = received.ok_or_else(|| {
             invalid("this process has not been given the value: keep a handle where it was made while tasks use it")

@@ -119,8 +119,7 @@ impl PoolBuilder {
             let count = self.processes.unwrap_or_else(|| default_processes(config));
             count..=count
         });
-        let invalid =
-            |problem: &str| Err(Error::Invalid { what: "Pool::builder", problem: problem.into() });
+        let invalid = |problem: &str| Err(Error::invalid("PoolBuilder::processes", problem));
         if bounds.is_empty() || *bounds.start() == 0 {
             return invalid(
                 "a pool needs at least 1 process: set `processes` to 1 or more, or leave it out for one a core",

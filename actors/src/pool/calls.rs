@@ -289,10 +289,7 @@ impl<T: DeserializeOwned> Future for ApplyCall<T> {
 }
 
 fn taken() -> Error {
-    Error::Invalid {
-        what: "a call's handle",
-        problem: "it was polled after it had given its result".into(),
-    }
+    Error::invalid("Future::poll", "the call was polled after it had returned its result")
 }
 
 /// Many tasks under way: a future of all their results, in the order of the arguments.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use actix::{
     Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, Recipient, WrapFuture,
 };
-use fiber_core::{ExitReason, Meta, OutputMode, Result};
+use fiber_core::{ExitReason, Meta, OutputMode, PoolEndReason, Result};
 use futures_util::future::LocalBoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
@@ -127,7 +127,7 @@ impl Controller {
         let started = async move { supervisor.start_on(&arbiter).await };
         context.spawn(started.into_actor(self).map(|started, controller, context| match started {
             Ok(supervisor) => controller.started_supervisor(supervisor, context),
-            Err(error) => controller.fail(&error.to_string()),
+            Err(error) => controller.fail(error.to_string()),
         }));
         if self.plan.bounds.start() < self.plan.bounds.end() {
             context.run_interval(LOOK, Controller::look);
@@ -152,16 +152,16 @@ impl Controller {
 
     fn supervisor_ended(&mut self, reason: &ExitReason) {
         if !reason.is_normal() {
-            return self.fail(&format!("failed: it {reason}"));
+            return self.fail(format!("it {reason}"));
         }
         self.phase = Phase::Ended;
         self.answer();
     }
 
-    fn fail(&mut self, why: &str) {
+    fn fail(&mut self, problem: String) {
         self.phase = Phase::Ended;
         if let Some(shared) = self.shared.upgrade() {
-            shared.end(why);
+            shared.end(PoolEndReason::Failed(problem));
         }
         self.answer();
     }
@@ -223,7 +223,7 @@ impl Controller {
 
     fn kept(&mut self, kept: Result<()>) {
         if let (Err(error), Phase::Running(_)) = (kept, &self.phase) {
-            self.fail(&format!("failed: {error}"));
+            self.fail(error.to_string());
         }
     }
 
@@ -325,18 +325,18 @@ impl Controller {
         let hopeless = self.absence.is_hopeless(&self.children, scheduling, Instant::now());
         let (Some(hopeless), Phase::Running(_)) = (hopeless, &self.phase) else { return };
         let why = match hopeless {
-            Hopeless::NoneStarted => format!("failed: its workers could not be started: {last}"),
+            Hopeless::NoneStarted => format!("its workers could not be started: {last}"),
             Hopeless::FailedStarts(count) => {
-                format!("failed: {count} starts of workers in a row failed; the last: {last}")
+                format!("{count} starts of workers in a row failed; the last: {last}")
             }
             Hopeless::DiedUnused(count) => {
                 format!(
-                    "failed: {count} workers in a row died young, before they had a task; the last {last}"
+                    "{count} workers in a row died young, before they had a task; the last {last}"
                 )
             }
         };
         if let Some(shared) = self.shared.upgrade() {
-            shared.end(&why);
+            shared.end(PoolEndReason::Failed(why));
         }
         self.end(context);
     }
@@ -389,7 +389,7 @@ impl Controller {
         if done {
             self.end(context);
             if let Some(shared) = self.shared.upgrade() {
-                shared.end("has been closed and has ended");
+                shared.end(PoolEndReason::Stopped);
             }
         }
     }
@@ -464,11 +464,11 @@ impl Start for WorkerStart {
                 },
             );
             let launched = launched.await.map_err(|exit| {
-                let reason = exit.not_started();
+                let reason = exit.start_failure();
                 if let Some(shared) = shared.upgrade() {
                     shared
                         .controller
-                        .do_send(Request::FailedStart(child.clone(), reason.obstacle()));
+                        .do_send(Request::FailedStart(child.clone(), reason.start_problem()));
                 }
                 reason
             })?;

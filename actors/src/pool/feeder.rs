@@ -46,10 +46,9 @@ pub(super) fn encode<A: Serialize>(
     let (encoded, pins) = travel::pinned(|| codec::append(scratch, arguments));
     encoded?;
     let length = scratch.len() - PREFIX;
-    if length > limit {
-        let what = format!("an argument of type `{}`", std::any::type_name::<A>());
-        return Err(Error::TooLarge { what, size: length as u64, limit: limit as u64 });
-    }
+    codec::check_size(length, limit as u64, || {
+        format!("an argument of type `{}`", std::any::type_name::<A>())
+    })?;
     scratch[..PREFIX].copy_from_slice(&prefix(length, false));
     Ok(pins)
 }
@@ -75,7 +74,7 @@ pub(super) fn feed<A: Serialize>(
         panic.print_backtrace();
         let problem = format!("the iterator panicked: {panic}");
         pool.cancel(exchange.id, Ending::LetFinish);
-        return exchange.end(Error::Invalid { what: "the tasks of a call", problem });
+        return exchange.end(Error::invalid("Pool::map", problem));
     }
     if exchange.is_stopped() {
         // Tasks are left out, so there is no total.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use actix::{Message, Recipient};
 use bytes::Bytes;
-use fiber_core::{Error, Exit, ExitReason, Meta, Result};
+use fiber_core::{Error, Exit, ExitReason, Meta, PoolEndReason, Result, codec};
 use fiber_transport::Link;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -48,7 +48,7 @@ pub(super) enum State {
     Open,
     Closed,
     /// No worker will do anything any more.
-    Ended(String),
+    Ended(PoolEndReason),
 }
 
 /// How many workers there are and are to be.
@@ -125,12 +125,12 @@ impl Shared {
     }
 
     pub(super) fn refusal(&self, state: &State) -> Result<()> {
-        let state = match state {
+        let reason = match state {
             State::Open => return Ok(()),
-            State::Closed => "is closed: it takes no more calls",
-            State::Ended(state) => state,
+            State::Closed => PoolEndReason::Closed,
+            State::Ended(reason) => reason.clone(),
         };
-        Err(Error::PoolEnded { pool: self.name.clone(), state: state.into() })
+        Err(Error::PoolEnded { pool: self.name.clone(), reason })
     }
 
     /// That the pool has not ended; it may be closed.
@@ -296,10 +296,7 @@ impl Shared {
     }
 
     pub(super) fn send_broadcast(&self, id: u64, value: Bytes) -> Result<()> {
-        if value.len() > self.max_message {
-            let (size, limit) = (value.len() as u64, self.max_message as u64);
-            return Err(Error::TooLarge { what: "a broadcast value".into(), size, limit });
-        }
+        codec::check_size(value.len(), self.max_message as u64, || "a broadcast value".into())?;
         self.still_there()?;
         let mut broadcasts = self.broadcasts.lock();
         for worker in self.scheduler.lock().handles() {
@@ -318,16 +315,16 @@ impl Shared {
     }
 
     /// Fails what is under way, and all that comes.
-    pub(super) fn end(&self, why: &str) {
+    pub(super) fn end(&self, reason: PoolEndReason) {
         let mut state = self.state.lock();
         if matches!(*state, State::Ended(_)) {
             return;
         }
-        *state = State::Ended(why.to_string());
+        *state = State::Ended(reason.clone());
         drop(state);
         let callers = self.scheduler.lock().abandon();
         for exchange in callers {
-            exchange.end(Error::PoolEnded { pool: self.name.clone(), state: why.into() });
+            exchange.end(Error::PoolEnded { pool: self.name.clone(), reason: reason.clone() });
         }
         self.ready.send_modify(|readiness| readiness.ready = 0);
     }

@@ -212,8 +212,5 @@ fn note_message<T: Serialize>(note: &T) -> Message {
 }
 
 fn nonsense() -> Error {
-    Error::Decode {
-        what: "a message between a pool and a worker",
-        problem: "it is not laid out as one".into(),
-    }
+    Error::decode("a message between a pool and a worker", "it has another layout")
 }

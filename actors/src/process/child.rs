@@ -127,7 +127,7 @@ impl Life {
         };
         let launched = launched.map_err(|exit| {
             let reason = match exit.reason {
-                ExitReason::NotStarted(_) => exit.not_started(),
+                ExitReason::NotStarted(_) => exit.start_failure(),
                 ref reason => reason.clone(),
             };
             ending.end(exit);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fiber_core::entry::EntryRef;
 use fiber_core::process::flush_output;
-use fiber_core::{BlockOn, Error, Failure, FailureKind, Outcome, Tasks, codec};
+use fiber_core::{BlockOn, Failure, FailureKind, Outcome, Tasks, codec};
 use fiber_transport::{Link, Message};
 use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
@@ -91,11 +91,10 @@ fn wait_until(told: &(Mutex<Told>, Condvar), what: Told) {
 
 /// The outcome, if it is no longer than `limit`; else the failure that it is too long.
 fn within(limit: u64, function: &str, outcome: Outcome, value: Vec<u8>) -> (Outcome, Vec<u8>) {
-    let size = value.len() as u64;
-    if size <= limit {
+    let what = || format!("the result of `{function}`");
+    let Err(problem) = codec::check_size(value.len(), limit, what) else {
         return (outcome, value);
-    }
-    let problem = Error::TooLarge { what: format!("the result of `{function}`"), size, limit };
+    };
     let failure = Failure::new(FailureKind::Result, problem);
     (
         Outcome::Failure,

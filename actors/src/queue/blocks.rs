@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use fiber_core::{Error, Result, codec};
+use fiber_core::{Result, codec};
 use serde::Serialize;
 
 use crate::objects::PortRef;
@@ -78,10 +78,9 @@ impl Encoded {
         buffer.resize(HEAD + PREFIX, 0);
         codec::append(&mut buffer, value)?;
         let length = buffer.len() - HEAD - PREFIX;
-        if length as u64 > limit {
-            let what = format!("an element of type `{}`", std::any::type_name::<T>());
-            return Err(Error::TooLarge { what, size: length as u64, limit });
-        }
+        codec::check_size(length, limit, || {
+            format!("an element of type `{}`", std::any::type_name::<T>())
+        })?;
         let length = u32::try_from(length).expect("`max_message` is at most 2 GiB");
         buffer[HEAD..HEAD + PREFIX].copy_from_slice(&length.to_le_bytes());
         Ok(Encoded(buffer))

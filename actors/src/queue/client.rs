@@ -11,7 +11,7 @@ use bytes::{Buf, Bytes};
 use dashmap::{DashMap, Entry};
 use fiber_core::process::at_exit;
 use fiber_core::travel::Trial;
-use fiber_core::{Error, ProcessId, Result, codec};
+use fiber_core::{CloseReason, Error, ProcessId, Result, codec};
 use parking_lot::{Mutex, MutexGuard};
 use serde_bytes::ByteBuf;
 use tokio::sync::oneshot;
@@ -158,7 +158,7 @@ impl Client {
     }
 
     fn closed(&self, closing: Closing) -> Error {
-        Error::Closed { what: self.queue.name.to_string(), how: closing.words() }
+        Error::Closed { what: self.queue.name.to_string(), reason: closing.reason() }
     }
 
     /// Sends an element on its way. `Some` tells when there is room for more.
@@ -322,7 +322,7 @@ impl Client {
     pub(super) fn broken(&self) -> Error {
         let state = self.state.lock();
         let unknown =
-            || Error::Closed { what: self.queue.name.to_string(), how: "stopped answering" };
+            || Error::Closed { what: self.queue.name.to_string(), reason: CloseReason::NoAnswer };
         self.check(&state).err().unwrap_or_else(unknown)
     }
 

@@ -76,7 +76,7 @@ impl Core {
     }
 
     pub(super) fn closed(&self, closing: Closing) -> Error {
-        Error::Closed { what: self.name().to_string(), how: closing.words() }
+        Error::Closed { what: self.name().to_string(), reason: closing.reason() }
     }
 
     pub(super) fn encode<T: Serialize + ?Sized>(&self, value: &T) -> Result<Encoded> {

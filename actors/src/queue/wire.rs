@@ -14,6 +14,7 @@
 //! of the last one has gone back, and the client ignores it.
 
 use bytes::{Buf, Bytes};
+use fiber_core::CloseReason;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
@@ -53,10 +54,10 @@ impl Closing {
         if byte == Closing::OtherEnd as u8 { Closing::OtherEnd } else { Closing::Closed }
     }
 
-    pub(super) fn words(self) -> &'static str {
+    pub(super) fn reason(self) -> CloseReason {
         match self {
-            Closing::Closed => "was closed, and nothing is left in it",
-            Closing::OtherEnd => "has ended: its other end is gone",
+            Closing::Closed => CloseReason::Closed,
+            Closing::OtherEnd => CloseReason::OtherEndGone,
         }
     }
 }

@@ -10,7 +10,7 @@ use actix::dev::ToEnvelope;
 use actix::{Actor, Addr, Handler, Recipient};
 use fiber_core::entry::EntryRef;
 use fiber_core::travel::{self, Pins};
-use fiber_core::{Error, ExitReason, Result};
+use fiber_core::{ExitReason, Result, codec};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
@@ -414,10 +414,9 @@ impl Core {
         };
         let payload = payload?;
         let limit = runtime.config().max_message.as_u64();
-        if payload.len() as u64 > limit {
-            let what = format!("a message of type `{}`", std::any::type_name::<M>());
-            return Err(Error::TooLarge { what, size: payload.len() as u64, limit });
-        }
+        codec::check_size(payload.len(), limit, || {
+            format!("a message of type `{}`", std::any::type_name::<M>())
+        })?;
         let pending = answer.map(|(sender, load)| Pending {
             waiter: match self.timeout {
                 Some(limit) => runtime.mesh().deadlines().within(limit, sender),

@@ -123,13 +123,7 @@ fn encode<T: Serialize>(limit: usize, value: &T) -> Encoded {
     let failed = |error: Error| CallFailure::Failed(Failure::new(FailureKind::Result, error));
     let mut frame = answer_head();
     travel::once(|| codec::append(&mut frame, value)).map_err(failed)?;
-    if frame.len() > limit {
-        let what = format!("the answer of type `{}`", type_name::<T>());
-        return Err(failed(Error::TooLarge {
-            what,
-            size: frame.len() as u64,
-            limit: limit as u64,
-        }));
-    }
+    let what = || format!("the answer of type `{}`", type_name::<T>());
+    codec::check_size(frame.len(), limit as u64, what).map_err(failed)?;
     Ok(frame)
 }

@@ -353,16 +353,14 @@ impl RingNode {
             self.name,
             self.size() - 1
         );
-        Err(Error::Invalid { what: "rank", problem })
+        Err(Error::invalid("RingNode::rank", problem))
     }
 
     fn encode<T: Serialize + ?Sized>(&self, what: &str, value: &T) -> Result<Vec<u8>> {
         let bytes = codec::encode(value)?;
-        let (size, limit) = (bytes.len() as u64, self.limit);
-        if size > limit {
-            let what = format!("{what} of rank {} of ring `{}`", self.rank(), self.name);
-            return Err(Error::TooLarge { what, size, limit });
-        }
+        codec::check_size(bytes.len(), self.limit, || {
+            format!("{what} of rank {} of ring `{}`", self.rank(), self.name)
+        })?;
         Ok(bytes)
     }
 

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fiber_core::travel::Pins;
-use fiber_core::{Error, Exit, ExitReason, Failure, FailureKind, Meta, OutputMode, Result, codec};
+use fiber_core::{
+    Error, Exit, ExitReason, Failure, FailureKind, Meta, OutputMode, Result, RingEndReason, codec,
+};
 use fiber_transport::Link;
 use futures_util::future::LocalBoxFuture;
 use parking_lot::Mutex;
@@ -137,9 +139,8 @@ impl Owner {
         let ring = self.name.clone();
         match (reason, state.last.take()) {
             (ExitReason::IntensityReached { restarts, period, .. }, Some((rank, exit))) => {
-                let verdict =
-                    format!("gave up, as more than {restarts} restarts in {period:?} were needed");
-                Err(Error::RankDied { ring, verdict, rank, exit: exit.into() })
+                let reason = RingEndReason::IntensityReached { restarts, period };
+                Err(Error::RankDied { ring, reason, rank, exit: exit.into() })
             }
             (reason, _) => Err(Error::Ring { ring, problem: reason.to_string() }),
         }
@@ -342,9 +343,8 @@ impl Owner {
                 problem: problem.clone(),
             },
             _ if state.checkpoints.iter().all(BTreeMap::is_empty) => {
-                let verdict =
-                    "ended, having no checkpoint to go on from (see `RingNode::checkpoint`)".into();
-                Error::RankDied { ring: self.name.clone(), verdict, rank, exit: exit.into() }
+                let reason = RingEndReason::NoCheckpoint;
+                Error::RankDied { ring: self.name.clone(), reason, rank, exit: exit.into() }
             }
             _ => {
                 state.last = Some((rank, exit));

@@ -243,14 +243,10 @@ where
                 .map_err(|message| Failure::new(FailureKind::Returned, message))?;
             let value =
                 travel::once(|| codec::encode(&output)).map_err(failed(FailureKind::Result))?;
-            let size = value.len() as u64;
-            if size > limit {
-                let what = format!("the result of `{}`", type_name::<F>());
-                return Err(Failure::new(
-                    FailureKind::Result,
-                    Error::TooLarge { what, size, limit },
-                ));
-            }
+            codec::check_size(value.len(), limit, || {
+                format!("the result of `{}`", type_name::<F>())
+            })
+            .map_err(failed(FailureKind::Result))?;
             Ok(value)
         });
         let outcome = panics::catch(|| catch_unwind(work));

@@ -161,7 +161,7 @@ impl SupervisorBuilder {
         });
         let problem = match done.await {
             Ok(Ok(())) => return Ok(supervisor),
-            Ok(Err(reason)) => reason.obstacle(),
+            Ok(Err(reason)) => reason.start_problem(),
             Err(_) => "its arbiter has ended".into(),
         };
         Err(Error::Start { name, problem })

@@ -165,7 +165,8 @@ impl Supervisor {
             (Origin::Adding(answer), Got::NotStarted(_)) => {
                 self.remove(key, &reason);
                 // Who asked may have gone since.
-                let _ = answer.send(Err(Error::Start { name: path, problem: reason.obstacle() }));
+                let _ =
+                    answer.send(Err(Error::Start { name: path, problem: reason.start_problem() }));
                 return;
             }
             (origin, _) => child.origin = origin,

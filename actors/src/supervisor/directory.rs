@@ -35,5 +35,5 @@ impl Directory {
 }
 
 pub(super) fn unknown(owner: &str, name: &str) -> Error {
-    Error::Invalid { what: "child", problem: format!("supervisor `{owner}` has no child `{name}`") }
+    Error::invalid("SupervisorRef::child", format!("supervisor `{owner}` has no child `{name}`"))
 }

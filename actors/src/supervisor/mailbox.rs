@@ -136,7 +136,9 @@ impl Supervisor {
                 self.identity.path(),
                 spec.name()
             );
-            self.names.contains_key(spec.name()).then_some(Error::Invalid { what: "add", problem })
+            self.names
+                .contains_key(spec.name())
+                .then_some(Error::invalid("SupervisorRef::add_child", problem))
         })
     }
 

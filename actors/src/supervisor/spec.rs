@@ -168,7 +168,7 @@ pub(super) fn check_names(specs: &[ChildSpec]) -> Result<()> {
         check_name(spec.name())?;
         if !names.insert(spec.name()) {
             let problem = format!("there are two children with the name `{}`", spec.name());
-            return Err(Error::Invalid { what: "child", problem });
+            return Err(Error::invalid("ChildSpec::new", problem));
         }
     }
     Ok(())
@@ -181,7 +181,7 @@ pub(super) fn check_name(name: &str) -> Result<()> {
         let problem = format!(
             "`{name}` can't be the name of a child: use at least one character, and no `/`"
         );
-        return Err(Error::Invalid { what: "child", problem });
+        return Err(Error::invalid("ChildSpec::new", problem));
     }
     Ok(())
 }

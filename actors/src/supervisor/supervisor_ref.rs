@@ -208,7 +208,7 @@ fn typed<T: Any + Send + Sync>(name: &str, listed: &Listed) -> Result<Arc<T>> {
     let typed = listed.handle.clone().and_then(|handle| handle.downcast::<T>().ok());
     typed.ok_or_else(|| {
         let problem = format!("`{name}` is not a child of the type that was asked for");
-        Error::Invalid { what: "child", problem }
+        Error::invalid("SupervisorRef::child", problem)
     })
 }
 

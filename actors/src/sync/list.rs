@@ -125,10 +125,7 @@ impl Machine for Sequence {
 }
 
 fn no_place(what: &'static str, place: usize, length: usize) -> Error {
-    Error::Invalid {
-        what,
-        problem: format!("there is no place {place}: the list has {length} items"),
-    }
+    Error::invalid(what, format!("there is no place {place}: the list has {length} items"))
 }
 
 impl<T: Serialize + DeserializeOwned + Send + 'static> List<T> {

@@ -170,10 +170,10 @@ pub(super) fn acquire(handle: &Handle<Permits>, doing: &str, share: Share) -> Wa
             Grant::Granted { abandoned } => Ok(Guard { permits: Some(permits), abandoned }),
             Grant::TooMany { total } => {
                 permits.keep();
-                Err(Error::Invalid {
-                    what: "Semaphore::acquire_many",
-                    problem: format!("more permits were asked for than there are: {total}"),
-                })
+                Err(Error::invalid(
+                    "Semaphore::acquire_many",
+                    format!("more permits were asked for than there are: {total}"),
+                ))
             }
         }
     })

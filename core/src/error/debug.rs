@@ -1,4 +1,4 @@
-//! What `main` and `unwrap` print of an error.
+//! The `Debug` form of errors, which `main` and `unwrap` print.
 
 use std::fmt;
 
@@ -39,10 +39,10 @@ fn variant(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Task { function, index, failure }
         WorkerDied { function, index, deaths, exit }
         Cancelled { function }
-        PoolEnded { pool, state }
+        PoolEnded { pool, reason }
         TimedOut { what, limit }
-        Encode { what, problem }
-        Decode { what, problem }
+        Encode { what, cause }
+        Decode { what, cause }
         TooLarge { what, size, limit }
         UnknownEntry { offset, build }
         WouldDeadlock {}
@@ -50,10 +50,10 @@ fn variant(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Call { actor, message, failure }
         MailboxFull { name, capacity }
         OwnerEnded { what, reason }
-        Closed { what, how }
+        Closed { what, reason }
         OtherSession { name }
-        RankDied { ring, verdict, rank, exit }
+        RankDied { ring, reason, rank, exit }
         Ring { ring, problem }
-        System { what, problem }
+        System { what, cause }
     }
 }

@@ -1,0 +1,78 @@
+//! Failures of tasks and handlers, as workers report them.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::panics::Panic;
+
+/// The failure of a task or a message handler itself, as the worker reports it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Failure {
+    /// The kind of failure.
+    pub kind: FailureKind,
+    /// What happened, in words.
+    pub message: String,
+    backtrace: Option<Backtrace>,
+}
+
+/// A backtrace, which `{:#?}` prints line by line.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Backtrace(String);
+
+impl fmt::Debug for Backtrace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Failure {
+    /// Makes a failure without a backtrace.
+    pub fn new(kind: FailureKind, message: impl fmt::Display) -> Failure {
+        Failure { kind, message: message.to_string(), backtrace: None }
+    }
+
+    /// Returns the backtrace of a panic, if `RUST_BACKTRACE` is set in the process that panicked.
+    pub fn backtrace(&self) -> Option<&str> {
+        self.backtrace.as_ref().map(|backtrace| backtrace.0.as_str())
+    }
+}
+
+impl From<Panic> for Failure {
+    fn from(panic: Panic) -> Failure {
+        let backtrace = panic.backtrace.map(Backtrace);
+        Failure { kind: FailureKind::Panicked, message: panic.message, backtrace }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verb = match self.kind {
+            FailureKind::Returned => "failed",
+            FailureKind::Panicked => "panicked",
+            FailureKind::Arguments => "could not read its arguments",
+            FailureKind::Result => "could not return its result",
+            FailureKind::Unknown => "could not be run",
+        };
+        write!(f, "{verb}: {}", self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// The kinds of [`Failure`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum FailureKind {
+    /// The function returned an `Err`.
+    Returned,
+    /// The function panicked.
+    Panicked,
+    /// The arguments could not be deserialised.
+    Arguments,
+    /// The result could not be serialised, or was too large.
+    Result,
+    /// The worker does not have the function.
+    Unknown,
+}
