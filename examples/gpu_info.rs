@@ -45,7 +45,7 @@ fn describe() -> String {
 async fn main() -> fiber::Result<()> {
     let arguments = Arguments::parse();
     let meta = Meta::new().gpu(arguments.gpus);
-    match Process::builder().name("gpu").meta(meta).spawn(describe, ())?.await {
+    match Process::builder().name("gpu").meta(meta).spawn(describe, ()).await {
         Ok(seen) => println!("{seen}"),
         // No graphics processor is nothing to fail for here: it is what this program is to find
         // out.

@@ -29,7 +29,7 @@ pub(crate) fn run() -> fiber::Result<()> {
     let directory = std::env::args().nth(1).unwrap_or_else(|| "/persistent".into());
     let file = Path::new(&directory).join("notes.txt");
     // Another process sees the volume in the same place.
-    match Process::spawn(add_line, file.clone())?.wait()? {
+    match Process::spawn(add_line, file.clone()).wait()? {
         Ok(lines) => println!("lines: {lines}"),
         Err(problem) => println!("error: {problem}"),
     }

@@ -30,10 +30,9 @@ fn main() -> fiber::Result<()> {
     fiber::init();
     let (jobs, done) = (Queue::new()?, Map::new()?);
     let consumers =
-        (0..3).map(|consumer| Process::spawn(consume, (consumer, jobs.clone(), done.clone())));
-    let consumers: Vec<_> = consumers.collect::<fiber::Result<_>>()?;
-    let producers = (0..2).map(|producer| Process::spawn(produce, (producer, jobs.clone())));
-    for producer in producers.collect::<fiber::Result<Vec<_>>>()? {
+        [0, 1, 2].map(|consumer| Process::spawn(consume, (consumer, jobs.clone(), done.clone())));
+    let producers = [0, 1].map(|producer| Process::spawn(produce, (producer, jobs.clone())));
+    for producer in producers {
         producer.wait()?;
     }
 

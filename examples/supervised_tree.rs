@@ -98,7 +98,7 @@ async fn main() -> fiber::Result<()> {
 
     let complaint = office.child::<Clerk>("clerk")?.send(Complain).await;
     println!("the clerk: {}", complaint.expect_err("it panics"));
-    office.kill("scheduler", ExitReason::Signal(9)).await?;
+    office.kill_child("scheduler", ExitReason::Signal(9)).await?;
 
     // Started anew, it begins with what its factory gives it. What is sent meanwhile waits.
     let restarted =
@@ -111,5 +111,5 @@ async fn main() -> fiber::Result<()> {
         actix::clock::sleep(Duration::from_millis(1)).await;
     }
     println!("\n{}", fiber::tree());
-    office.shutdown().await
+    office.stop().await
 }

@@ -78,7 +78,7 @@ fn each_incarnation_of_a_supervised_process_can_use_a_handle_that_only_its_argum
     let app =
         Supervisor::builder("app").child(child.restart(Restart::Transient)).start().wait().unwrap();
     is_used(&results.get().wait().unwrap());
-    app.shutdown().wait().unwrap();
+    app.stop().wait().unwrap();
 }
 
 struct Maker;
@@ -121,7 +121,7 @@ fn a_handle_that_waits_to_be_read_is_valid_after_its_senders_are_gone() {
     };
     // Of this process's queue, in an element that another process has put in.
     let relay = Queue::<Queue<u32>>::new().unwrap();
-    Process::spawn(forward, (Queue::new().unwrap(), relay.clone())).unwrap().wait().unwrap();
+    Process::spawn(forward, (Queue::new().unwrap(), relay.clone())).wait().unwrap();
     // In an element that a consumer was given and did not acknowledge.
     let trial = Queue::<Queue<u32>>::new().unwrap();
     trial.put(put_seven(Queue::new().unwrap())).wait().unwrap();
@@ -130,7 +130,7 @@ fn a_handle_that_waits_to_be_read_is_valid_after_its_senders_are_gone() {
         assert_eq!(element.len().wait().unwrap(), 1);
         die()
     };
-    Process::spawn(consume, trial.clone()).unwrap().wait().unwrap_err();
+    Process::spawn(consume, trial.clone()).wait().unwrap_err();
     // Of a worker's queue, in the result of a task.
     let pool = Pool::new(1).unwrap();
     let result = pool.apply(|()| put_seven(Queue::new().unwrap()), ());
@@ -147,7 +147,7 @@ fn a_handle_that_waits_to_be_read_is_valid_after_its_senders_are_gone() {
         relay.put(queue).wait().unwrap();
         relay.flush().wait().unwrap();
     };
-    Process::spawn(pass_on, (third, second_relay.clone())).unwrap().wait().unwrap();
+    Process::spawn(pass_on, (third, second_relay.clone())).wait().unwrap();
     // In a broadcast that a worker will read that has not been started.
     let (made, small) = (Queue::new().unwrap(), Pool::new(1).unwrap());
     let broadcast = small.broadcast((Queue::<u32>::new().unwrap(), made.clone())).unwrap();
@@ -155,13 +155,13 @@ fn a_handle_that_waits_to_be_read_is_valid_after_its_senders_are_gone() {
     std::thread::sleep(LATER);
 
     let take = |relay: Queue<Queue<u32>>| relay.get().wait().unwrap();
-    is_used(&Process::spawn(take, relay).unwrap().wait().unwrap());
+    is_used(&Process::spawn(take, relay).wait().unwrap());
     let again = trial.get_acknowledged().wait().unwrap();
     is_used(&again.acknowledge().wait().unwrap());
     is_used(&result.wait().unwrap());
     is_used(&answer.wait().unwrap());
     is_used(&used.get().wait().unwrap());
-    is_used(&Process::spawn(take, second_relay).unwrap().wait().unwrap());
+    is_used(&Process::spawn(take, second_relay).wait().unwrap());
     let read = |broadcast: Broadcast<(Queue<u32>, Queue<Queue<u32>>)>| {
         let value = broadcast.get().unwrap();
         value.1.put(put_seven(value.0.clone())).wait().unwrap();
@@ -193,7 +193,7 @@ impl<'de> Deserialize<'de> for Unreadable {
 fn a_pipe_ends_when_an_end_was_sent_to_a_process_that_ended_before_it_arrived() {
     let (sender, receiver) = Pipe::<u32>::one_way().unwrap();
     let never_called = |_: Unreadable, _: PipeSender<u32>| ();
-    Process::spawn(never_called, (Unreadable, sender)).unwrap().wait().unwrap_err();
+    Process::spawn(never_called, (Unreadable, sender)).wait().unwrap_err();
     let error = receiver.recv().wait().unwrap_err();
     assert!(matches!(error, Error::Closed { .. }), "{error}");
 }

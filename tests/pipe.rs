@@ -28,7 +28,7 @@ fn both_ends_of_a_duplex_pipe_send_and_receive() {
             pipe.send(n.unwrap().to_string()).wait().unwrap();
         }
     };
-    let process = Process::spawn(child, there).unwrap();
+    let process = Process::spawn(child, there);
     assert_eq!(here.recv().wait().unwrap(), "first");
     for n in 0..1000 {
         here.send(n).wait().unwrap();
@@ -46,7 +46,7 @@ fn nested_options_and_units_are_kept_apart() {
     let echo = |pipe: Pipe<Option<Option<Tricky>>>| {
         pipe.stream().wait().for_each(|value| pipe.send(value.unwrap()).wait().unwrap())
     };
-    let process = Process::spawn(echo, there).unwrap();
+    let process = Process::spawn(echo, there);
     for option in [None, Some(None), Some(Some(tricky()))] {
         here.send(option.clone()).wait().unwrap();
         assert_eq!(here.recv().wait().unwrap(), option);
@@ -60,12 +60,12 @@ fn ends_in_a_child_and_a_grandchild_talk_to_each_other() {
     let (one, other) = Pipe::<u32>::new().unwrap();
     let child = |one: Pipe<u32>, other: Pipe<u32>| {
         let grandchild = |other: Pipe<u32>| other.stream().wait().map(Result::unwrap).sum::<u32>();
-        let process = Process::spawn(grandchild, other).unwrap();
+        let process = Process::spawn(grandchild, other);
         (0..100).for_each(|n| one.send(n).wait().unwrap());
         drop(one);
         process.wait().unwrap()
     };
-    assert_eq!(Process::spawn(child, (one, other)).unwrap().wait().unwrap(), 4950);
+    assert_eq!(Process::spawn(child, (one, other)).wait().unwrap(), 4950);
 }
 
 #[test]
@@ -75,8 +75,8 @@ fn two_children_talk_past_their_parent_and_each_learns_of_the_end() {
     let receive = |receiver: PipeReceiver<u32>| {
         receiver.stream().wait().map(|n| u64::from(n.unwrap())).sum::<u64>()
     };
-    let receives = Process::spawn(receive, receiver).unwrap();
-    Process::spawn(send, sender).unwrap().wait().unwrap();
+    let receives = Process::spawn(receive, receiver);
+    Process::spawn(send, sender).wait().unwrap();
     assert_eq!(receives.wait().unwrap(), 4999 * 2500);
 }
 
@@ -99,7 +99,7 @@ fn the_memory_of_large_messages_is_used_again() {
         (0..MESSAGES).for_each(|_| sender.send(message.clone()).wait().unwrap());
         page_faults() - before
     };
-    let process = Process::spawn(send, sender).unwrap();
+    let process = Process::spawn(send, sender);
     assert_eq!(
         receiver.stream().wait().map(|message| message.unwrap().len() as u64).sum::<u64>(),
         MESSAGES << 20
@@ -134,7 +134,7 @@ fn the_end_of_a_process_that_is_killed_is_gone() {
         arrived.set().wait().unwrap();
         never.wait_set().wait().unwrap();
     };
-    let child = Process::spawn(hold, (there, arrived.clone(), never)).unwrap();
+    let child = Process::spawn(hold, (there, arrived.clone(), never));
     arrived.wait_set().wait().unwrap();
     assert_eq!(here.recv().wait().unwrap(), 1);
     let waits = std::thread::spawn({
@@ -154,7 +154,7 @@ fn who_sends_more_than_is_received_waits() {
             sender.send(serde_bytes::ByteBuf::from(vec![n; 1 << 20])).wait().unwrap();
         }
     };
-    let child = Process::spawn(flood, sender).unwrap();
+    let child = Process::spawn(flood, sender);
     for n in 0..64 {
         let element = receiver.recv().wait().unwrap();
         assert!(element.len() == 1 << 20 && element[77] == n);
@@ -185,7 +185,7 @@ fn letters(receiver: &PipeReceiver<String>) -> String {
 #[test]
 fn what_waits_for_room_in_a_pipe_outlasts_the_process_that_sent_it() {
     let (sender, receiver) = Pipe::one_way().unwrap();
-    let child = Process::spawn(|sender: PipeSender<String>| send_much(&sender), sender).unwrap();
+    let child = Process::spawn(|sender: PipeSender<String>| send_much(&sender), sender);
     child.wait().unwrap();
     assert_eq!(letters(&receiver), "abc");
 }
@@ -199,7 +199,7 @@ fn what_waits_for_room_in_a_pipe_outlasts_the_death_of_the_process_that_sent_it(
         sent.set().wait().unwrap();
         std::process::abort()
     };
-    let child = Process::spawn(child, (sender, sent)).unwrap();
+    let child = Process::spawn(child, (sender, sent));
     assert!(child.wait().is_err());
     assert_eq!(letters(&receiver), "abc");
 }
@@ -211,7 +211,7 @@ fn an_end_can_travel_through_a_pipe() {
         let inner = pipes.recv().wait().unwrap();
         inner.stream().wait().map(Result::unwrap).sum::<u32>()
     };
-    let child = Process::spawn(read, outer_there).unwrap();
+    let child = Process::spawn(read, outer_there);
     let (sender, receiver) = Pipe::one_way().unwrap();
     outer.send(receiver).wait().unwrap();
     (0..10).for_each(|n| sender.send(n).wait().unwrap());

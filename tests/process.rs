@@ -54,12 +54,9 @@ fn exited(error: Error) -> (ExitReason, String) {
 
 #[test]
 fn what_the_function_returns_is_the_result() {
-    assert_eq!(Process::spawn(add, (2, 3)).unwrap().wait().unwrap(), 5);
-    assert_eq!(
-        Process::spawn(|text: String| text.len(), "four".to_string()).unwrap().wait().unwrap(),
-        4
-    );
-    Process::spawn(|| (), ()).unwrap().wait().unwrap();
+    assert_eq!(Process::spawn(add, (2, 3)).wait().unwrap(), 5);
+    assert_eq!(Process::spawn(|text: String| text.len(), "four".to_string()).wait().unwrap(), 4);
+    Process::spawn(|| (), ()).wait().unwrap();
 }
 
 #[test]
@@ -68,18 +65,18 @@ fn async_functions_run_to_their_end() {
         tokio::time::sleep(Duration::from_millis(1)).await;
         2 * x
     }
-    assert_eq!(Process::spawn(later, 4).unwrap().wait().unwrap(), 8);
-    assert_eq!(Process::spawn(|x: u32| async move { x + 1 }, 4).unwrap().wait().unwrap(), 5);
+    assert_eq!(Process::spawn(later, 4).wait().unwrap(), 8);
+    assert_eq!(Process::spawn(|x: u32| async move { x + 1 }, 4).wait().unwrap(), 5);
 }
 
 #[tokio::test]
 async fn a_process_is_a_future_of_any_runtime() {
-    assert_eq!(Process::spawn(add, (2, 3)).unwrap().await.unwrap(), 5);
+    assert_eq!(Process::spawn(add, (2, 3)).await.unwrap(), 5);
 }
 
 #[test]
 fn it_runs_in_a_process_of_its_own() {
-    let process = Process::spawn(std::process::id, ()).unwrap();
+    let process = Process::spawn(std::process::id, ());
     let pid = process.started().wait().unwrap();
     assert_ne!(pid, std::process::id());
     assert_eq!(process.wait().unwrap(), pid);
@@ -88,22 +85,22 @@ fn it_runs_in_a_process_of_its_own() {
 #[test]
 fn exit_codes_are_told() {
     let exit = |code: i32| -> () { std::process::exit(code) };
-    let process = Process::spawn(exit, 3).unwrap();
+    let process = Process::spawn(exit, 3);
     assert_eq!(process.join().wait().unwrap().code(), Some(3));
     let error = process.wait().unwrap_err();
     assert!(error.to_string().contains("exited with code 3"), "{error}");
     assert_eq!(exited(error).0, ExitReason::Code(3));
 
-    let done = Process::spawn(add, (1, 1)).unwrap();
+    let done = Process::spawn(add, (1, 1));
     assert_eq!(done.join().wait().unwrap().code(), Some(0));
     // To exit with 0 before the function has returned is an end without a result all the same.
-    let (reason, _) = exited(Process::spawn(exit, 0).unwrap().wait().unwrap_err());
+    let (reason, _) = exited(Process::spawn(exit, 0).wait().unwrap_err());
     assert_eq!(reason, ExitReason::Normal);
 }
 
 #[test]
 fn a_panic_is_told_with_message_and_place_and_exits_with_101() {
-    let process = Process::spawn(|x: u32| assert!(x > 7, "{x} is not enough"), 7).unwrap();
+    let process = Process::spawn(|x: u32| assert!(x > 7, "{x} is not enough"), 7);
     assert_eq!(process.join().wait().unwrap().code(), Some(101));
     match process.wait().unwrap_err() {
         Error::Task { failure, .. } => {
@@ -117,12 +114,12 @@ fn a_panic_is_told_with_message_and_place_and_exits_with_101() {
 
 #[test]
 fn signals_are_told() {
-    let abort = Process::spawn(|| -> () { std::process::abort() }, ()).unwrap();
+    let abort = Process::spawn(|| -> () { std::process::abort() }, ());
     assert_eq!(abort.join().wait().unwrap().signal(), Some(6));
     let error = abort.wait().unwrap_err().to_string();
     assert!(error.contains("SIGABRT"), "{error}");
 
-    let killed = Process::spawn(hang, ()).unwrap();
+    let killed = Process::spawn(hang, ());
     let pid = killed.started().wait().unwrap();
     kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::KILL).unwrap();
     assert_eq!(exited(killed.wait().unwrap_err()).0, ExitReason::Signal(9));
@@ -135,20 +132,20 @@ fn a_stack_overflow_ends_its_process_only() {
         let frame = std::hint::black_box([depth; 1024]);
         overflow(depth + 1) + frame[0]
     }
-    let (reason, _) = exited(Process::spawn(overflow, 0).unwrap().wait().unwrap_err());
+    let (reason, _) = exited(Process::spawn(overflow, 0).wait().unwrap_err());
     assert!(matches!(reason, ExitReason::Signal(6 | 11)), "{reason}");
-    assert_eq!(Process::spawn(add, (2, 3)).unwrap().wait().unwrap(), 5);
+    assert_eq!(Process::spawn(add, (2, 3)).wait().unwrap(), 5);
 }
 
 #[test]
-fn kill_and_terminate_end_it() {
-    for (terminate, signal) in [(true, 15), (false, 9)] {
-        let process = Process::spawn(hang, ()).unwrap();
+fn kill_and_stop_end_it() {
+    for (stop, signal) in [(true, 15), (false, 9)] {
+        let process = Process::spawn(hang, ());
         let pid = process.started().wait().unwrap();
-        if terminate {
-            process.terminate()
+        if stop {
+            let _ = process.stop();
         } else {
-            process.kill()
+            process.kill();
         }
         assert_eq!(process.join().wait().unwrap().signal(), Some(signal));
         assert!(!process.is_alive());
@@ -158,12 +155,12 @@ fn kill_and_terminate_end_it() {
 
 #[test]
 fn a_process_that_is_still_starting_can_be_ended() {
-    for terminate in [true, false] {
-        let process = Process::spawn(hang, ()).unwrap();
-        if terminate {
-            process.terminate()
+    for stop in [true, false] {
+        let process = Process::spawn(hang, ());
+        if stop {
+            let _ = process.stop();
         } else {
-            process.kill()
+            process.kill();
         }
         let exit = process.join_within(LONG).wait().unwrap().expect("it ends");
         assert!(!exit.reason.is_normal(), "{exit}");
@@ -172,7 +169,7 @@ fn a_process_that_is_still_starting_can_be_ended() {
 
 #[test]
 fn joining_ends_at_its_limit() {
-    let process = Process::spawn(hang, ()).unwrap();
+    let process = Process::spawn(hang, ());
     let begun = Instant::now();
     assert_eq!(process.join_within(Duration::from_millis(50)).wait().unwrap(), None);
     assert!(begun.elapsed() >= Duration::from_millis(50));
@@ -184,7 +181,7 @@ fn joining_ends_at_its_limit() {
 
 #[test]
 fn a_pid_is_known_from_start_to_end() {
-    let process = Process::spawn(hang, ()).unwrap();
+    let process = Process::spawn(hang, ());
     let pid = process.started().wait().unwrap();
     assert_eq!(process.pid(), Some(pid));
     assert!(process.is_alive() && exists(pid));
@@ -197,7 +194,7 @@ fn a_pid_is_known_from_start_to_end() {
 
 #[test]
 fn names_are_given_or_counted_and_stand_in_errors_and_process_lists() {
-    let named = Process::builder().name("night watch").spawn(hang, ()).unwrap();
+    let named = Process::builder().name("night watch").spawn(hang, ());
     assert_eq!(named.name(), "night watch");
     let pid = named.started().wait().unwrap();
     let title = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap();
@@ -206,13 +203,13 @@ fn names_are_given_or_counted_and_stand_in_errors_and_process_lists() {
     let error = named.wait().unwrap_err().to_string();
     assert!(error.contains("`night watch`"), "{error}");
 
-    let [first, second] = [(), ()].map(|()| Process::spawn(add, (1, 1)).unwrap());
+    let [first, second] = [(), ()].map(|()| Process::spawn(add, (1, 1)));
     assert!(first.name().starts_with("process-") && first.name() != second.name());
 }
 
 #[test]
 fn dropping_a_handle_leaves_the_process_running() {
-    let handle = Process::spawn(hang, ()).unwrap().handle();
+    let handle = Process::spawn(hang, ()).handle();
     let pid = handle.started().wait().unwrap();
     assert!(handle.is_alive() && exists(pid));
     handle.kill();
@@ -222,7 +219,7 @@ fn dropping_a_handle_leaves_the_process_running() {
 #[test]
 fn active_children_are_those_that_live() {
     let named = || active_children().into_iter().filter(|child| child.name() == "counted").count();
-    let process = Process::builder().name("counted").spawn(hang, ()).unwrap();
+    let process = Process::builder().name("counted").spawn(hang, ());
     assert_eq!(named(), 1);
     active_children()
         .iter()
@@ -234,7 +231,7 @@ fn active_children_are_those_that_live() {
 
 #[test]
 fn children_that_nobody_holds_are_active_too() {
-    drop(Process::builder().name("left alone").spawn(hang, ()).unwrap());
+    drop(Process::builder().name("left alone").spawn(hang, ()));
     let child = active_children()
         .into_iter()
         .find(|child| child.name() == "left alone")
@@ -250,14 +247,11 @@ fn errors_that_only_display_are_carried_in_words() {
         let file = File::open(&path).with_context(|| format!("no measurements in {path}"))?;
         Ok(file.metadata()?.len())
     }
-    let process = Process::builder().try_spawn(open, "/no/such/file".to_string()).unwrap();
+    let process = Process::builder().try_spawn(open, "/no/such/file".to_string());
     assert_eq!(process.join().wait().unwrap().code(), Some(1));
     let error = process.wait().unwrap_err().to_string();
     assert!(error.contains("no measurements in /no/such/file: No such file"), "{error}");
-    assert!(
-        Process::builder().try_spawn(open, "/proc/self/exe".to_string()).unwrap().wait().unwrap()
-            > 0
-    );
+    assert!(Process::builder().try_spawn(open, "/proc/self/exe".to_string()).wait().unwrap() > 0);
 }
 
 #[test]
@@ -267,7 +261,7 @@ fn the_last_lines_stand_in_the_error_also_when_output_goes_nowhere() {
         eprintln!("nothing is well");
         std::process::exit(9)
     };
-    let process = Process::builder().output(OutputMode::Null).spawn(complain, ()).unwrap();
+    let process = Process::builder().output(OutputMode::Null).spawn(complain, ());
     let error = process.wait().unwrap_err();
     let text = error.to_string();
     assert!(text.contains("exited with code 9; its last output:"), "{text}");
@@ -283,7 +277,7 @@ fn only_the_last_of_many_lines_are_kept() {
         std::io::Write::flush(&mut std::io::stdout()).unwrap();
         std::process::exit(1)
     };
-    let process = Process::builder().output(OutputMode::Null).spawn(chatter, ()).unwrap();
+    let process = Process::builder().output(OutputMode::Null).spawn(chatter, ());
     let exit = process.join().wait().unwrap();
     assert_eq!(exit.tail.len(), 20);
     assert_eq!(&exit.tail[18..], ["line 49999", "no end of line"]);
@@ -294,12 +288,12 @@ fn processes_start_their_own_and_wait_for_them() {
     fn count_down(levels: u32) -> Vec<u32> {
         let mut pids = match levels {
             0 => Vec::new(),
-            _ => Process::spawn(count_down, levels - 1).unwrap().wait().unwrap(),
+            _ => Process::spawn(count_down, levels - 1).wait().unwrap(),
         };
         pids.push(std::process::id());
         pids
     }
-    let mut pids = Process::spawn(count_down, 2).unwrap().wait().unwrap();
+    let mut pids = Process::spawn(count_down, 2).wait().unwrap();
     pids.push(std::process::id());
     pids.sort_unstable();
     pids.dedup();
@@ -309,15 +303,15 @@ fn processes_start_their_own_and_wait_for_them() {
 #[test]
 fn async_functions_await_processes_of_their_own() {
     async fn outer(x: i32) -> i32 {
-        Process::spawn(add, (x, 1)).unwrap().await.unwrap()
+        Process::spawn(add, (x, 1)).await.unwrap()
     }
-    assert_eq!(Process::spawn(outer, 1).unwrap().wait().unwrap(), 2);
+    assert_eq!(Process::spawn(outer, 1).wait().unwrap(), 2);
 }
 
 #[test]
 fn killing_a_process_ends_those_that_it_started() {
     fn parent(path: String) {
-        let child = Process::spawn(hang, ()).unwrap();
+        let child = Process::spawn(hang, ());
         let pid = child.started().wait().unwrap();
         let mut program = std::process::Command::new("sleep").arg("3600").spawn().unwrap();
         let part = format!("{path}.part");
@@ -327,7 +321,7 @@ fn killing_a_process_ends_those_that_it_started() {
     }
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("pids");
-    let process = Process::spawn(parent, path.to_string_lossy().into_owned()).unwrap();
+    let process = Process::spawn(parent, path.to_string_lossy().into_owned());
     wait_until("the start of both", || path.exists());
     let pids = std::fs::read_to_string(path).unwrap();
     process.kill();
@@ -348,13 +342,13 @@ fn runs(pid: &str) -> bool {
 #[test]
 fn more_files_than_1024_may_be_open() {
     // The node raises the limit when it starts.
-    Process::spawn(add, (0, 0)).unwrap().wait().unwrap();
+    Process::spawn(add, (0, 0)).wait().unwrap();
     let open = || (0..1200).map(|_| File::open("/dev/null")).collect::<Result<Vec<_>, _>>();
     let files = open().expect("the hard limit is higher than that");
-    assert_eq!(Process::spawn(add, (2, 3)).unwrap().wait().unwrap(), 5);
+    assert_eq!(Process::spawn(add, (2, 3)).wait().unwrap(), 5);
     drop(files);
     let in_child = move || open().map(|files| files.len()).map_err(|error| error.to_string());
-    assert_eq!(Process::spawn(in_child, ()).unwrap().wait().unwrap(), Ok(1200));
+    assert_eq!(Process::spawn(in_child, ()).wait().unwrap(), Ok(1200));
 }
 
 #[test]
@@ -369,8 +363,7 @@ fn twenty_processes_work_at_once() {
         n
     };
     let path = directory.path().to_string_lossy().into_owned();
-    let processes: Vec<_> =
-        (0..20).map(|n| Process::spawn(meet, (n, path.clone())).unwrap()).collect();
+    let processes: Vec<_> = (0..20).map(|n| Process::spawn(meet, (n, path.clone()))).collect();
     let results: Result<Vec<_>, _> = processes.into_iter().map(Process::wait).collect();
     assert_eq!(results.unwrap(), (0..20).collect::<Vec<_>>());
 }
@@ -383,7 +376,7 @@ fn large_arguments_and_results_travel() {
     };
     let bytes: Vec<u8> = (0..8 << 20).map(|n: u32| n as u8).collect();
     let mut result =
-        Process::spawn(reverse, serde_bytes::ByteBuf::from(bytes.clone())).unwrap().wait().unwrap();
+        Process::spawn(reverse, serde_bytes::ByteBuf::from(bytes.clone())).wait().unwrap();
     result.reverse();
     assert!(*result == bytes);
 }
@@ -402,14 +395,14 @@ impl Serialize for Crooked {
 
 #[test]
 fn a_result_that_does_not_deserialise_is_told_with_its_type() {
-    let error = Process::spawn(|| Crooked { _value: 1 }, ()).unwrap().wait().unwrap_err();
+    let error = Process::spawn(|| Crooked { _value: 1 }, ()).wait().unwrap_err();
     assert!(matches!(error, Error::Decode { .. }), "{error:?}");
     assert!(
         error.to_string().contains("Crooked") && error.to_string().contains("match each other"),
         "{error}"
     );
 
-    let error = Process::spawn(|_: Crooked| (), Crooked { _value: 1 }).unwrap().wait().unwrap_err();
+    let error = Process::spawn(|_: Crooked| (), Crooked { _value: 1 }).wait().unwrap_err();
     assert!(
         matches!(&error, Error::Task { failure, .. } if failure.kind == FailureKind::Arguments),
         "{error:?}"
@@ -421,7 +414,7 @@ struct WaitsWhenWoken(Mutex<Sender<fiber::Result<i32>>>);
 
 impl Wake for WaitsWhenWoken {
     fn wake(self: Arc<Self>) {
-        let result = Process::spawn(add, (1, 1)).and_then(Process::wait);
+        let result = Process::spawn(add, (1, 1)).wait();
         let _ = self.0.lock().unwrap().send(result);
     }
 }
@@ -430,7 +423,7 @@ impl Wake for WaitsWhenWoken {
 fn waiting_on_fibers_own_thread_is_an_error() {
     let (sender, results) = channel();
     let waker = Waker::from(Arc::new(WaitsWhenWoken(Mutex::new(sender))));
-    let process = Process::spawn(hang, ()).unwrap();
+    let process = Process::spawn(hang, ());
     let handle = process.handle();
     let mut process = pin!(process);
     assert!(process.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
@@ -446,6 +439,6 @@ fn waiting_on_fibers_own_thread_is_an_error() {
 fn a_process_has_globals_of_its_own() {
     static GLOBAL: AtomicU32 = AtomicU32::new(1);
     GLOBAL.store(2, Ordering::SeqCst);
-    assert_eq!(Process::spawn(|| GLOBAL.swap(3, Ordering::SeqCst), ()).unwrap().wait().unwrap(), 1);
+    assert_eq!(Process::spawn(|| GLOBAL.swap(3, Ordering::SeqCst), ()).wait().unwrap(), 1);
     assert_eq!(GLOBAL.load(Ordering::SeqCst), 2);
 }

@@ -64,7 +64,7 @@ fn nested_options_and_units_are_kept_apart() {
             .wait()
             .unwrap();
     };
-    Process::spawn(child, (there, back.clone())).unwrap().wait().unwrap();
+    Process::spawn(child, (there, back.clone())).wait().unwrap();
     for option in options {
         assert_eq!(back.try_get().wait().unwrap(), Some(option));
     }
@@ -81,9 +81,9 @@ fn a_child_and_a_grandchild_put_and_get() {
             }
         };
         back.put(0).wait().unwrap();
-        Process::spawn(grandchild, (there, back)).unwrap().wait().unwrap();
+        Process::spawn(grandchild, (there, back)).wait().unwrap();
     };
-    let process = Process::spawn(child, (there.clone(), back.clone())).unwrap();
+    let process = Process::spawn(child, (there.clone(), back.clone()));
     for n in 0..10_000 {
         there.put(n).wait().unwrap();
     }
@@ -97,7 +97,7 @@ fn a_child_and_a_grandchild_put_and_get() {
 fn many_small_elements_come_from_another_process_in_order() {
     let queue = Queue::<u32>::new().unwrap();
     let put = |queue: Queue<u32>| (0..100_000).for_each(|n| queue.put(n).wait().unwrap());
-    let process = Process::spawn(put, queue.clone()).unwrap();
+    let process = Process::spawn(put, queue.clone());
     for n in 0..100_000 {
         assert_eq!(queue.get().wait().unwrap(), n);
     }
@@ -111,7 +111,7 @@ fn what_three_writers_put_is_all_there_each_in_its_order() {
         (0..5000).for_each(|n| queue.put((writer, n)).wait().unwrap())
     };
     let writers: Vec<_> =
-        (0..3).map(|writer| Process::spawn(write, (writer, queue.clone())).unwrap()).collect();
+        (0..3).map(|writer| Process::spawn(write, (writer, queue.clone()))).collect();
     let mut next = [0; 3];
     for _ in 0..15_000 {
         let (writer, n) = queue.get().wait().unwrap();
@@ -133,8 +133,8 @@ fn two_processes_relay() {
         to.close().wait().unwrap();
     };
     let relays = [
-        Process::spawn(relay, (first.clone(), second.clone())).unwrap(),
-        Process::spawn(relay, (second, third.clone())).unwrap(),
+        Process::spawn(relay, (first.clone(), second.clone())),
+        Process::spawn(relay, (second, third.clone())),
     ];
     (0..2000).for_each(|n| first.put(n).wait().unwrap());
     first.close().wait().unwrap();
@@ -151,7 +151,7 @@ fn a_queue_made_in_a_child_works_from_here_while_the_child_lives() {
         made.put(queue).wait().unwrap();
         done.wait_set().wait().unwrap();
     };
-    let child = Process::spawn(make, (made.clone(), done.clone())).unwrap();
+    let child = Process::spawn(make, (made.clone(), done.clone()));
     let queue = made.get().wait().unwrap();
     assert_eq!(queue.get().wait().unwrap(), "from the child");
     queue.put("from here".to_string()).wait().unwrap();
@@ -179,9 +179,7 @@ fn consumers_that_wait_are_served_in_turn() {
         }
     };
     let consumers: Vec<_> = (0..4)
-        .map(|number| {
-            Process::spawn(consume, (number, queue.clone(), got.clone(), round.clone())).unwrap()
-        })
+        .map(|number| Process::spawn(consume, (number, queue.clone(), got.clone(), round.clone())))
         .collect();
     for _ in 0..150 {
         (0..4).for_each(|n| queue.put(n).wait().unwrap());
@@ -206,7 +204,7 @@ fn four_workers_share_what_there_is() {
         counts.push(&count).wait().unwrap();
     };
     let workers: Vec<_> = (0..4)
-        .map(|_| Process::spawn(work, (queue.clone(), counts.clone(), start.clone())).unwrap())
+        .map(|_| Process::spawn(work, (queue.clone(), counts.clone(), start.clone())))
         .collect();
     start.meet().wait().unwrap();
     (0..2400).for_each(|n| queue.put(Some(n)).wait().unwrap());
@@ -234,7 +232,7 @@ fn who_stops_at_a_sentinel_leaves_nothing_before_it() {
         }
     };
     let workers: Vec<_> = (0..4)
-        .map(|_| Process::spawn(work, (queue.clone(), counts.clone(), round.clone())).unwrap())
+        .map(|_| Process::spawn(work, (queue.clone(), counts.clone(), round.clone())))
         .collect();
     for _ in 0..200 {
         round.meet().wait().unwrap();
@@ -273,10 +271,7 @@ fn a_bounded_queue_holds_so_many_and_no_more() {
         drop(queue.put(5));
         (first, full, late)
     };
-    assert_eq!(
-        Process::spawn(overfill, queue.clone()).unwrap().wait().unwrap(),
-        (true, true, true)
-    );
+    assert_eq!(Process::spawn(overfill, queue.clone()).wait().unwrap(), (true, true, true));
     assert!(matches!(queue.put(6).timeout(MOMENT).wait(), Err(Error::TimedOut { .. })));
     let waits = queue.put(7);
     assert_eq!([queue.get().wait().unwrap(), queue.get().wait().unwrap()], [1, 2]);
@@ -286,7 +281,7 @@ fn a_bounded_queue_holds_so_many_and_no_more() {
     Queue::<u32>::bounded(0).unwrap_err();
 
     let produce = |queue: Queue<u32>| (0..500).for_each(|n| queue.put(n).wait().unwrap());
-    let producer = Process::spawn(produce, queue.clone()).unwrap();
+    let producer = Process::spawn(produce, queue.clone());
     for n in 0..500 {
         assert!(queue.len().wait().unwrap() <= 2);
         assert_eq!(queue.get().wait().unwrap(), n);
@@ -303,7 +298,7 @@ fn a_get_that_is_given_up_loses_nothing() {
         drop(queue.get_acknowledged());
         error.to_string()
     };
-    let told = Process::spawn(give_up, queue.clone()).unwrap().wait().unwrap();
+    let told = Process::spawn(give_up, queue.clone()).wait().unwrap();
     assert!(told.contains("the queue made at tests/queue.rs"), "{told}");
     queue.put(1).wait().unwrap();
     assert_eq!(queue.get().wait().unwrap(), 1);
@@ -320,7 +315,7 @@ fn what_a_process_was_sent_and_does_not_use_goes_to_those_who_wait() {
         stop.wait_set().wait().unwrap();
     };
     (0..10_000).for_each(|n| queue.put(n).wait().unwrap());
-    let child = Process::spawn(greedy, (queue.clone(), used.clone(), stop.clone())).unwrap();
+    let child = Process::spawn(greedy, (queue.clone(), used.clone(), stop.clone()));
     let mut seen: Vec<u32> = (0..3000).map(|_| used.get().wait().unwrap()).collect();
     // It got some thousands in advance, and holds them.
     seen.extend((0..7000).map(|_| queue.get().wait().unwrap()));
@@ -341,7 +336,7 @@ fn an_element_that_was_not_acknowledged_goes_to_another_when_its_consumer_dies()
         assert_eq!(first.acknowledge().wait().unwrap(), 0);
         hang(second, &ready);
     };
-    let child = Process::spawn(take, (queue.clone(), ready.clone())).unwrap();
+    let child = Process::spawn(take, (queue.clone(), ready.clone()));
     ready.wait_set().wait().unwrap();
     let third = queue.get_acknowledged().wait().unwrap();
     assert_eq!(*third, 2);
@@ -367,7 +362,7 @@ fn join_waits_until_all_is_done() {
         }
         queue.join().wait().unwrap();
     };
-    let worker = Process::spawn(work, queue.clone()).unwrap();
+    let worker = Process::spawn(work, queue.clone());
     queue.join().wait().unwrap();
     worker.wait().unwrap();
 }
@@ -376,8 +371,7 @@ fn join_waits_until_all_is_done() {
 fn a_closed_queue_is_emptied_and_then_says_so() {
     let queue = Queue::new().unwrap();
     let consume = |queue: Queue<u32>| queue.stream().wait().map(Result::unwrap).sum::<u32>();
-    let consumers: Vec<_> =
-        (0..2).map(|_| Process::spawn(consume, queue.clone()).unwrap()).collect();
+    let consumers: Vec<_> = (0..2).map(|_| Process::spawn(consume, queue.clone())).collect();
     (0..1000).for_each(|n| queue.put(n).wait().unwrap());
     queue.close().wait().unwrap();
     let error = queue.put(1).wait().unwrap_err();
@@ -391,7 +385,7 @@ fn a_closed_queue_is_emptied_and_then_says_so() {
         let put = queue.put(1).wait().and_then(|()| queue.flush().wait());
         (put.is_err(), queue.get().wait().is_err())
     };
-    assert_eq!(Process::spawn(late, queue).unwrap().wait().unwrap(), (true, true));
+    assert_eq!(Process::spawn(late, queue).wait().unwrap(), (true, true));
 }
 
 #[test]
@@ -403,7 +397,7 @@ fn nested_values_and_large_ones_travel() {
             back.put(element.unwrap()).wait().unwrap();
         }
     };
-    let child = Process::spawn(echo, (queue.clone(), back.clone())).unwrap();
+    let child = Process::spawn(echo, (queue.clone(), back.clone()));
     for size in [0, 10, 20_000, 40_000, 1_000_000] {
         let element: Nested = vec![[("key".to_string(), (Some(0.5), vec![7; size]))].into()];
         queue.put(element.clone()).wait().unwrap();
@@ -453,7 +447,7 @@ fn async_code_awaits_and_streams() {
             (0..100).for_each(|n| queue.put(n).wait().unwrap());
             queue.close().wait().unwrap();
         };
-        let child = Process::spawn(put, queue.clone()).unwrap();
+        let child = Process::spawn(put, queue.clone());
         let all: Vec<u32> = queue.stream().map(Result::unwrap).collect().await;
         assert_eq!(all, (0..100).collect::<Vec<_>>());
         child.await.unwrap();
@@ -471,7 +465,7 @@ fn an_owner_that_dies_is_told_to_all_who_wait() {
         made.flush().wait().unwrap();
         hang((), &Event::new().unwrap());
     };
-    let owner = Process::spawn(own, made.clone()).unwrap();
+    let owner = Process::spawn(own, made.clone());
     let (full, empty) = (made.get().wait().unwrap(), made.get().wait().unwrap());
     until(|| full.len().wait().unwrap() == 1);
     let wait = |full: Queue<u32>, empty: Queue<u32>| {
@@ -479,7 +473,7 @@ fn an_owner_that_dies_is_told_to_all_who_wait() {
         let get = empty.get().wait().is_err();
         [put.wait().is_err(), take.wait().is_err(), join.wait().is_err(), get]
     };
-    let waiter = Process::spawn(wait, (full.clone(), empty.clone())).unwrap();
+    let waiter = Process::spawn(wait, (full.clone(), empty.clone()));
     let here = (full.put(2), empty.get_acknowledged(), full.join());
     owner.kill();
     assert!(here.0.wait().is_err() && here.1.wait().is_err() && here.2.wait().is_err());

@@ -38,7 +38,7 @@ fn no_element_that_is_to_be_acknowledged_is_lost() {
         }
     };
     (0..ELEMENTS).for_each(|n| queue.put(n).wait().unwrap());
-    let start = || Process::spawn(work, (queue.clone(), done.clone())).unwrap();
+    let start = || Process::spawn(work, (queue.clone(), done.clone()));
     let finished = || {
         done.len().wait().unwrap() as u32 >= ELEMENTS
             && queue.join().timeout(Duration::ZERO).wait().is_ok()
@@ -56,7 +56,7 @@ fn nothing_is_delivered_twice_to_the_living_and_nothing_is_left_behind() {
     const ELEMENTS: u32 = 200_000;
     let queue = Queue::new().unwrap();
     let work = |queue: Queue<u32>| while queue.get().wait().is_ok() {};
-    let start = || Process::spawn(work, queue.clone()).unwrap();
+    let start = || Process::spawn(work, queue.clone());
     let mut put = 0;
     let mut here = Vec::new();
     let children = torment!(3, start(), {
@@ -86,7 +86,7 @@ fn a_lock_survives_all_its_holders() {
             drop(held);
         }
     };
-    let start = || Process::spawn(work, (lock.clone(), rounds.clone())).unwrap();
+    let start = || Process::spawn(work, (lock.clone(), rounds.clone()));
     let mut deaths = 0;
     let children = torment!(3, start(), {
         deaths += 1;
@@ -108,7 +108,7 @@ fn every_call_ends_when_queue_owners_are_killed() {
         owners.put(queue.clone()).wait().unwrap();
         while queue.get().wait().is_ok() {}
     };
-    let start = || Process::spawn(own, owners.clone()).unwrap();
+    let start = || Process::spawn(own, owners.clone());
     let mut rounds = 0;
     let children = torment!(3, start(), {
         let queue = owners.get().wait().unwrap();
@@ -135,7 +135,7 @@ fn both_directions_of_a_pipe_end_when_the_process_of_the_other_end_is_killed() {
     let mut random = rand::rngs::SmallRng::seed_from_u64(5);
     for _ in 0..30 {
         let (here, there) = Pipe::<u32>::new().unwrap();
-        let child = Process::spawn(echo, there).unwrap();
+        let child = Process::spawn(echo, there);
         here.send(0).wait().unwrap();
         assert_eq!(here.recv().wait().unwrap(), 0);
         let feeds = here.clone();

@@ -167,7 +167,7 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Sink<T> {
                 taken.put(()).wait().unwrap();
             }
         };
-        let process = Process::spawn(take, (handles.clone(), taken.clone())).unwrap();
+        let process = Process::spawn(take, (handles.clone(), taken.clone()));
         process.started().wait().unwrap();
         Sink { handles, taken, process }
     }
@@ -427,9 +427,7 @@ fn pools_are_freed() {
 #[test]
 fn processes_rings_and_supervisors_are_freed() {
     let _alone = alone();
-    flat("processes", count(20), 10_000, &[], || {
-        Process::spawn(|()| (), ()).unwrap().wait().unwrap()
-    });
+    flat("processes", count(20), 10_000, &[], || Process::spawn(|()| (), ()).wait().unwrap());
     flat("rings", count(6), 10_000, &[], || {
         let rank = |node: RingNode| node.rank();
         assert_eq!(Ring::builder().size(2).run(rank, ()).wait().unwrap(), [0, 1]);
@@ -437,6 +435,6 @@ fn processes_rings_and_supervisors_are_freed() {
     flat("supervisors", count(1_000), 2_000, &[], || {
         let child = ChildSpec::actor("idle", || Idle).restart(Restart::Temporary);
         let app = Supervisor::builder("app").child(child).start().wait().unwrap();
-        app.shutdown().wait().unwrap();
+        app.stop().wait().unwrap();
     });
 }

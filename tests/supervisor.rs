@@ -70,7 +70,7 @@ fn last_exit(path: &str) -> Option<ExitReason> {
 }
 
 fn end(supervisor: &SupervisorRef) {
-    supervisor.shutdown().wait().unwrap();
+    supervisor.stop().wait().unwrap();
 }
 
 #[test]
@@ -153,9 +153,9 @@ fn a_transient_process_is_restarted_after_an_error_and_a_panic_but_not_when_it_r
 #[test]
 fn a_permanent_process_is_restarted_when_it_returns_and_a_temporary_one_never() {
     let app = eager("kinds").intensity(u32::MAX, LONG).start().wait().unwrap();
-    app.add(ChildSpec::process("permanent", || (), ()).unwrap()).wait().unwrap();
+    app.add_child(ChildSpec::process("permanent", || (), ()).unwrap()).wait().unwrap();
     let temporary = ChildSpec::process("temporary", || -> () { panic!("once") }, ()).unwrap();
-    app.add(temporary.restart(Restart::Temporary)).wait().unwrap();
+    app.add_child(temporary.restart(Restart::Temporary)).wait().unwrap();
     wait_until("a restart", || {
         fiber::tree().find("kinds/permanent").is_some_and(|branch| branch.restarts > 1)
     });
@@ -181,8 +181,8 @@ fn errors_panics_and_deaths_of_processes_are_told_in_their_own_words() {
         let supervisor =
             eager(&format!("words {number}")).intensity(0, LONG).start().wait().unwrap();
         // It may end before its start has been told.
-        let _ = supervisor.add(spec.unwrap()).wait();
-        match supervisor.ended().wait().unwrap() {
+        let _ = supervisor.add_child(spec.unwrap()).wait();
+        match supervisor.join().wait().unwrap() {
             ExitReason::IntensityReached { last, .. } => {
                 assert!(last.to_string().starts_with(words), "{last}")
             }
@@ -232,11 +232,11 @@ fn a_panicking_actor_is_made_anew_and_the_call_that_failed_tells_the_panic() {
 #[tokio::test]
 async fn a_supervisor_is_used_from_any_runtime() {
     let app = eager("any runtime").start().await.unwrap();
-    app.add(ChildSpec::actor("counter", || Counter(0))).await.unwrap();
-    app.add(process("server")).await.unwrap();
+    app.add_child(ChildSpec::actor("counter", || Counter(0))).await.unwrap();
+    app.add_child(process("server")).await.unwrap();
     assert_eq!(app.child::<Counter>("counter").unwrap().send(Add(2)).await.unwrap(), 2);
-    app.shutdown().await.unwrap();
-    assert_eq!(app.ended().await.unwrap(), ExitReason::Shutdown);
+    app.stop().await.unwrap();
+    assert_eq!(app.join().await.unwrap(), ExitReason::Shutdown);
 }
 
 /// A supervisor that gives up at its only process's first failure.
@@ -272,7 +272,7 @@ fn a_parent_may_do_without_a_supervisor_that_gave_up_or_give_up_itself() {
 
     let top = eager("top").intensity(0, LONG).child(below()).start().wait().unwrap();
     kill(running_pid("top/below/server"));
-    let reason = top.ended().wait().unwrap().to_string();
+    let reason = top.join().wait().unwrap().to_string();
     assert!(reason.contains("the last child to fail was `below`, which gave up"), "{reason}");
     assert!(
         reason.contains("the last child to fail was `server`, which was killed by signal 9"),
@@ -362,23 +362,23 @@ fn shutdown_asks_processes_to_end_kills_those_that_do_not_and_leaves_nothing() {
         ["deaf", "there"].iter().all(|name| Path::new(&path()).join(name).exists())
     });
     let pids = ["plain", "deaf", "polite"].map(|child| running_pid(&format!("shutdown/{child}")));
-    app.shutdown().wait().unwrap();
+    app.stop().wait().unwrap();
     assert!(Path::new(&path()).join("told").exists());
     for pid in pids {
         assert!(!exists(pid), "{pid} is left");
     }
     assert!(fiber::tree().find("shutdown").is_none());
     assert!(active_children().iter().all(|child| !child.name().starts_with("shutdown/")));
-    assert_eq!(app.ended().wait().unwrap(), ExitReason::Shutdown);
+    assert_eq!(app.join().wait().unwrap(), ExitReason::Shutdown);
 }
 
 #[test]
 fn terminating_a_child_ends_its_process_for_good() {
     let app = eager("terminate").child(process("server")).start().wait().unwrap();
     let first = running_pid("terminate/server");
-    app.terminate("server").wait().unwrap();
+    app.stop_child("server").wait().unwrap();
     assert!(!exists(first) && fiber::tree().find("terminate/server").is_none());
-    app.add(process("server")).wait().unwrap();
+    app.add_child(process("server")).wait().unwrap();
     assert_ne!(running_pid("terminate/server"), first);
     end(&app);
 }
@@ -406,7 +406,7 @@ fn processes_have_supervisors_of_their_own() {
         end(&app);
         (first, second)
     }
-    let (first, second) = Process::spawn(outer, ()).unwrap().wait().unwrap();
+    let (first, second) = Process::spawn(outer, ()).wait().unwrap();
     assert!(first != second && !exists(second));
 }
 
@@ -425,8 +425,8 @@ fn a_supervisor_that_nobody_waits_for_ends() {
 #[test]
 fn names_that_can_not_be_part_of_a_path_are_refused_at_once() {
     let refusals = [
-        Process::builder().name("a/b").spawn(hang, ()).map(drop),
-        Process::builder().name("").spawn(hang, ()).map(drop),
+        Process::builder().name("a/b").spawn(hang, ()).wait(),
+        Process::builder().name("").spawn(hang, ()).wait(),
         ChildSpec::process("a/b", hang, ()).map(drop),
         Supervisor::builder("a/b").start().wait().map(drop),
     ];

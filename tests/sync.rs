@@ -18,9 +18,8 @@ const MOMENT: Duration = Duration::from_millis(20);
 /// Runs a function in a grandchild.
 macro_rules! in_grandchild {
     (|$name:ident: $type:ty| $body:expr, $args:expr) => {{
-        let child =
-            |$name: $type| Process::spawn(|$name: $type| $body, $name).unwrap().wait().unwrap();
-        Process::spawn(child, $args).unwrap().wait().unwrap()
+        let child = |$name: $type| Process::spawn(|$name: $type| $body, $name).wait().unwrap();
+        Process::spawn(child, $args).wait().unwrap()
     }};
 }
 
@@ -28,7 +27,7 @@ macro_rules! in_grandchild {
 macro_rules! holder {
     ($args:expr, $hold:expr) => {{
         let held = Event::new().unwrap();
-        let child: Process<()> = Process::spawn($hold, ($args, held.clone())).unwrap();
+        let child: Process<()> = Process::spawn($hold, ($args, held.clone()));
         held.wait_set().wait().unwrap();
         child
     }};
@@ -59,7 +58,7 @@ fn a_lock_has_one_holder_in_all_processes() {
         }
     };
     let children: Vec<_> =
-        (0..3).map(|_| Process::spawn(add, (lock.clone(), count.clone())).unwrap()).collect();
+        (0..3).map(|_| Process::spawn(add, (lock.clone(), count.clone()))).collect();
     add(lock.clone(), count.clone());
     children.into_iter().for_each(|child| child.wait().unwrap());
     assert_eq!(count.get().wait().unwrap(), 200);
@@ -182,7 +181,7 @@ fn an_event_lets_all_go_on_until_it_is_cleared() {
         event.is_set().wait().unwrap()
     };
     let children: Vec<_> =
-        (0..3).map(|_| Process::spawn(wait, (event.clone(), met.clone())).unwrap()).collect();
+        (0..3).map(|_| Process::spawn(wait, (event.clone(), met.clone()))).collect();
     met.meet().wait().unwrap();
     assert!(!event.is_set().wait().unwrap());
     event.set().wait().unwrap();
@@ -196,14 +195,14 @@ fn an_event_lets_all_go_on_until_it_is_cleared() {
 fn a_barrier_waits_for_the_living() {
     let barrier = Barrier::new(3).unwrap();
     let meet = |barrier: Barrier| barrier.meet().wait().unwrap();
-    let dead = Process::spawn(meet, barrier.clone()).unwrap();
+    let dead = Process::spawn(meet, barrier.clone());
     while barrier.waiting().wait().unwrap() == 0 {
         std::thread::yield_now();
     }
     dead.kill();
     dead.wait().unwrap_err();
     timed_out(barrier.meet().timeout(MOMENT).wait());
-    let children: Vec<_> = (0..2).map(|_| Process::spawn(meet, barrier.clone()).unwrap()).collect();
+    let children: Vec<_> = (0..2).map(|_| Process::spawn(meet, barrier.clone())).collect();
     let here = barrier.meet();
     let mut places: Vec<_> = children.into_iter().map(|child| child.wait().unwrap()).collect();
     places.push(here.wait().unwrap());
@@ -223,7 +222,7 @@ fn a_condition_is_slept_on_and_woken() {
         drop(held);
     };
     let children: Vec<_> =
-        (0..3).map(|_| Process::spawn(take, (changed.clone(), stock.clone())).unwrap()).collect();
+        (0..3).map(|_| Process::spawn(take, (changed.clone(), stock.clone()))).collect();
     for _ in 0..3 {
         let held = changed.lock().wait().unwrap();
         stock.update(|stock| *stock += 1).wait().unwrap();
@@ -256,7 +255,7 @@ fn a_value_is_updated_as_a_whole() {
                 .unwrap();
         }
     };
-    let children: Vec<_> = (0..3).map(|_| Process::spawn(add, value.clone()).unwrap()).collect();
+    let children: Vec<_> = (0..3).map(|_| Process::spawn(add, value.clone())).collect();
     children.into_iter().for_each(|child| child.wait().unwrap());
     let (count, text) = value.get().wait().unwrap();
     assert_eq!((count, text.as_str()), (300, "300"));
@@ -321,13 +320,13 @@ fn shared_objects_can_be_values_of_shared_objects() {
     };
     let inner = List::new().unwrap();
     outer.insert(&"inner".into(), &inner).wait().unwrap();
-    Process::spawn(fill, (outer, Value::new(&1).unwrap())).unwrap().wait().unwrap();
+    Process::spawn(fill, (outer, Value::new(&1).unwrap())).wait().unwrap();
     assert_eq!(inner.get(0).wait().unwrap().unwrap().get().wait().unwrap(), 7);
 }
 
 #[test]
 fn a_handle_used_after_its_owner_ended_says_so() {
-    let value = Process::spawn(|n: u32| Value::new(&n).unwrap(), 3).unwrap().wait().unwrap();
+    let value = Process::spawn(|n: u32| Value::new(&n).unwrap(), 3).wait().unwrap();
     let error = value.get().wait().unwrap_err();
     let told = error.to_string();
     assert!(matches!(error, Error::OwnerEnded { .. }), "{told}");
@@ -392,7 +391,7 @@ fn nested_options_and_units_are_kept_apart() {
         list.extend(&options).wait().unwrap();
     };
     let handles = (value.clone(), map.clone(), list.clone(), options.to_vec());
-    Process::spawn(child, handles).unwrap().wait().unwrap();
+    Process::spawn(child, handles).wait().unwrap();
     assert_eq!(value.get().wait().unwrap(), Some(None));
     assert_eq!(value.replace(&Some(Some(tricky()))).wait().unwrap(), Some(None));
     assert_eq!(value.get().wait().unwrap(), Some(Some(tricky())));

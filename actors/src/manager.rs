@@ -177,9 +177,7 @@ impl<A: Actor> AsyncManager<A> {
     pub fn stop(&self) -> Reply<()> {
         let supervisor = self.inner.supervisor.clone();
         let (done, ended) = oneshot::channel();
-        self.inner
-            .runtime
-            .spawn(move || async move { drop(done.send(supervisor.shutdown().await)) });
+        self.inner.runtime.spawn(move || async move { drop(done.send(supervisor.stop().await)) });
         Reply::new(async move { ended.await.unwrap_or(Ok(())) })
     }
 
@@ -290,6 +288,6 @@ impl<A: Actor> fmt::Debug for SyncManager<A> {
 impl Drop for ManagerInner {
     fn drop(&mut self) {
         let supervisor = self.supervisor.clone();
-        self.runtime.spawn(move || async move { drop(supervisor.shutdown().await) });
+        self.runtime.spawn(move || async move { drop(supervisor.stop().await) });
     }
 }

@@ -32,7 +32,7 @@ use crate::queue::{End, Get, Put, QueueStream, Role};
 ///         pipe.send(format!("{:b}", n.unwrap())).wait().unwrap();
 ///     }
 /// };
-/// let process = Process::spawn(describe, there)?;
+/// let process = Process::spawn(describe, there);
 /// here.send(5).wait()?;
 /// assert_eq!(here.recv().wait()?, "101");
 /// drop(here);

@@ -55,7 +55,7 @@ pub use ops::{Get, Put, QueueStream};
 ///         answers.put(question.unwrap().pow(2)).wait().unwrap();
 ///     }
 /// };
-/// let process = Process::spawn(square, (questions.clone(), answers.clone()))?;
+/// let process = Process::spawn(square, (questions.clone(), answers.clone()));
 /// for n in 0..100 {
 ///     questions.put(n).wait()?;
 /// }

@@ -334,7 +334,7 @@ async fn supervise(
     match supervisor.start_on(runtime.arbiter()).await {
         Ok(supervisor) => {
             owner.supervised(supervisor.clone());
-            let reason = supervisor.ended().await?;
+            let reason = supervisor.join().await?;
             owner.ended(reason)
         }
         Err(error) => owner.outcome().unwrap_or(Err(error)),

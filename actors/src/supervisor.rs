@@ -8,7 +8,7 @@
 //!
 //! # What is promised
 //! - The builder's children are started one after the other, in order; if one can't be started,
-//!   those before it are ended and the start fails. Children that are [added](SupervisorRef::add)
+//!   those before it are ended and the start fails. Children that are [added](SupervisorRef::add_child)
 //!   later start at the same time as others.
 //! - Children are ended in the reverse order of their start, each within its deadline, after which
 //!   it is killed. Only added children of a [one-for-one](Strategy::OneForOne) supervisor, which
@@ -55,6 +55,7 @@ pub use child_ref::ChildRef;
 pub(crate) use drive::current_actor;
 pub use identity::Down;
 pub use machine::Supervisor;
+pub(crate) use spec::check_name;
 pub use spec::{ChildSpec, Counts, Restart, Shutdown};
 pub use start::{ChildContext, Control, Running, Start};
 pub use strategy::Strategy;

@@ -146,9 +146,9 @@ fn together() {
         let sum: u64 = queue.stream().wait().map(Result::unwrap).sum();
         (sum, receiver.stream().wait().map(Result::unwrap).count())
     };
-    let consumer = Process::spawn(consume, (queue.clone(), receiver)).unwrap();
+    let consumer = Process::spawn(consume, (queue.clone(), receiver));
     let arguments = (account.addr(), queue.clone(), sender, lock.clone());
-    let producers = [(); 2].map(|()| Process::spawn(produce, arguments.clone()).unwrap());
+    let producers = [(); 2].map(|()| Process::spawn(produce, arguments.clone()));
     drop(arguments);
     producers.into_iter().for_each(|producer| producer.wait().unwrap());
     queue.close().wait().unwrap();
@@ -247,7 +247,7 @@ fn eat(_: u32) -> usize {
 /// Ends while a thread of it goes on starting processes.
 fn hasty() {
     let spawn = |n: u32| Process::spawn(|n: u32| n, n);
-    println!("first: {}", spawn(1).unwrap().wait().unwrap());
+    println!("first: {}", spawn(1).wait().unwrap());
     let (begun, seen) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let mut processes = Vec::new();
@@ -292,7 +292,7 @@ fn gpu() {
 fn hosts() {
     let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
     println!("parent: {}", host());
-    println!("child: {}", Process::spawn(host, ()).unwrap().wait().unwrap());
+    println!("child: {}", Process::spawn(host, ()).wait().unwrap());
 }
 
 fn one_task() {
@@ -343,6 +343,6 @@ fn doomed() {
             std::thread::park();
         }
     };
-    let process = Process::builder().meta(Meta::new().gpu(1)).spawn(wait, ()).unwrap();
+    let process = Process::builder().meta(Meta::new().gpu(1)).spawn(wait, ());
     println!("error: {}", process.wait().unwrap_err());
 }

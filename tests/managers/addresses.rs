@@ -15,10 +15,10 @@ fn addresses_work_wherever_they_travel() {
     let manager = counter(0);
     let add = |addr: RemoteAddr<Counter>| {
         let grandchild = |addr: RemoteAddr<Counter>| addr.send(Add(1)).wait().unwrap();
-        let there = Process::spawn(grandchild, addr.clone()).unwrap().wait().unwrap();
+        let there = Process::spawn(grandchild, addr.clone()).wait().unwrap();
         (there, addr.send(Add(1)).wait().unwrap(), addr)
     };
-    let (first, second, back) = Process::spawn(add, manager.addr()).unwrap().wait().unwrap();
+    let (first, second, back) = Process::spawn(add, manager.addr()).wait().unwrap();
     assert_eq!((first, second), (1, 2));
     assert_eq!(back, manager.addr());
     let pool = Pool::new(2).unwrap();
@@ -38,7 +38,7 @@ fn a_local_actor_can_be_exported_and_a_full_mailbox_keeps_the_order() {
             let answers: Vec<_> = (0..100).map(|_| addr.send(Add(1))).collect();
             answers.into_iter().map(|answer| answer.wait().unwrap()).collect::<Vec<_>>()
         };
-        let counts = Process::spawn(add, addr.clone()).unwrap().await.unwrap();
+        let counts = Process::spawn(add, addr.clone()).await.unwrap();
         assert_eq!(counts, Vec::from_iter(1..=100));
         assert_eq!(local.send(Add(0)).await.unwrap(), 100);
         assert_eq!(addr.send(Add(1)).await.unwrap(), 101);
@@ -67,7 +67,7 @@ fn an_address_whose_process_has_ended_says_so() {
         drop(system);
         addr
     };
-    let addr = Process::spawn(export, ()).unwrap().wait().unwrap();
+    let addr = Process::spawn(export, ()).wait().unwrap();
     let error = addr.send(Add(1)).wait().unwrap_err();
     assert!(matches!(stopped(error), ExitReason::LinkLost(_)));
 }
@@ -112,7 +112,7 @@ fn what_was_sent_before_a_process_ended_is_handled() {
         addr.do_send(Add(1));
     };
     let all = (64 << 20) + 1;
-    Process::spawn(tell, manager.addr()).unwrap().wait().unwrap();
+    Process::spawn(tell, manager.addr()).wait().unwrap();
     assert_eq!(manager.send(Add(0)).wait().unwrap(), all);
 
     let pool = Pool::new(1).unwrap();

@@ -35,7 +35,7 @@ fn a_worker_can_have_managers_of_its_own_which_end_with_it() {
         let manager = AsyncManager::start(Counter::new, count).wait().unwrap();
         (manager.send(Add(1)).wait().unwrap(), manager.pid().unwrap())
     };
-    let (count, pid) = Process::spawn(nested, 4).unwrap().wait().unwrap();
+    let (count, pid) = Process::spawn(nested, 4).wait().unwrap();
     assert_eq!(count, 5);
     let deadline = Instant::now() + Duration::from_secs(20);
     while exists(pid) {

@@ -180,7 +180,7 @@ fn family(then: &Then) {
     fiber::init();
     let pool = Pool::builder().processes(2).build().expect("a pool can be made");
     let _calls = pool.map(parent, 0..2);
-    drop(Process::spawn(parent, 2).expect("a process can be spawned"));
+    drop(Process::spawn(parent, 2));
     let all_at_work = || (0..9).all(|name| Path::new(&name.to_string()).exists());
     wait_until(all_at_work);
     println!("all at work");
@@ -197,7 +197,7 @@ fn family(then: &Then) {
 
 fn parent(number: u32) {
     for child in [3 + 2 * number, 4 + 2 * number] {
-        drop(Process::spawn(be_there, child).expect("a process can be spawned"));
+        drop(Process::spawn(be_there, child));
     }
     be_there(number);
 }
@@ -211,7 +211,7 @@ fn be_there(name: u32) {
 fn no_init() {
     eprintln!("main began");
     let pool = Pool::new(2).map(drop).unwrap_err();
-    let process = Process::spawn(square, 2).map(drop).unwrap_err();
+    let process = Process::spawn(square, 2).wait().unwrap_err();
     let supervisor = fiber::Supervisor::builder("app").start().wait().map(drop).unwrap_err();
     println!("pool: {pool}\nprocess: {process}\nsupervisor: {supervisor}");
 }
@@ -257,7 +257,7 @@ fn init_in_parent_alone() {
     if std::env::var_os("FIBER_PARENT").is_none() {
         fiber::init();
     }
-    match Process::spawn(square, 2).and_then(Process::wait) {
+    match Process::spawn(square, 2).wait() {
         Err(Error::NotInitialised) => std::process::exit(1),
         other => println!("{}", other.unwrap_err()),
     }
@@ -269,7 +269,7 @@ fn init_after_work() {
         hang();
     }
     fiber::init();
-    println!("{}", Process::spawn(square, 2).and_then(Process::wait).unwrap_err());
+    println!("{}", Process::spawn(square, 2).wait().unwrap_err());
 }
 
 /// Does some work for each line that it reads.
@@ -294,7 +294,7 @@ fn work_on_demand() {
                 println!("lost {}", pool.map(task, lost).wait().unwrap().len());
             }
             "spawn" => {
-                println!("spawned {}", Process::spawn(square, 3).and_then(Process::wait).unwrap())
+                println!("spawned {}", Process::spawn(square, 3).wait().unwrap())
             }
             other => panic!("`{other}` is no work"),
         }
@@ -307,7 +307,7 @@ fn stopped_children() {
         let _ = kill_process(rustix::process::getpid(), Signal::STOP);
         std::process::id()
     };
-    let process = Process::spawn(stop, ()).unwrap();
+    let process = Process::spawn(stop, ());
     println!("process: {}", process.wait().unwrap_err());
 
     let pool = Pool::new(1).unwrap();
@@ -335,8 +335,8 @@ fn too_large() {
     println!("argument among others: {}", pool.map(take, ["a".into(), long()]).wait().unwrap_err());
     println!("result: {}", pool.apply(give, 100_000).wait().unwrap_err());
     println!("broadcast: {}", pool.broadcast(long()).unwrap_err());
-    println!("spawned argument: {}", Process::spawn(take, long()).unwrap_err());
-    println!("spawned result: {}", Process::spawn(give, 100_000).unwrap().wait().unwrap_err());
+    println!("spawned argument: {}", Process::spawn(take, long()).wait().unwrap_err());
+    println!("spawned result: {}", Process::spawn(give, 100_000).wait().unwrap_err());
     println!("the pool goes on: {}", pool.apply(take, "x".repeat(60_000)).wait().unwrap());
     println!("many small ones: {}", pool.map(give, vec![1000; 1000]).wait().unwrap().len());
 }
@@ -368,7 +368,7 @@ fn crooked_results() {
 fn first_error() {
     fiber::init();
     println!("{}", Pool::builder().build().map(drop).unwrap_err());
-    println!("{}", Process::spawn(square, 2).map(drop).unwrap_err());
+    println!("{}", Process::spawn(square, 2).wait().unwrap_err());
 }
 
 fn configuration(in_code: bool) {
@@ -384,9 +384,9 @@ fn configuration(in_code: bool) {
         )
     };
     println!("parent: {}", show());
-    println!("child: {}", Process::spawn(show, ()).unwrap().wait().unwrap());
-    let grandchild = move || Process::spawn(show, ()).unwrap().wait().unwrap();
-    println!("grandchild: {}", Process::spawn(grandchild, ()).unwrap().wait().unwrap());
+    println!("child: {}", Process::spawn(show, ()).wait().unwrap());
+    let grandchild = move || Process::spawn(show, ()).wait().unwrap();
+    println!("grandchild: {}", Process::spawn(grandchild, ()).wait().unwrap());
     let pool = Pool::builder().start().wait().unwrap();
     pool.wait_until_ready().wait().unwrap();
     println!("workers: {}", pool.ready());
@@ -398,7 +398,7 @@ fn configuration(in_code: bool) {
         Pool::builder().start().wait().unwrap().wait_until_ready().wait().unwrap();
         show()
     };
-    println!("elsewhere: {}", Process::spawn(elsewhere, ()).unwrap().wait().unwrap());
+    println!("elsewhere: {}", Process::spawn(elsewhere, ()).wait().unwrap());
 }
 
 fn output() {
@@ -409,7 +409,7 @@ fn output() {
         print!("and a last line without an end");
         std::process::exit(4)
     };
-    let talker = Process::builder().name("talker").spawn(talk, ()).unwrap();
+    let talker = Process::builder().name("talker").spawn(talk, ());
     talker.wait().unwrap_err();
     let quiet = Process::builder().name("quiet").output(OutputMode::Null);
     quiet.spawn(|| println!("from nowhere"), ()).unwrap().wait().unwrap();
@@ -429,7 +429,7 @@ fn chatter() {
     };
     let pool = Pool::new(2).unwrap();
     eprintln!("sum {}", pool.map(chat, 0..20).wait().unwrap().iter().sum::<u64>());
-    let process = Process::spawn(chat, 7).unwrap();
+    let process = Process::spawn(chat, 7);
     eprintln!("spawned {}", process.wait().unwrap());
     pool.join().wait().unwrap();
 }
@@ -439,7 +439,7 @@ fn report() {
     fiber::init();
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
     let report = || (0..5000).for_each(|line| println!("line {line:<75}"));
-    Process::spawn(report, ()).unwrap().wait().unwrap();
+    Process::spawn(report, ()).wait().unwrap();
 }
 
 /// As `ulimit -v` has it, with a little more than what the program takes already.
@@ -461,7 +461,7 @@ fn killed_as_they_start() {
         let _ = kill_process(rustix::process::getpid(), Signal::KILL);
     }
     fiber::init();
-    println!("{}", Process::spawn(square, 2).and_then(Process::wait).unwrap_err());
+    println!("{}", Process::spawn(square, 2).wait().unwrap_err());
 }
 
 fn out_of_memory() {
@@ -478,6 +478,6 @@ fn out_of_memory() {
     let pool = Pool::new(1).unwrap();
     println!("again: {}", pool.apply(swallow, true).wait().unwrap());
     println!("given up: {}", pool.max_deaths(2).apply(swallow, false).wait().unwrap_err());
-    println!("process: {}", Process::spawn(swallow, false).unwrap().wait().unwrap_err());
+    println!("process: {}", Process::spawn(swallow, false).wait().unwrap_err());
     println!("the pool goes on: {}", pool.apply(square, 3).wait().unwrap());
 }

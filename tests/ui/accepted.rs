@@ -11,7 +11,7 @@ fn main() {
         pool.try_apply(|| panic!("fourth"), ()).wait().unwrap_err(),
         pool.apply(|| async { panic!("fifth") }, ()).wait().unwrap_err(),
         pool.try_apply(|| async { panic!("sixth") }, ()).wait().unwrap_err(),
-        fiber::Process::spawn(|| unimplemented!(), ()).unwrap().wait().unwrap_err(),
+        fiber::Process::spawn(|| unimplemented!(), ()).wait().unwrap_err(),
         fiber::Ring::run(1, |_: fiber::RingNode| panic!("eighth"), ()).wait().unwrap_err(),
     ];
     assert!(failures.iter().all(|failure| failure.to_string().contains("panicked")), "{failures:?}");

@@ -3,7 +3,7 @@ use fiber::{Pool, Process, Ring, RingNode, process::ProcessHandle};
 fn nested(_: Pool, _: u8) {}
 
 fn started(_: u8) -> ProcessHandle {
-    Process::spawn(|| (), ()).unwrap().handle()
+    Process::spawn(|| (), ()).handle()
 }
 
 fn rank(_: RingNode, _: Pool) {}

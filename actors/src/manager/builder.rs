@@ -207,7 +207,7 @@ impl<K> ManagerBuilder<K> {
     /// let app = Supervisor::builder("app").child(child).start().wait()?;
     /// assert_eq!(clock.send(Tick).wait()?, 1);
     /// println!("{}", fiber::tree());
-    /// app.shutdown().wait()?;
+    /// app.stop().wait()?;
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn child<F, Args, M>(

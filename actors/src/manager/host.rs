@@ -204,11 +204,11 @@ impl HostJob {
             };
             let _ = self.link.send(ControlMessage::Ready { address: Some(address) }.message());
             let reason = tokio::select! {
-                reason = supervisor.ended() => reason.unwrap_or(ExitReason::Shutdown),
+                reason = supervisor.join() => reason.unwrap_or(ExitReason::Shutdown),
                 // Its supervisor would wait for more children.
                 Ok(_) = stopped.wait_for(|stopped| *stopped) => ExitReason::Normal,
                 _ = self.shutdown.wait_for(|told| *told) => {
-                    let _ = supervisor.shutdown().await;
+                    let _ = supervisor.stop().await;
                     ExitReason::Shutdown
                 }
             };

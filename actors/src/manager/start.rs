@@ -110,6 +110,7 @@ impl Start for ManagerStart {
         let spec = Launch {
             name: self.name.clone(),
             restarts: context.restarts(),
+            retry_creation: context.restarts() > 0,
             meta: self.meta,
             output: self.output,
             request: StartRequest::new(&host_main),

@@ -136,12 +136,12 @@ impl Controller {
 
     fn started_supervisor(&mut self, supervisor: SupervisorRef, context: &mut Context<Controller>) {
         if !matches!(self.phase, Phase::Starting) {
-            context.spawn(async move { drop(supervisor.shutdown().await) }.into_actor(self));
+            context.spawn(async move { drop(supervisor.stop().await) }.into_actor(self));
             return;
         }
         let watched = supervisor.clone();
         self.phase = Phase::Running(supervisor);
-        let ended = async move { watched.ended().await.unwrap_or(ExitReason::Shutdown) };
+        let ended = async move { watched.join().await.unwrap_or(ExitReason::Shutdown) };
         context.spawn(
             ended
                 .into_actor(self)
@@ -199,7 +199,7 @@ impl Controller {
             let spec = ChildSpec::new(child.clone(), start)
                 .shutdown(Shutdown::After(self.runtime.config().shutdown_timeout));
             let supervisor = supervisor.clone();
-            let kept = async move { supervisor.keep(spec).await };
+            let kept = async move { supervisor.add_child_in_background(spec).await };
             context.spawn(kept.into_actor(self).map(|kept, controller, _| controller.kept(kept)));
         }
         while self.children.len() > self.wanted {
@@ -230,7 +230,8 @@ impl Controller {
     fn terminate(&self, child: String, context: &mut Context<Controller>) {
         if let Phase::Running(supervisor) = &self.phase {
             let supervisor = supervisor.clone();
-            context.spawn(async move { drop(supervisor.terminate(&child).await) }.into_actor(self));
+            context
+                .spawn(async move { drop(supervisor.stop_child(&child).await) }.into_actor(self));
         }
     }
 
@@ -371,7 +372,7 @@ impl Controller {
                 self.answer();
             }
             Phase::Running(supervisor) => {
-                let ended = async move { supervisor.shutdown().await };
+                let ended = async move { supervisor.stop().await };
                 context.spawn(ended.into_actor(self).map(|_, controller, _| {
                     controller.phase = Phase::Ended;
                     controller.answer();
@@ -454,6 +455,8 @@ impl Start for WorkerStart {
                 Launch {
                     name: context.path().to_string(),
                     restarts: context.restarts(),
+                    // The controller counts failed starts, and decides how long to try.
+                    retry_creation: false,
                     meta: plan.meta,
                     output: plan.output,
                     request: StartRequest::new(&plan.worker_main),

@@ -1,4 +1,7 @@
-//! A process as a child of a supervisor.
+//! How supervisors end processes.
+
+use std::cell::Cell;
+use std::rc::Rc;
 
 use fiber_core::ExitReason;
 use tokio::sync::mpsc;
@@ -6,12 +9,12 @@ use tokio::sync::mpsc;
 use crate::runtime::ProcessCommand;
 use crate::supervisor::Control;
 
-/// Has a process end when its work is done. Dropped, it ends it at once.
+/// Asks a process to end when its work is done. If it is dropped, it kills the process.
 pub(crate) struct ProcessControl(pub(crate) mpsc::UnboundedSender<ProcessCommand>);
 
 impl Control for ProcessControl {
     fn shutdown(&mut self) {
-        // An attendant that is gone has seen the end of its process.
+        // Nobody receives commands to a process that has ended.
         let _ = self.0.send(ProcessCommand::Shutdown);
     }
 
@@ -22,6 +25,31 @@ impl Control for ProcessControl {
 
 impl Drop for ProcessControl {
     fn drop(&mut self) {
-        let _ = self.0.send(ProcessCommand::Kill(ExitReason::Shutdown));
+        self.kill(ExitReason::Shutdown);
+    }
+}
+
+/// Stops a process by SIGTERM, as its function may never return. If it is dropped, it kills the
+/// process.
+pub(super) struct SignalControl {
+    pub(super) commands: mpsc::UnboundedSender<ProcessCommand>,
+    /// An end by SIGTERM is then no failure.
+    pub(super) stop_requested: Rc<Cell<bool>>,
+}
+
+impl Control for SignalControl {
+    fn shutdown(&mut self) {
+        self.stop_requested.set(true);
+        let _ = self.commands.send(ProcessCommand::Terminate);
+    }
+
+    fn kill(&mut self, reason: ExitReason) {
+        let _ = self.commands.send(ProcessCommand::Kill(reason));
+    }
+}
+
+impl Drop for SignalControl {
+    fn drop(&mut self) {
+        self.kill(ExitReason::Shutdown);
     }
 }

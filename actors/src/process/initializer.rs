@@ -1,4 +1,4 @@
-//! What a process is to do before all else.
+//! Functions that a process calls before it begins its work.
 
 use fiber_core::entry::EntryRef;
 use fiber_core::process::flush_output;
@@ -9,21 +9,24 @@ use fiber_core::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::OneTask;
+use super::one_task::OneTask;
 
-/// A function that a process calls before it begins its work, and the arguments.
+/// A function that a process calls before it begins its work, with its arguments.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Initializer {
     entry: EntryRef,
     arguments: Vec<u8>,
-    /// Kept by whoever starts such processes.
+    /// Shared objects among the arguments stay alive as long as this, in the process that starts
+    /// the others.
     #[serde(skip)]
     _pins: Pins,
 }
 
 impl Initializer {
+    /// Encodes a function and its arguments.
+    ///
     /// # Errors
-    /// That the arguments can't be serialised.
+    /// [`Error::Encode`](fiber_core::Error::Encode) for the arguments.
     pub(crate) fn new<F, A, M, K>(function: F, args: &A) -> Result<Initializer>
     where
         F: Function<A, M>,
@@ -39,7 +42,10 @@ impl Initializer {
         })
     }
 
-    /// Calls it: a task of its own, of which only a failure is told.
+    /// Calls the function, and drops the value that it returns.
+    ///
+    /// # Errors
+    /// A message that names the function and its failure.
     pub(crate) fn run(self) -> Result<(), String> {
         let entry = self.entry.resolve().map_err(|error| error.to_string())?;
         let mut task = OneTask::new(self.arguments);

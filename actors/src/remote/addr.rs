@@ -69,7 +69,7 @@ use crate::supervisor::Down;
 ///
 /// System::new().block_on(async {
 ///     let counter = RemoteAddr::export(Counter(1).start())?;
-///     assert_eq!(Process::spawn(add_three, counter.clone())?.await?, 4);
+///     assert_eq!(Process::spawn(add_three, counter.clone()).await?, 4);
 ///     assert_eq!(counter.send(Add(1)).await?, 5);
 ///     fiber::Result::Ok(())
 /// })?;

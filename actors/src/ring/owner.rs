@@ -126,7 +126,7 @@ impl Owner {
 
     fn end_children(self: &Arc<Self>) {
         if let Some(supervisor) = self.state.lock().supervisor.clone() {
-            self.runtime.spawn(move || async move { drop(supervisor.shutdown().await) });
+            self.runtime.spawn(move || async move { drop(supervisor.stop().await) });
         }
     }
 
@@ -415,6 +415,7 @@ async fn live(
         Launch {
             name,
             restarts,
+            retry_creation: restarts > 0,
             meta,
             output,
             request: StartRequest::new(&ring_main),

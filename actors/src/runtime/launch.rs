@@ -35,6 +35,9 @@ pub(super) const REMOTE: &str = "elsewhere";
 pub(crate) struct Launch {
     pub(crate) name: String,
     pub(crate) restarts: u64,
+    /// Whether to try again for `start_timeout` if the backend can't create the job. A job that ran
+    /// before failed then for lack of descriptors, processes or memory, or of the engine.
+    pub(crate) retry_creation: bool,
     pub(crate) meta: Meta,
     pub(crate) output: OutputMode,
     pub(crate) request: StartRequest,
@@ -153,9 +156,11 @@ pub(crate) async fn launch(runtime: &'static Runtime, launch: Launch) -> Result<
         output: launch.output,
         log_dir: runtime.endpoint.config.log_dir.clone(),
     };
-    let again = launch.restarts > 0 && launch.scheduling.is_none();
-    let created =
-        if again { create_again(runtime, spec).await } else { runtime.backend.create(spec).await };
+    let created = if launch.retry_creation {
+        create_with_retries(runtime, spec).await
+    } else {
+        runtime.backend.create(spec).await
+    };
     let job = match created {
         Ok(job) => job,
         Err(error) => {
@@ -212,7 +217,7 @@ pub(crate) async fn launch(runtime: &'static Runtime, launch: Launch) -> Result<
 /// Creates a job that has run before. If that fails, the host is short of descriptors, processes or
 /// memory, or the engine can't be reached: the supervisor, which gives up after a few failures,
 /// hears of that only if it lasts.
-async fn create_again(
+async fn create_with_retries(
     runtime: &'static Runtime,
     spec: JobSpec,
 ) -> fiber_core::Result<Arc<dyn Job>> {

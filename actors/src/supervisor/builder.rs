@@ -120,7 +120,7 @@ impl SupervisorBuilder {
     /// let error = counter.send(Add(u64::MAX)).wait().unwrap_err();
     /// assert!(error.to_string().contains("it counts to 2^64"));
     /// assert_eq!(counter.send(Add(1)).wait()?, 1);
-    /// app.shutdown().wait()?;
+    /// app.stop().wait()?;
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn start(self) -> Reply<SupervisorRef> {
@@ -148,7 +148,7 @@ impl SupervisorBuilder {
     /// [`Error::Start`] if a child could not be started (those before it have been ended by then),
     /// or if the arbiter has ended; [`Error::Invalid`] if names are wrong.
     pub async fn start_on(self, arbiter: &ArbiterHandle) -> Result<SupervisorRef> {
-        check_name(&self.name)?;
+        check_name("Supervisor::builder", &self.name)?;
         check_names(&self.specs)?;
         let identity = Arc::new(Identity::new(self.name));
         let start = SupervisorStart::new(self.options, self.specs);
@@ -184,7 +184,7 @@ impl Unclaimed {
 impl Drop for Unclaimed {
     fn drop(&mut self) {
         if let Some(supervisor) = &self.0 {
-            drop(supervisor.shutdown());
+            drop(supervisor.stop());
         }
     }
 }

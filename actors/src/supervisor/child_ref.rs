@@ -64,7 +64,7 @@ impl<A: Actor> ChildRef<A> {
     }
 
     /// Waits until the actor has ended and will not be started again, and says why it ended.
-    pub fn ended(&self) -> Reply<ExitReason> {
+    pub fn join(&self) -> Reply<ExitReason> {
         let slot = self.slot.clone();
         Reply::new(async move { Ok(slot.ended().await) })
     }

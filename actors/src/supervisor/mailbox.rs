@@ -126,7 +126,7 @@ impl Supervisor {
 
     /// Why a child can't be taken in, if so.
     fn refusal(&self, spec: &ChildSpec) -> Option<Error> {
-        check_name(spec.name()).err().or_else(|| {
+        check_name("ChildSpec::new", spec.name()).err().or_else(|| {
             if self.is_ending() {
                 let reason = ExitReason::Shutdown;
                 return Some(Error::ActorStopped { name: self.identity.path().into(), reason });

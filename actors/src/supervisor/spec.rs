@@ -165,7 +165,7 @@ impl ChildSpec {
 pub(super) fn check_names(specs: &[ChildSpec]) -> Result<()> {
     let mut names = HashSet::new();
     for spec in specs {
-        check_name(spec.name())?;
+        check_name("ChildSpec::new", spec.name())?;
         if !names.insert(spec.name()) {
             let problem = format!("there are two children with the name `{}`", spec.name());
             return Err(Error::invalid("ChildSpec::new", problem));
@@ -174,14 +174,14 @@ pub(super) fn check_names(specs: &[ChildSpec]) -> Result<()> {
     Ok(())
 }
 
+/// Checks a name, which is part of a path in the tree. `method` set it.
+///
 /// # Errors
-/// What is wrong with the name.
-pub(super) fn check_name(name: &str) -> Result<()> {
+/// [`Error::Invalid`].
+pub(crate) fn check_name(method: &'static str, name: &str) -> Result<()> {
     if name.is_empty() || name.contains('/') {
-        let problem = format!(
-            "`{name}` can't be the name of a child: use at least one character, and no `/`"
-        );
-        return Err(Error::invalid("ChildSpec::new", problem));
+        let problem = format!("`{name}` can't be a name: use at least one character, and no `/`");
+        return Err(Error::invalid(method, problem));
     }
     Ok(())
 }

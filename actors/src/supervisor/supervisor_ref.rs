@@ -51,7 +51,7 @@ impl SupervisorRef {
     /// [`Error::Start`] if it could not be started: it is forgotten then. [`Error::Invalid`] if its
     /// name is taken or wrong. [`Error::ActorStopped`] if the supervisor ends, or if the child was
     /// ended before it had started.
-    pub fn add(&self, spec: ChildSpec) -> Reply<()> {
+    pub fn add_child(&self, spec: ChildSpec) -> Reply<()> {
         let this = self.clone();
         Reply::begun(async move {
             let path = format!("{}/{}", this.path(), spec.name());
@@ -66,7 +66,7 @@ impl SupervisorRef {
 
     /// Adds a child whose first start is like any other: if it fails, it is tried again. The reply
     /// comes before the start.
-    pub(crate) fn keep(&self, spec: ChildSpec) -> Reply<()> {
+    pub(crate) fn add_child_in_background(&self, spec: ChildSpec) -> Reply<()> {
         let this = self.clone();
         Reply::begun(async move {
             let (answer, taken_in) = oneshot::channel();
@@ -82,7 +82,7 @@ impl SupervisorRef {
     /// # Errors
     /// [`Error::Invalid`] if there is no such child, [`Error::ActorStopped`] if the supervisor has
     /// ended.
-    pub fn terminate(&self, name: &str) -> Reply<()> {
+    pub fn stop_child(&self, name: &str) -> Reply<()> {
         self.end(name, End::Terminate)
     }
 
@@ -93,7 +93,7 @@ impl SupervisorRef {
     /// # Errors
     /// [`Error::Invalid`] if there is no such child, [`Error::ActorStopped`] if the supervisor has
     /// ended.
-    pub fn kill(&self, name: &str, reason: ExitReason) -> Reply<()> {
+    pub fn kill_child(&self, name: &str, reason: ExitReason) -> Reply<()> {
         self.end(name, End::Kill(reason))
     }
 
@@ -101,11 +101,11 @@ impl SupervisorRef {
     /// been done.
     ///
     /// A supervisor that is itself supervised is then restarted if its specification says so: to
-    /// end it for good, [terminate](SupervisorRef::terminate) it.
+    /// end it for good, [stop](SupervisorRef::stop_child) it.
     ///
     /// # Errors
     /// None at present: a supervisor that has ended already is what was asked for.
-    pub fn shutdown(&self) -> Reply<()> {
+    pub fn stop(&self) -> Reply<()> {
         let live = self.handle.slot.now();
         if let Some(live) = &live {
             live.addr.do_send(Command::Shutdown);
@@ -123,7 +123,7 @@ impl SupervisorRef {
     }
 
     /// Waits until the supervisor has ended and will not be started again, and says why it ended.
-    pub fn ended(&self) -> Reply<ExitReason> {
+    pub fn join(&self) -> Reply<ExitReason> {
         let slot = self.handle.slot.clone();
         Reply::new(async move { Ok(slot.ended().await) })
     }

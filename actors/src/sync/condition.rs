@@ -30,7 +30,7 @@ use crate::runtime::Runtime;
 ///     Ok(())
 /// };
 /// let mut held = changed.lock().wait()?;
-/// let process = Process::builder().try_spawn(announce, (changed.clone(), ready.clone()))?;
+/// let process = Process::builder().try_spawn(announce, (changed.clone(), ready.clone()));
 /// while !ready.get().wait()? {
 ///     held = held.sleep().wait()?;
 /// }

@@ -15,7 +15,7 @@ use crate::objects::{Ticket, Waiting};
 /// use fiber::{Process, sync::Event};
 ///
 /// let go = Event::new()?;
-/// let process = Process::builder().try_spawn(|go: Event| go.wait_set().wait(), go.clone())?;
+/// let process = Process::builder().try_spawn(|go: Event| go.wait_set().wait(), go.clone());
 /// go.set().wait()?;
 /// process.wait()?;
 /// # Ok::<(), fiber::Error>(())

@@ -28,7 +28,7 @@ use crate::objects::Waiting;
 /// };
 /// let processes = [(); 2].map(|()| Process::builder().try_spawn(add, (lock.clone(), count.clone())));
 /// for process in processes {
-///     process?.wait()?;
+///     process.wait()?;
 /// }
 /// assert_eq!(count.get().wait()?, 20);
 /// # Ok::<(), fiber::Error>(())

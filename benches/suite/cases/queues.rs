@@ -39,7 +39,7 @@ fn consume(queue: Queue<u64>, sums: Queue<u64>) {
 pub(super) fn queue(table: &mut Table) -> anyhow::Result<()> {
     let expected = (0..ELEMENTS as u64).sum::<u64>();
     let (begin, queue) = (Queue::new()?, Queue::new()?);
-    let process = Process::spawn(produce, (begin.clone(), queue.clone()))?;
+    let process = Process::spawn(produce, (begin.clone(), queue.clone()));
     let time = median_time(|| {
         begin.put(ELEMENTS).wait()?;
         let mut sum = 0;
@@ -57,7 +57,7 @@ pub(super) fn queue(table: &mut Table) -> anyhow::Result<()> {
     table.push(row);
 
     let (queue, sums) = (Queue::new()?, Queue::new()?);
-    let process = Process::spawn(consume, (queue.clone(), sums.clone()))?;
+    let process = Process::spawn(consume, (queue.clone(), sums.clone()));
     let time = median_time(|| {
         for n in 0..ELEMENTS as u64 {
             queue.put(n).wait()?;
@@ -87,7 +87,7 @@ fn flood(begin: Queue<usize>, pipe: PipeSender<Bytes>) {
 pub(super) fn pipe(table: &mut Table) -> anyhow::Result<()> {
     let begin = Queue::new()?;
     let (sender, receiver) = Pipe::one_way()?;
-    let process = Process::spawn(flood, (begin.clone(), sender))?;
+    let process = Process::spawn(flood, (begin.clone(), sender));
     let time = median_time(|| {
         begin.put(MESSAGES).wait()?;
         for _ in 0..MESSAGES {

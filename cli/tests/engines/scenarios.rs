@@ -53,7 +53,7 @@ fn environment() {
         )
     };
     println!("program: {}", see());
-    println!("worker: {}", Process::spawn(see, ()).unwrap().wait().unwrap());
+    println!("worker: {}", Process::spawn(see, ()).wait().unwrap());
     let pool = Pool::builder().build().unwrap();
     pool.wait_until_ready().wait().unwrap();
     println!("workers: {}", pool.ready());

@@ -58,7 +58,7 @@ pub(super) fn behind_a_proxy() {
                 println!("another answers");
             }
             "process" => {
-                let process = Process::spawn(hang, ()).unwrap();
+                let process = Process::spawn(hang, ());
                 process.started().wait().unwrap();
                 println!("it runs");
                 println!("it failed: {}", process.wait().unwrap_err());

@@ -54,7 +54,7 @@ pub(super) fn lines() {
     limited.map(print_or_hang, ["<before a timeout>".into(), String::new()]).wait().unwrap_err();
     drop(pool);
 
-    Process::spawn(print, "<process>".into()).unwrap().wait().unwrap();
+    Process::spawn(print, "<process>".into()).wait().unwrap();
 
     let manager = SyncManager::start(|| Printer, ()).unwrap();
     manager.send(Print("<actor>".into())).unwrap();

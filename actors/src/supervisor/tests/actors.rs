@@ -75,7 +75,7 @@ fn a_panic_fails_its_call_with_its_message_and_the_next_call_meets_a_fresh_state
             assert_eq!(name, "panics/counter");
             assert!(message.starts_with("boom at 2 (at "), "{message}");
         }
-        supervisor.shutdown().await.unwrap();
+        supervisor.stop().await.unwrap();
         let error = counter.send(Do::Add).await.unwrap_err();
         assert!(
             matches!(error, Error::ActorStopped { reason: ExitReason::Shutdown, .. }),
@@ -147,11 +147,11 @@ fn a_stop_is_a_normal_end() {
         assert_eq!(permanent.send(Do::Add).await.unwrap(), 1);
         assert_ne!(permanent.addr(), Some(addr));
         assert_eq!(tree().find("stops-1/counter").unwrap().last_exit, Some(ExitReason::Normal));
-        supervisor.shutdown().await.unwrap();
+        supervisor.stop().await.unwrap();
 
         let (supervisor, temporary) = counter("stops-2", Restart::Temporary).await;
         temporary.send(Do::Stop).await.unwrap();
-        assert_eq!(temporary.ended().await.unwrap(), ExitReason::Normal);
+        assert_eq!(temporary.join().await.unwrap(), ExitReason::Normal);
         let error = temporary.send(Do::Add).await.unwrap_err();
         assert!(matches!(error, Error::ActorStopped { reason: ExitReason::Normal, .. }), "{error}");
         assert!(supervisor.child::<Counter>("counter").is_err());
@@ -185,7 +185,7 @@ fn a_panic_in_started_or_in_the_factory_fails_the_start() {
         assert!(error.to_string().contains("its child `a` panicked: 1 to go"), "{error}");
         let supervisor = eager("starts").start_on(&arbiter).await.unwrap();
         let broken = ChildSpec::actor("b", || -> Counter { panic!("no counter") });
-        let error = supervisor.add(broken).await.unwrap_err();
+        let error = supervisor.add_child(broken).await.unwrap_err();
         assert!(error.to_string().contains("panicked: no counter"), "{error}");
     });
 }
@@ -272,8 +272,11 @@ fn an_actor_that_blocks_is_given_up_and_what_it_does_later_is_ignored() {
             async move { blocked.send(Do::Block { began, until }).await }
         });
         blocks.await.unwrap();
-        supervisor.terminate("counter").await.unwrap();
-        supervisor.add(ChildSpec::actor("counter", Counter::default).on(second)).await.unwrap();
+        supervisor.stop_child("counter").await.unwrap();
+        supervisor
+            .add_child(ChildSpec::actor("counter", Counter::default).on(second))
+            .await
+            .unwrap();
         let fresh = supervisor.child::<Counter>("counter").unwrap();
         release.send(()).unwrap();
         // The handler had the message, so it may still have answered.
@@ -300,7 +303,7 @@ fn an_actor_that_refuses_to_stop_is_killed_after_its_deadline() {
         let spec =
             ChildSpec::actor("a", || Stubborn).shutdown(Shutdown::After(Duration::from_millis(20)));
         let supervisor = eager("stubborn").child(spec).start_on(&system()).await.unwrap();
-        supervisor.shutdown().await.unwrap();
+        supervisor.stop().await.unwrap();
         assert!(tree().find("stubborn").is_none());
     });
 }
@@ -313,7 +316,7 @@ fn a_system_that_stops_ends_its_supervisors() {
         let supervisor = eager("stopped").child(spec).start_on(&arbiter).await.unwrap();
         let counter = supervisor.child::<Counter>("counter").unwrap();
         arbiter.spawn_fn(|| System::current().stop());
-        assert_eq!(supervisor.ended().await.unwrap(), ExitReason::Shutdown);
+        assert_eq!(supervisor.join().await.unwrap(), ExitReason::Shutdown);
         assert!(matches!(counter.send(Do::Add).await, Err(Error::ActorStopped { .. })));
         assert!(tree().find("stopped").is_none());
         let late = eager("late").start_on(&arbiter).await.unwrap_err();

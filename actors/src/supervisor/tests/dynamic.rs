@@ -9,16 +9,19 @@ fn an_added_child_is_supervised_until_it_is_terminated() {
     run(async {
         let (scene, mut log) = scene();
         let supervisor = eager("added").start_on(&system()).await.unwrap();
-        supervisor.add(scene.child("a")).await.unwrap();
+        supervisor.add_child(scene.child("a")).await.unwrap();
         scene.exit("a", ExitReason::Code(1));
         log.expect(&["start a", "start a"]).await;
         settled(&supervisor).await;
-        supervisor.terminate("a").await.unwrap();
+        supervisor.stop_child("a").await.unwrap();
         log.expect(&["stop a"]).await;
-        assert!(matches!(supervisor.terminate("a").await, Err(Error::Invalid { .. })));
-        supervisor.add(scene.child("a")).await.unwrap();
+        assert!(matches!(supervisor.stop_child("a").await, Err(Error::Invalid { .. })));
+        supervisor.add_child(scene.child("a")).await.unwrap();
         log.expect(&["start a"]).await;
-        assert!(matches!(supervisor.add(scene.child("b/c")).await, Err(Error::Invalid { .. })));
+        assert!(matches!(
+            supervisor.add_child(scene.child("b/c")).await,
+            Err(Error::Invalid { .. })
+        ));
         log.expect_no_more();
     });
 }
@@ -29,11 +32,11 @@ fn a_name_is_taken_until_its_child_is_forgotten() {
         let (scene, _log) = scene();
         let (other, _other_log) = self::scene();
         let supervisor = eager("taken").start_on(&system()).await.unwrap();
-        supervisor.add(scene.child("a").restart(Restart::Temporary)).await.unwrap();
-        assert!(matches!(supervisor.add(other.child("a")).await, Err(Error::Invalid { .. })));
+        supervisor.add_child(scene.child("a").restart(Restart::Temporary)).await.unwrap();
+        assert!(matches!(supervisor.add_child(other.child("a")).await, Err(Error::Invalid { .. })));
         scene.exit_now("a", ExitReason::Code(1)).await;
         settled(&supervisor).await;
-        supervisor.add(other.child("a")).await.unwrap();
+        supervisor.add_child(other.child("a")).await.unwrap();
     });
 }
 
@@ -44,11 +47,11 @@ fn a_child_that_can_not_be_started_is_not_added() {
         let supervisor = eager("refused").start_on(&system()).await.unwrap();
         let spec = scene.child("a");
         scene.fail_starts("a", 1);
-        let error = supervisor.add(spec).await.unwrap_err();
+        let error = supervisor.add_child(spec).await.unwrap_err();
         assert!(matches!(&error, Error::Start { name, .. } if name == "refused/a"), "{error}");
         log.expect(&["fail a"]).await;
         assert!(tree().find("refused/a").is_none());
-        supervisor.add(scene.child("a")).await.unwrap();
+        supervisor.add_child(scene.child("a")).await.unwrap();
     });
 }
 
@@ -59,17 +62,17 @@ fn children_start_and_end_at_the_same_time_as_others() {
         let supervisor = eager("concurrent").start_on(&system()).await.unwrap();
         // Neither start is done before the other has begun, and the same for the ends.
         let (slow, other) = (scene.slow("slow", "other"), scene.slow("other", "slow"));
-        let (first, second) = tokio::join!(supervisor.add(slow), supervisor.add(other));
+        let (first, second) = tokio::join!(supervisor.add_child(slow), supervisor.add_child(other));
         first.and(second).unwrap();
         for _ in 0..4 {
             log.next().await;
         }
         supervisor
-            .add(scene.mannered("c", Manner::Ignores).shutdown(Shutdown::Wait))
+            .add_child(scene.mannered("c", Manner::Ignores).shutdown(Shutdown::Wait))
             .await
             .unwrap();
         supervisor
-            .add(scene.mannered("d", Manner::Ignores).shutdown(Shutdown::Wait))
+            .add_child(scene.mannered("d", Manner::Ignores).shutdown(Shutdown::Wait))
             .await
             .unwrap();
         log.expect(&["start c", "start d"]).await;
@@ -78,7 +81,7 @@ fn children_start_and_end_at_the_same_time_as_others() {
             scene.exit("c", ExitReason::Normal);
             scene.exit("d", ExitReason::Normal);
         };
-        let (c, d, ()) = tokio::join!(supervisor.terminate("c"), supervisor.terminate("d"), end);
+        let (c, d, ()) = tokio::join!(supervisor.stop_child("c"), supervisor.stop_child("d"), end);
         c.and(d).unwrap();
     });
 }
@@ -90,9 +93,9 @@ fn a_child_can_be_terminated_while_it_starts() {
         let supervisor = eager("early").start_on(&system()).await.unwrap();
         let end = async {
             log.expect(&["begin slow"]).await;
-            supervisor.terminate("slow").await.unwrap();
+            supervisor.stop_child("slow").await.unwrap();
         };
-        let (added, ()) = tokio::join!(supervisor.add(scene.slow("slow", "nobody")), end);
+        let (added, ()) = tokio::join!(supervisor.add_child(scene.slow("slow", "nobody")), end);
         assert!(matches!(added, Err(Error::ActorStopped { .. })), "{added:?}");
         assert!(tree().find("early/slow").is_none());
     });
@@ -105,10 +108,10 @@ fn a_thousand_children_are_added_and_shut_down() {
         let supervisor = eager("thousand").start_on(&system()).await.unwrap();
         let specs: Vec<_> =
             (0..1_000).map(|number| scene.child(&format!("child-{number}"))).collect();
-        let added = join_all(specs.into_iter().map(|spec| supervisor.add(spec))).await;
+        let added = join_all(specs.into_iter().map(|spec| supervisor.add_child(spec))).await;
         added.into_iter().for_each(Result::unwrap);
         assert_eq!(tree().find("thousand").unwrap().children.len(), 1_000);
-        supervisor.shutdown().await.unwrap();
+        supervisor.stop().await.unwrap();
         assert!(tree().find("thousand").is_none());
     });
 }
@@ -122,7 +125,7 @@ fn added_children_end_together_only_if_they_do_not_depend_on_each_other() {
             let supervisor = builder.start_on(&system()).await.unwrap();
             for name in ["a", "b"] {
                 supervisor
-                    .add(scene.mannered(name, Manner::Ignores).shutdown(Shutdown::Wait))
+                    .add_child(scene.mannered(name, Manner::Ignores).shutdown(Shutdown::Wait))
                     .await
                     .unwrap();
             }
@@ -137,7 +140,7 @@ fn added_children_end_together_only_if_they_do_not_depend_on_each_other() {
                 scene.exit("a", ExitReason::Normal);
                 log.expect(&["stop static"]).await;
             };
-            let (ended, ()) = tokio::join!(supervisor.shutdown(), ends);
+            let (ended, ()) = tokio::join!(supervisor.stop(), ends);
             ended.unwrap();
         }
     });

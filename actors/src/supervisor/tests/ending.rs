@@ -15,10 +15,10 @@ fn a_child_that_ignores_its_shutdown_is_killed_after_its_deadline() {
             .child(scene.mannered("b", Manner::Ignores).shutdown(short))
             .child(scene.child("c"));
         let supervisor = builder.start_on(&system()).await.unwrap();
-        supervisor.shutdown().await.unwrap();
+        supervisor.stop().await.unwrap();
         log.expect(&["start a", "start b", "start c", "stop c", "stop b", "kill b", "stop a"])
             .await;
-        assert_eq!(supervisor.ended().await.unwrap(), ExitReason::Shutdown);
+        assert_eq!(supervisor.join().await.unwrap(), ExitReason::Shutdown);
         log.expect_no_more();
     });
 }
@@ -34,7 +34,7 @@ fn a_child_without_patience_is_killed_at_once_and_one_with_all_of_it_is_waited_f
         let exit = scene.exit_of("a");
         let shutdown = tokio::spawn({
             let supervisor = supervisor.clone();
-            async move { supervisor.shutdown().await }
+            async move { supervisor.stop().await }
         });
         log.expect(&["start a", "start b", "kill b", "stop a"]).await;
         exit.send(ExitReason::Normal).unwrap();
@@ -49,7 +49,7 @@ fn a_child_that_survives_its_kill_is_given_up() {
         let (scene, mut log) = scene();
         let immortal = scene.mannered("a", Manner::Immortal).shutdown(Shutdown::Kill);
         let supervisor = eager("immortal").child(immortal).start_on(&system()).await.unwrap();
-        supervisor.shutdown().await.unwrap();
+        supervisor.stop().await.unwrap();
         log.expect(&["start a", "kill a"]).await;
         log.expect_no_more();
     });
@@ -104,8 +104,8 @@ fn dropping_the_last_reference_ends_nothing() {
 fn shutdown_of_an_ended_supervisor_is_no_error() {
     run(async {
         let supervisor = eager("twice").start_on(&system()).await.unwrap();
-        supervisor.shutdown().await.unwrap();
-        supervisor.shutdown().await.unwrap();
-        assert!(matches!(supervisor.terminate("a").await, Err(Error::ActorStopped { .. })));
+        supervisor.stop().await.unwrap();
+        supervisor.stop().await.unwrap();
+        assert!(matches!(supervisor.stop_child("a").await, Err(Error::ActorStopped { .. })));
     });
 }

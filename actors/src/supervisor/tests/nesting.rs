@@ -29,10 +29,10 @@ fn a_supervisor_that_gives_up_is_restarted_with_its_whole_sub_tree() {
         let branch = tree.find("outer/inner").unwrap();
         assert_eq!(branch.restarts, 1);
         assert!(matches!(branch.last_exit, Some(ExitReason::IntensityReached { .. })));
-        supervisor.shutdown().await.unwrap();
+        supervisor.stop().await.unwrap();
         log.expect(&["stop after", "stop b", "stop a", "stop before"]).await;
         log.expect_no_more();
-        assert!(matches!(inner.ended().await.unwrap(), ExitReason::Shutdown));
+        assert!(matches!(inner.join().await.unwrap(), ExitReason::Shutdown));
     });
 }
 
@@ -50,7 +50,7 @@ fn failures_escalate_to_the_top() {
             .await
             .unwrap();
         scene.exit("a", CRASH);
-        let ExitReason::IntensityReached { child, last, .. } = supervisor.ended().await.unwrap()
+        let ExitReason::IntensityReached { child, last, .. } = supervisor.join().await.unwrap()
         else {
             panic!("no reason")
         };
@@ -91,13 +91,13 @@ fn children_added_to_a_nested_supervisor_end_with_it() {
             .await
             .unwrap();
         let inner = supervisor.supervisor("inner").unwrap();
-        inner.add(scene.child("x")).await.unwrap();
+        inner.add_child(scene.child("x")).await.unwrap();
         scene.exit("a", CRASH);
         log.expect(&["start a", "start x", "stop x", "start a"]).await;
         settled(&inner).await;
         assert!(supervisor.watch_child("inner/x", watcher()).is_err());
         supervisor.watch_child("inner/a", watcher()).unwrap();
-        inner.add(scene.child("x")).await.unwrap();
+        inner.add_child(scene.child("x")).await.unwrap();
     });
 }
 
@@ -108,7 +108,7 @@ fn a_killed_supervisor_kills_all_below_it() {
         let inner = eager("").child(scene.child("a")).child(scene.child("b"));
         let spec = ChildSpec::supervisor("inner", inner).restart(Restart::Temporary);
         let supervisor = eager("killer").child(spec).start_on(&system()).await.unwrap();
-        supervisor.kill("inner", ExitReason::TaskCancelled).await.unwrap();
+        supervisor.kill_child("inner", ExitReason::TaskCancelled).await.unwrap();
         log.expect(&["start a", "start b", "kill b", "kill a"]).await;
         log.expect_no_more();
         assert!(tree().find("killer/inner").is_none());
@@ -127,7 +127,7 @@ fn a_nested_supervisor_restarts_with_its_group() {
         log.expect(&["start first", "start a", "start b"]).await;
         log.expect(&["stop b", "stop a", "start first", "start a", "start b"]).await;
         settled(&supervisor).await;
-        supervisor.terminate("inner").await.unwrap();
+        supervisor.stop_child("inner").await.unwrap();
         log.expect(&["stop b", "stop a"]).await;
         log.expect_no_more();
     });

@@ -19,7 +19,7 @@ fn one_for_one_restarts_only_the_child_that_failed() {
         scene.exit("b", CRASH);
         log.expect(&["start a", "start b", "start c", "start b"]).await;
         settled(&supervisor).await;
-        supervisor.shutdown().await.unwrap();
+        supervisor.stop().await.unwrap();
         log.expect(&["stop c", "stop b", "stop a"]).await;
         log.expect_no_more();
     });
@@ -37,7 +37,7 @@ fn one_for_all_ends_the_others_in_reverse_order_and_starts_all_in_order() {
         log.expect(&["start a", "start b", "start c"]).await;
         log.expect(&["stop c", "stop a", "start a", "start b", "start c"]).await;
         settled(&supervisor).await;
-        supervisor.shutdown().await.unwrap();
+        supervisor.stop().await.unwrap();
         log.expect(&["stop c", "stop b", "stop a"]).await;
         log.expect_no_more();
     });
@@ -55,7 +55,7 @@ fn rest_for_one_restarts_the_child_and_those_after_it() {
         log.expect(&["start a", "start b", "start c", "start d"]).await;
         log.expect(&["stop d", "stop c", "start b", "start c", "start d"]).await;
         settled(&supervisor).await;
-        supervisor.shutdown().await.unwrap();
+        supervisor.stop().await.unwrap();
         log.expect(&["stop d", "stop c", "stop b", "stop a"]).await;
         log.expect_no_more();
     });
@@ -82,7 +82,7 @@ fn children_that_fail_together_are_one_failure_of_their_group() {
         log.expect(&["stop b"]).await;
         scene.exit("b", CRASH);
         assert!(matches!(
-            supervisor.ended().await.unwrap(),
+            supervisor.join().await.unwrap(),
             ExitReason::IntensityReached { restarts: 1, .. }
         ));
         log.expect_no_more();
@@ -110,7 +110,7 @@ fn restart_kinds_decide_what_happens_after_a_normal_end_and_after_a_failure() {
             log.expect(&["start a", "start z"]).await;
             log.expect(if restarted { &["start a", "start z"] } else { &["start z"] }).await;
             settled(&supervisor).await;
-            supervisor.shutdown().await.unwrap();
+            supervisor.stop().await.unwrap();
             log.expect(if restarted { &["stop z", "stop a"] } else { &["stop z"] }).await;
             log.expect_no_more();
         }
@@ -129,7 +129,7 @@ fn a_temporary_child_is_not_started_again_with_its_group() {
         log.expect(&["start a", "start b", "start c", "stop c", "stop b", "start a", "start c"])
             .await;
         settled(&supervisor).await;
-        supervisor.shutdown().await.unwrap();
+        supervisor.stop().await.unwrap();
         log.expect(&["stop c", "stop a"]).await;
         log.expect_no_more();
     });
@@ -154,12 +154,12 @@ fn one_failure_more_than_the_intensity_ends_the_supervisor_and_says_why() {
         scene.exit("b", ExitReason::Code(3));
         log.expect(&["stop a"]).await;
         let ExitReason::IntensityReached { restarts, child, last, .. } =
-            supervisor.ended().await.unwrap()
+            supervisor.join().await.unwrap()
         else {
             panic!("another reason")
         };
         assert_eq!((restarts, child.as_str(), *last), (2, "b", ExitReason::Code(3)));
-        let refused = supervisor.add(scene.child("late")).await.unwrap_err();
+        let refused = supervisor.add_child(scene.child("late")).await.unwrap_err();
         assert!(
             matches!(
                 refused,
@@ -186,7 +186,7 @@ fn failures_of_a_started_child_do_not_count_if_only_starts_do() {
         scene.fail_starts("a", 2);
         scene.exit("a", CRASH);
         log.expect(&["fail a", "fail a"]).await;
-        let ExitReason::IntensityReached { last, .. } = supervisor.ended().await.unwrap() else {
+        let ExitReason::IntensityReached { last, .. } = supervisor.join().await.unwrap() else {
             panic!("another reason")
         };
         assert_eq!(*last, ExitReason::NotStarted("as told".into()));
@@ -204,7 +204,7 @@ fn a_spec_can_say_which_failures_count() {
         scene.exit("a", CRASH);
         log.expect(&["start a", "start a"]).await;
         scene.exit("a", ExitReason::Code(2));
-        assert!(matches!(supervisor.ended().await.unwrap(), ExitReason::IntensityReached { .. }));
+        assert!(matches!(supervisor.join().await.unwrap(), ExitReason::IntensityReached { .. }));
     });
 }
 
@@ -219,7 +219,7 @@ fn a_restart_that_fails_is_tried_again_after_a_pause() {
         scene.exit("a", CRASH);
         log.expect(&["start a", "fail a", "fail a", "start a"]).await;
         settled(&supervisor).await;
-        supervisor.shutdown().await.unwrap();
+        supervisor.stop().await.unwrap();
     });
 }
 
@@ -241,7 +241,7 @@ fn a_group_waits_out_its_pause_together() {
         scene.exit("b", CRASH);
         log.expect(&["stop a", "start a", "fail b", "stop a", "start a", "start b"]).await;
         settled(&supervisor).await;
-        supervisor.shutdown().await.unwrap();
+        supervisor.stop().await.unwrap();
     });
 }
 
@@ -255,10 +255,10 @@ fn a_killed_child_is_restarted_and_the_kill_is_its_reason() {
             .await
             .unwrap();
         let reason = ExitReason::TaskTimedOut(Duration::from_secs(1));
-        supervisor.kill("a", reason.clone()).await.unwrap();
+        supervisor.kill_child("a", reason.clone()).await.unwrap();
         log.expect(&["start a", "kill a", "start a"]).await;
         assert_eq!(tree().find("killed/a").unwrap().last_exit, Some(reason));
-        supervisor.kill("b", ExitReason::TaskCancelled).await.unwrap_err();
+        supervisor.kill_child("b", ExitReason::TaskCancelled).await.unwrap_err();
     });
 }
 

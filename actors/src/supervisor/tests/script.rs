@@ -39,7 +39,7 @@ pub(super) fn system() -> ArbiterHandle {
 /// happened.
 pub(super) async fn settled(supervisor: &SupervisorRef) {
     // It looks at their news before it looks at a command.
-    supervisor.kill("nobody", ExitReason::Normal).await.unwrap_err();
+    supervisor.kill_child("nobody", ExitReason::Normal).await.unwrap_err();
 }
 
 /// A supervisor that does not pause before it restarts.

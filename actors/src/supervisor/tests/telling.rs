@@ -60,7 +60,7 @@ fn who_watches_a_child_is_told_once_of_each_incarnation() {
             log.expect(&["start a"]).await;
         }
         settled(&supervisor).await;
-        supervisor.shutdown().await.unwrap();
+        supervisor.stop().await.unwrap();
         assert_eq!(next(&mut told).await, ("watched/a".into(), ExitReason::Shutdown));
         assert_eq!(told.try_recv().ok(), None);
     });
@@ -79,7 +79,7 @@ fn who_watches_a_supervisor_is_told_once_why_it_ended_and_at_once_if_it_has() {
         let (name, reason) = next(&mut told).await;
         assert_eq!(name, "seen");
         assert!(matches!(&reason, ExitReason::IntensityReached { .. }), "{reason}");
-        assert_eq!(supervisor.ended().await.unwrap(), reason);
+        assert_eq!(supervisor.join().await.unwrap(), reason);
         assert_eq!(told.try_recv().ok(), None);
         let (mut late, recipient) = Watcher::start_on(&watchers);
         supervisor.watch(recipient);
@@ -106,7 +106,7 @@ fn who_watches_a_nested_supervisor_is_told_of_each_incarnation() {
         );
         log.expect(&["start a", "start a"]).await;
         settled(&supervisor).await;
-        supervisor.shutdown().await.unwrap();
+        supervisor.stop().await.unwrap();
         assert_eq!(next(&mut told).await, ("over/inner".into(), ExitReason::Shutdown));
         assert_eq!(told.try_recv().ok(), None);
     });
@@ -126,7 +126,7 @@ fn who_watches_while_nothing_runs_is_told_when_the_child_is_given_up() {
         assert_eq!(tree().find("idle/a").unwrap().state, State::Restarting);
         let (mut told, recipient) = Watcher::start_on(&system());
         supervisor.watch_child("a", recipient).unwrap();
-        supervisor.terminate("a").await.unwrap();
+        supervisor.stop_child("a").await.unwrap();
         assert_eq!(next(&mut told).await, ("idle/a".into(), ExitReason::Shutdown));
     });
 }
@@ -159,7 +159,7 @@ pool-1 (supervisor, one for one, 1 restart)
 │  └─ x  running  pid 1  0s
 └─ done  ended (ended normally)";
         assert_eq!(printed, expected);
-        supervisor.shutdown().await.unwrap();
+        supervisor.stop().await.unwrap();
         assert!(tree().find("pool-1").is_none());
     });
 }
@@ -172,7 +172,7 @@ fn nothing_of_an_ended_supervisor_stays_in_the_tree() {
         let supervisor = eager("leaves").child(ChildSpec::supervisor("only-here-3", inner));
         let supervisor = supervisor.start_on(&system()).await.unwrap();
         assert_eq!(crate::supervisor::tree::members("only-here").len(), 3);
-        supervisor.shutdown().await.unwrap();
+        supervisor.stop().await.unwrap();
         assert_eq!(crate::supervisor::tree::members("only-here").len(), 0);
     });
 }

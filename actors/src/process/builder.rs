@@ -1,0 +1,189 @@
+//! Options of processes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fiber_core::{
+    Conclusion, Conclusions, Exit, ExitReason, Function, Meta, Output, OutputKind, Portable,
+    Result, Tries, TryOutput, Values, captures_nothing, codec, task_entry, travel,
+};
+use serde::de::DeserializeOwned;
+use tokio::sync::OnceCell;
+
+use super::child_main::ProcessMain;
+use super::start::{PendingProcess, ProcessSpec, ProcessStart};
+use super::{Process, ProcessHandle};
+use crate::options::{Numbers, ProcessOptions, builder_options};
+use crate::runtime::Runtime;
+use crate::supervisor::{ChildSpec, Restart, Shutdown, Supervisor, SupervisorRef, check_name};
+
+/// Configures and starts a [`Process`].
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// use fiber::Process;
+/// use fiber::config::OutputMode;
+///
+/// let quiet = Process::builder().name("quiet").output(OutputMode::Null);
+/// quiet.spawn(|| println!("this goes nowhere"), ()).wait()?;
+/// # Ok::<(), fiber::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct ProcessBuilder {
+    options: ProcessOptions,
+}
+
+impl ProcessBuilder {
+    builder_options! {
+        /// The default is `process-1` and so on.
+        name => options.name;
+        /// What is not set here comes from the function's `#[fiber::meta]`.
+        meta => options.meta;
+        output => options.output;
+    }
+
+    /// Starts a process that runs `function`.
+    ///
+    /// The arguments are one value, or a tuple for a function of several. Returns at once; errors
+    /// come out of the [`Process`].
+    pub fn spawn<F, A, M, N>(self, function: F, args: A) -> Process<<F::Output as Output<N>>::Value>
+    where
+        F: Function<A, M>,
+        A: Portable,
+        F::Output: Output<N>,
+        N: 'static,
+    {
+        const { captures_nothing::<F>() };
+        self.start::<F, A, M, Values<N>>(function, &args)
+    }
+
+    /// Works as [`spawn`](ProcessBuilder::spawn), for a function that returns a `Result` whose
+    /// error implements `Display`. An `Err` becomes
+    /// [`Error::Task`](fiber_core::Error::Task).
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use fiber::Process;
+    ///
+    /// let size = |path: String| std::fs::metadata(path).map(|file| file.len());
+    /// let process = Process::builder().try_spawn(size, "/no/such/file".to_string());
+    /// assert!(process.wait().unwrap_err().to_string().contains("No such file"));
+    /// ```
+    pub fn try_spawn<F, A, M, N>(
+        self,
+        function: F,
+        args: A,
+    ) -> Process<<F::Output as TryOutput<N>>::Value>
+    where
+        F: Function<A, M>,
+        A: Portable,
+        F::Output: TryOutput<N>,
+        N: 'static,
+    {
+        const { captures_nothing::<F>() };
+        self.start::<F, A, M, Tries<N>>(function, &args)
+    }
+
+    /// Returns the specification of a supervisor's child with these options: see
+    /// [`ChildSpec::process`].
+    ///
+    /// # Errors
+    /// `NotInitialised` and `Config`; `Encode` and `TooLarge` for the arguments; `Invalid` for the
+    /// name: see [`Error`](fiber_core::Error).
+    pub fn child<F, A, M, N>(self, function: F, args: A) -> Result<ChildSpec>
+    where
+        F: Function<A, M>,
+        A: Portable,
+        F::Output: Conclusion<N>,
+        N: 'static,
+    {
+        const { captures_nothing::<F>() };
+        let (name, options) = self.named();
+        let spec = spec::<F, A, M, Conclusions<N>>(&name, options, function, &args)?;
+        Ok(ChildSpec::new(name, ProcessStart::Repeated(spec)))
+    }
+
+    pub(super) fn start<F, A, M, K>(self, function: F, args: &A) -> Process<K::Value>
+    where
+        F: Function<A, M>,
+        A: Portable,
+        K: OutputKind<F::Output>,
+        K::Value: DeserializeOwned,
+    {
+        let (name, options) = self.named();
+        let entry = task_entry::<F, A, M, K>().name();
+        let handle = match spec::<F, A, M, K>(&name, options, function, args) {
+            Ok(spec) => start(name, spec),
+            Err(error) => ProcessHandle::not_spawned(name, error),
+        };
+        Process::new(handle, entry)
+    }
+
+    fn named(self) -> (String, ProcessOptions) {
+        static NUMBERS: Numbers = Numbers::new();
+        (self.options.name_or_numbered("process", &NUMBERS), self.options)
+    }
+}
+
+/// Encodes a function and its arguments.
+fn spec<F, A, M, K>(
+    name: &str,
+    options: ProcessOptions,
+    _function: F,
+    args: &A,
+) -> Result<ProcessSpec>
+where
+    F: Function<A, M>,
+    A: Portable,
+    K: OutputKind<F::Output>,
+{
+    check_name("ProcessBuilder::name", name)?;
+    let runtime = Runtime::get()?;
+    let entry = task_entry::<F, A, M, K>();
+    let limit = runtime.config().max_message.as_u64();
+    let (arguments, pins) = travel::pinned(|| codec::encode(args));
+    let arguments = arguments?;
+    codec::check_size(arguments.len(), limit, || format!("the arguments of `{}`", entry.name()))?;
+    Ok(ProcessSpec {
+        runtime,
+        output: options.output_mode(runtime.config()),
+        meta: options.meta.or(Meta::of::<F>()),
+        process_main: ProcessMain { entry: entry.reference(), arguments: arguments.into(), limit },
+        _pins: pins,
+    })
+}
+
+/// Adds a process to the supervisor of this program's spawned processes.
+fn start(name: String, spec: ProcessSpec) -> ProcessHandle {
+    // Names of spawned processes may repeat; those of a supervisor's children may not.
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let child_name = format!("{name} #{}", NEXT.fetch_add(1, Ordering::Relaxed));
+    let runtime = spec.runtime;
+    let pending = PendingProcess::new(name, spec);
+    let status = Arc::clone(pending.status());
+    let child = ChildSpec::new(child_name, ProcessStart::Once(Some(pending)))
+        .restart(Restart::Temporary)
+        .shutdown(Shutdown::After(runtime.config().shutdown_timeout));
+    let starting = Arc::clone(&status);
+    runtime.spawn(move || async move {
+        let added = match spawned_processes(runtime).await {
+            Ok(supervisor) => supervisor.add_child(child).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = added {
+            starting.end(Exit::new(ExitReason::NotStarted(error.to_string()), Vec::new()));
+        }
+    });
+    ProcessHandle::new(status)
+}
+
+/// Returns the supervisor of spawned processes, which the first of them starts.
+async fn spawned_processes(runtime: &'static Runtime) -> Result<&'static SupervisorRef> {
+    static SUPERVISOR: OnceCell<SupervisorRef> = OnceCell::const_new();
+    SUPERVISOR
+        .get_or_try_init(|| Supervisor::builder("processes").start_on(runtime.arbiter()))
+        .await
+}

@@ -1,0 +1,242 @@
+//! Handles of processes, and the list of those that are alive.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use bytes::Bytes;
+use fiber_core::{Error, Exit, ExitReason, Outcome};
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, watch};
+
+use crate::reply::Reply;
+use crate::runtime::ProcessCommand;
+
+/// A handle of a process, without the type of its result.
+///
+/// Clones are handles of the same process. Dropping them leaves the process running.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// use fiber::Process;
+///
+/// let process = Process::spawn(|| std::thread::park(), ());
+/// let handle = process.handle();
+/// handle.started().wait()?;
+/// let exit = handle.stop().wait()?;
+/// assert_eq!(exit.signal(), Some(15)); // SIGTERM
+/// # Ok::<(), fiber::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct ProcessHandle {
+    status: Arc<ProcessStatus>,
+}
+
+/// The state of a process, shared by its handles and the supervisor that starts it.
+pub(super) struct ProcessStatus {
+    /// Includes the supervisors above it, if a user's supervisor starts it.
+    pub(super) name: String,
+    pub(super) state: watch::Sender<RunState>,
+    pub(super) commands: mpsc::UnboundedSender<ProcessCommand>,
+    pub(super) result: Mutex<Option<ProcessResult>>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum RunState {
+    Starting,
+    Running { pid: u32 },
+    Ended(Exit),
+}
+
+/// A result that is known apart from the exit.
+#[derive(Clone)]
+pub(super) enum ProcessResult {
+    /// The function has ended; the bytes are its encoded value or failure.
+    Finished(Outcome, Bytes),
+    /// There was nothing to start.
+    NotSpawned(Error),
+}
+
+impl ProcessHandle {
+    pub(super) fn new(status: Arc<ProcessStatus>) -> ProcessHandle {
+        ProcessHandle { status }
+    }
+
+    /// Returns the handle of a process that could not even be prepared.
+    pub(super) fn not_spawned(name: String, error: Error) -> ProcessHandle {
+        let (status, _) = ProcessStatus::new(name);
+        let exit = Exit::new(ExitReason::NotStarted(error.to_string()), Vec::new());
+        *status.result.lock() = Some(ProcessResult::NotSpawned(error));
+        status.end(exit);
+        ProcessHandle::new(status)
+    }
+
+    /// Returns the process's name.
+    pub fn name(&self) -> &str {
+        &self.status.name
+    }
+
+    /// Returns the process id, or `None` before the process has
+    /// [started](ProcessHandle::started) and after its end.
+    pub fn pid(&self) -> Option<u32> {
+        match &*self.status.state.borrow() {
+            RunState::Running { pid } => Some(*pid),
+            RunState::Starting | RunState::Ended(_) => None,
+        }
+    }
+
+    /// Waits until the process is ready to run its function, and returns the process id.
+    ///
+    /// # Errors
+    /// [`Error::Exited`] if the process ends before that; as for [`Process`](crate::Process), if
+    /// there was nothing to start.
+    pub fn started(&self) -> Reply<u32> {
+        let status = Arc::clone(&self.status);
+        Reply::new(async move {
+            match status.when(|state| !matches!(state, RunState::Starting)).await {
+                RunState::Running { pid } => Ok(pid),
+                RunState::Starting => unreachable!("the state has changed"),
+                RunState::Ended(exit) => Err(status.error(exit)),
+            }
+        })
+    }
+
+    /// Returns whether the process has not ended. A process that still starts is alive.
+    pub fn is_alive(&self) -> bool {
+        !matches!(&*self.status.state.borrow(), RunState::Ended(_))
+    }
+
+    /// Sends SIGTERM to the process, and waits for its end.
+    ///
+    /// The signal is sent even if the reply is not awaited. A process that does not handle SIGTERM
+    /// ends at once; one that ignores it goes on, and the reply waits
+    /// until it ends: [`kill`](ProcessHandle::kill) it then.
+    pub fn stop(&self) -> Reply<Exit> {
+        // Nobody receives commands to a process that has ended.
+        let _ = self.status.commands.send(ProcessCommand::Terminate);
+        self.join()
+    }
+
+    /// Kills the process, and all that it started, at once (SIGKILL). Does not wait for the end:
+    /// [`join`](ProcessHandle::join) does.
+    pub fn kill(&self) {
+        let _ = self.status.commands.send(ProcessCommand::Kill(ExitReason::Signal(9)));
+    }
+
+    /// Waits for the end of the process, and returns its exit. Asks nothing of the process.
+    ///
+    /// An unsuccessful end is not an error here: see [`Exit::reason`](Exit).
+    pub fn join(&self) -> Reply<Exit> {
+        let status = Arc::clone(&self.status);
+        Reply::new(async move { Ok(status.ended().await) })
+    }
+
+    /// Waits for the end of the process for `limit` at most; `None` if it is still alive then.
+    pub fn join_within(&self, limit: std::time::Duration) -> Reply<Option<Exit>> {
+        let status = Arc::clone(&self.status);
+        let (answer, exit) = tokio::sync::oneshot::channel();
+        match crate::runtime::Runtime::get() {
+            Ok(runtime) => runtime.spawn(move || async move {
+                let _ = answer.send(tokio::time::timeout(limit, status.ended()).await.ok());
+            }),
+            Err(_) => drop(answer),
+        }
+        Reply::new(async move { Ok(exit.await.unwrap_or_default()) })
+    }
+
+    /// Returns the exit, or `None` while the process is alive.
+    pub fn exit(&self) -> Option<Exit> {
+        match &*self.status.state.borrow() {
+            RunState::Ended(exit) => Some(exit.clone()),
+            RunState::Starting | RunState::Running { .. } => None,
+        }
+    }
+
+    pub(super) fn result(&self) -> Option<ProcessResult> {
+        self.status.result.lock().clone()
+    }
+}
+
+impl fmt::Debug for ProcessHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Process")
+            .field("name", &self.name())
+            .field("state", &*self.status.state.borrow())
+            .finish()
+    }
+}
+
+impl ProcessStatus {
+    pub(super) fn new(
+        name: String,
+    ) -> (Arc<ProcessStatus>, mpsc::UnboundedReceiver<ProcessCommand>) {
+        let (commands, receiver) = mpsc::unbounded_channel();
+        let state = watch::Sender::new(RunState::Starting);
+        let status = ProcessStatus { name, state, commands, result: Mutex::default() };
+        (Arc::new(status), receiver)
+    }
+
+    async fn when(&self, reached: impl Fn(&RunState) -> bool) -> RunState {
+        let mut state = self.state.subscribe();
+        let reached = state.wait_for(|state| reached(state)).await;
+        reached.expect("the sender lives in `self`").clone()
+    }
+
+    async fn ended(&self) -> Exit {
+        match self.when(|state| matches!(state, RunState::Ended(_))).await {
+            RunState::Ended(exit) => exit,
+            _ => unreachable!("the state has changed"),
+        }
+    }
+
+    /// Marks the process as ended, unless it is already.
+    pub(super) fn end(&self, exit: Exit) {
+        self.state.send_if_modified(|state| {
+            let alive = !matches!(state, RunState::Ended(_));
+            if alive {
+                *state = RunState::Ended(exit);
+            }
+            alive
+        });
+    }
+
+    fn error(&self, exit: Exit) -> Error {
+        match &*self.result.lock() {
+            Some(ProcessResult::NotSpawned(error)) => error.clone(),
+            _ => Error::Exited { name: self.name.clone(), exit },
+        }
+    }
+}
+
+static CHILDREN: Mutex<Vec<Weak<ProcessStatus>>> = Mutex::new(Vec::new());
+
+/// Adds a process to the [active children](active_children), and removes those that have ended.
+pub(super) fn register(status: &Arc<ProcessStatus>) {
+    let mut children = CHILDREN.lock();
+    children.retain(|child| {
+        child.upgrade().is_some_and(|child| !matches!(*child.state.borrow(), RunState::Ended(_)))
+    });
+    children.push(Arc::downgrade(status));
+}
+
+/// Returns handles of the processes that are alive and that this process started: those of
+/// [`Process::spawn`](crate::Process::spawn) and the processes of its supervisors. Workers of
+/// pools, ring nodes and managed actors are not among them.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// use fiber::Process;
+/// use fiber::process::active_children;
+///
+/// let process = Process::builder().name("sleeper").spawn(|| std::thread::park(), ());
+/// assert!(active_children().iter().any(|child| child.name() == "sleeper"));
+/// process.kill();
+/// process.join().wait()?;
+/// assert!(active_children().iter().all(|child| child.name() != "sleeper"));
+/// # Ok::<(), fiber::Error>(())
+/// ```
+pub fn active_children() -> Vec<ProcessHandle> {
+    let children: Vec<_> = CHILDREN.lock().iter().filter_map(Weak::upgrade).collect();
+    children.into_iter().map(ProcessHandle::new).filter(ProcessHandle::is_alive).collect()
+}
