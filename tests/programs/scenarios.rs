@@ -412,7 +412,7 @@ fn output() {
     let talker = Process::builder().name("talker").spawn(talk, ());
     talker.wait().unwrap_err();
     let quiet = Process::builder().name("quiet").output(OutputMode::Null);
-    quiet.spawn(|| println!("from nowhere"), ()).unwrap().wait().unwrap();
+    quiet.spawn(|| println!("from nowhere"), ()).wait().unwrap();
     let pool = Pool::builder().name("choir").processes(1).build().unwrap();
     pool.apply(|| println!("from a worker"), ()).wait().unwrap();
     pool.join().wait().unwrap();
