@@ -98,5 +98,5 @@ fn a_rank_whose_function_has_ended_is_not_waited_for_until_the_deadline() {
         (),
     );
     let text = ring.wait().unwrap_err().to_string();
-    assert!(text.contains("the function of rank 0 has ended"), "{text}");
+    assert!(text.contains("the function of rank 0 has returned"), "{text}");
 }

@@ -1,8 +1,9 @@
-//! What ranks do together, and the headers by which they see that all do the same.
+//! The description of one collective call, by which ranks check that all make the same one.
 
-use super::element::{self, Number, Reduction};
+use super::number::{Number, NumberType};
+use super::reduction::Reduction;
 
-/// A collective.
+/// A collective operation. The discriminant is its byte on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Operation {
@@ -26,164 +27,72 @@ const NAMES: [&str; 8] = [
     "gather",
     "scatter",
 ];
-/// No reduction, or no root.
-const NONE: u8 = u8::MAX;
+const NO_REDUCTION: u8 = u8::MAX;
+const NO_ROOT: u32 = u32::MAX;
 
-/// One collective as a rank sees it. All ranks have to see the same.
+/// A collective call as one rank makes it. It has to be equal on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Call {
-    operation: u8,
-    element: u8,
-    reduction: u8,
-    root: u32,
-    /// Counted from 1.
-    number: u64,
-    /// QueueStream.
-    length: u64,
+pub(super) struct CollectiveCall {
+    pub(super) operation: u8,
+    pub(super) number_type: u8,
+    pub(super) reduction: u8,
+    pub(super) root: u32,
+    /// Which of the rank's collective calls this is, counted from 1.
+    pub(super) sequence: u64,
+    /// The length of the data in elements.
+    pub(super) length: u64,
 }
 
-impl Call {
-    pub(super) fn barrier(number: u64) -> Call {
-        Call {
+impl CollectiveCall {
+    pub(super) fn barrier(sequence: u64) -> CollectiveCall {
+        CollectiveCall {
             operation: Operation::Barrier as u8,
-            element: 0,
-            reduction: NONE,
-            root: u32::MAX,
-            number,
+            number_type: 0,
+            reduction: NO_REDUCTION,
+            root: NO_ROOT,
+            sequence,
             length: 0,
         }
     }
 
-    pub(super) fn new<T: Number>(operation: Operation, number: u64, length: usize) -> Call {
-        Call {
+    pub(super) fn new<T: Number>(
+        operation: Operation,
+        sequence: u64,
+        length: usize,
+    ) -> CollectiveCall {
+        CollectiveCall {
             operation: operation as u8,
-            element: T::KIND as u8,
+            number_type: T::TYPE as u8,
             length: length as u64,
-            ..Call::barrier(number)
+            ..CollectiveCall::barrier(sequence)
         }
     }
 
-    pub(super) fn reducing(self, how: Reduction) -> Call {
-        Call { reduction: how as u8, ..self }
+    pub(super) fn with_reduction(self, reduction: Reduction) -> CollectiveCall {
+        CollectiveCall { reduction: reduction as u8, ..self }
     }
 
-    pub(super) fn from(self, root: usize) -> Call {
-        Call { root: root as u32, ..self }
+    pub(super) fn with_root(self, root: usize) -> CollectiveCall {
+        CollectiveCall { root: root as u32, ..self }
     }
 
-    /// In words: `all_reduce (sum) of 1024 f32, its 5th collective`.
+    /// Describes the call for errors: `all_reduce (sum) of 1024 f32, its collective number 5`.
     pub(super) fn describe(&self) -> String {
         let mut words = NAMES.get(usize::from(self.operation)).copied().unwrap_or("?").to_string();
-        if let Some(how) = Reduction::ALL.get(usize::from(self.reduction)) {
-            words.push_str(&format!(" ({})", how.name()));
+        if let Some(reduction) = Reduction::ALL.get(usize::from(self.reduction)) {
+            words.push_str(&format!(" ({})", reduction.name()));
         }
-        if self.root != u32::MAX {
+        if self.root != NO_ROOT {
             words.push_str(&format!(" with root {}", self.root));
         }
         if self.operation != Operation::Barrier as u8 && self.operation != Operation::Scatter as u8
         {
-            words.push_str(&format!(
-                " of {} {}",
-                self.length,
-                element::NumberType::name(self.element)
-            ));
+            let number_type = NumberType::name(self.number_type);
+            words.push_str(&format!(" of {} {number_type}", self.length));
         }
-        words.push_str(&format!(", its collective number {}", self.number));
+        words.push_str(&format!(", its collective number {}", self.sequence));
         words
     }
-}
-
-/// What is sent before each payload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Header {
-    /// A value for whoever receives by this tag, of so many bytes.
-    Message { tag: Tag, bytes: u64 },
-    /// A part in a collective, of so many bytes.
-    Call { call: Call, bytes: u64 },
-    /// The rank's function has ended.
-    Bye,
-}
-
-/// How a value is meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(super) enum Tag {
-    /// To a rank by its number.
-    Direct = 0,
-    /// To the right neighbour.
-    Rightwards,
-    /// To the left neighbour.
-    Leftwards,
-}
-
-/// Bytes of a header.
-pub(super) const HEADER: usize = 32;
-/// Payloads are filled up to a multiple of this, so that elements lie where they may.
-pub(super) const ALIGN: u64 = 8;
-
-impl Header {
-    pub(super) fn encode(self) -> [u8; HEADER] {
-        let mut out = [0; HEADER];
-        match self {
-            Header::Message { tag, bytes } => {
-                out[1] = tag as u8;
-                out[24..].copy_from_slice(&bytes.to_le_bytes());
-            }
-            Header::Call { call, bytes } => {
-                out[..4].copy_from_slice(&[1, call.operation, call.element, call.reduction]);
-                out[4..8].copy_from_slice(&call.root.to_le_bytes());
-                out[8..16].copy_from_slice(&call.number.to_le_bytes());
-                out[16..24].copy_from_slice(&call.length.to_le_bytes());
-                out[24..].copy_from_slice(&bytes.to_le_bytes());
-            }
-            Header::Bye => out[0] = 2,
-        }
-        out
-    }
-
-    /// The header in these bytes; `None` if it is none.
-    pub(super) fn decode(from: &[u8; HEADER]) -> Option<Header> {
-        let number = |at: usize| {
-            u64::from_le_bytes(from[at..at + 8].try_into().expect("eight bytes are eight bytes"))
-        };
-        let bytes = number(24);
-        match (from[0], from[1]) {
-            (0, tag) => {
-                let tag = [Tag::Direct, Tag::Rightwards, Tag::Leftwards]
-                    .get(usize::from(tag))
-                    .copied()?;
-                Some(Header::Message { tag, bytes })
-            }
-            (1, operation) => {
-                let root =
-                    u32::from_le_bytes(from[4..8].try_into().expect("four bytes are four bytes"));
-                let (element, reduction) = (from[2], from[3]);
-                let call = Call {
-                    operation,
-                    element,
-                    reduction,
-                    root,
-                    number: number(8),
-                    length: number(16),
-                };
-                Some(Header::Call { call, bytes })
-            }
-            (2, _) => Some(Header::Bye),
-            _ => None,
-        }
-    }
-
-    pub(super) fn bytes(self) -> u64 {
-        match self {
-            Header::Message { bytes, .. } | Header::Call { bytes, .. } => bytes,
-            Header::Bye => 0,
-        }
-    }
-}
-
-/// Bytes that fill a payload up.
-pub(super) fn padding(bytes: u64) -> usize {
-    (bytes.wrapping_neg() % ALIGN) as usize
 }
 
 #[cfg(test)]
@@ -191,22 +100,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_survive_the_wire() {
-        let call = Call::new::<f32>(Operation::Reduce, 7, 1 << 40).reducing(Reduction::Max).from(3);
-        for header in [
-            Header::Message { tag: Tag::Leftwards, bytes: 5 },
-            Header::Call { call, bytes: u64::MAX },
-            Header::Call { call: Call::barrier(1), bytes: 0 },
-            Header::Bye,
-        ] {
-            assert_eq!(Header::decode(&header.encode()), Some(header));
-        }
-        assert_eq!(Header::decode(&[9; HEADER]), None);
-    }
-
-    #[test]
-    fn a_call_is_put_into_words() {
-        let call = Call::new::<f32>(Operation::AllReduce, 5, 1024).reducing(Reduction::Sum);
+    fn a_description_names_operation_reduction_length_type_and_sequence() {
+        let call = CollectiveCall::new::<f32>(Operation::AllReduce, 5, 1024)
+            .with_reduction(Reduction::Sum);
         assert_eq!(call.describe(), "all_reduce (sum) of 1024 f32, its collective number 5");
     }
 }

@@ -1,4 +1,4 @@
-//! What the nodes of a ring run.
+//! The functions that the nodes of a ring run.
 
 use std::marker::PhantomData;
 
@@ -6,11 +6,12 @@ use fiber_core::{Arguments, Many, One};
 
 use super::node::RingNode;
 
-/// A function that the nodes of a ring run: it takes its [`RingNode`] and then `Args`: one value,
-/// or a tuple of two to six that it takes as separate arguments, or nothing for `()`.
+/// A function that the nodes of a ring run.
 ///
-/// It is implemented for every `fn` and every closure that captures nothing, sync or async;
-/// `Marker` only tells the compiler how the arguments are taken, and is always inferred.
+/// It takes its [`RingNode`] and then `Args`: one value, or a tuple of two to six that it takes as
+/// separate arguments, or nothing for `()`. Every `fn` and every closure that captures nothing
+/// implements it, sync or async. The compiler always infers `Marker`, which distinguishes how the
+/// arguments are taken.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` can't be run by the nodes of a ring with `{Args}`",
     label = "not a node function for `{Args}`",
@@ -19,14 +20,14 @@ use super::node::RingNode;
     note = "for more than six parameters, take one tuple or struct"
 )]
 pub trait RingFunction<Args, Marker>: Copy + 'static {
-    /// What the function returns.
+    /// The type that the function returns.
     type Output;
 
-    /// Calls it.
+    /// Calls the function.
     fn call(self, node: RingNode, args: Args) -> Self::Output;
 }
 
-/// Marks functions that take the node alone.
+/// Marks functions that take only the node.
 #[derive(Debug)]
 pub struct Alone(PhantomData<()>);
 

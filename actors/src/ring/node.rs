@@ -1,4 +1,4 @@
-//! A rank of a ring, as its function sees it.
+//! A ring node, as its function uses it.
 
 use std::fmt;
 use std::process::Command;
@@ -11,46 +11,63 @@ use fiber_transport::Link;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::call::{Call, Operation, Tag};
-use super::element::{Number, Reduction, segment};
-use super::lines::{Here, Lines};
+use super::call::{CollectiveCall, Operation};
+use super::number::{Number, segment};
+use super::reduction::Reduction;
 use super::rendezvous::{Rendezvous, rendezvous};
-use super::wire::{Doing, News, Trouble};
+use super::streams::{RankShared, RankStreams, Tag};
+use super::wire::{Activity, RankMessage, StreamError};
 
-/// A node of a [`Ring`](crate::Ring): what its function talks to the other ranks with.
+/// A node of a [`Ring`](crate::Ring): the handle by which its function exchanges data with the
+/// other ranks.
 ///
-/// All ranks call the same collectives in the same order, with slices of the same length. If they
-/// don't, if one does not come within the [timeout](crate::RingBuilder::timeout), or if one dies,
-/// the call does not return: the ring ends all nodes, and starts them again or gives an error that
-/// names ranks and operation to whoever runs it. The errors that the methods return are of the
-/// values: what can't be serialised, ranks that there are not.
+/// All ranks have to call the same collectives in the same order, with slices of the same length. A
+/// call does not return if they don't, if a rank does not join it within the ring's
+/// [timeout](crate::RingBuilder::timeout), or if a rank dies. The ring then kills all nodes.
+/// It restarts them from their last [checkpoint](RingNode::checkpoint), or the run returns an
+/// error that names the ranks and the operation. The methods themselves return errors only for
+/// their arguments: a value that cannot be serialised, or a rank that does not exist.
 ///
-/// Calls block this thread. In an async function that is fine: nothing else runs in it.
+/// Calls block this thread. That is fine in an async function, too: nothing else runs on it.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// use fiber::{Ring, RingNode};
+///
+/// fn pass_to_the_right(mut node: RingNode) -> fiber::Result<usize> {
+///     node.send_right(&node.rank())?;
+///     node.recv_left()
+/// }
+///
+/// assert_eq!(Ring::builder().size(3).try_run(pass_to_the_right, ()).wait()?, [2, 0, 1]);
+/// # Ok::<(), fiber::Error>(())
+/// ```
 pub struct RingNode {
-    lines: Lines,
+    streams: RankStreams,
     link: Arc<dyn Link>,
-    name: String,
-    limit: u64,
-    /// Collectives so far.
-    calls: u64,
-    /// Checkpoints so far, in earlier rounds too.
+    ring: String,
+    max_message: u64,
+    /// Collective calls so far.
+    collectives: u64,
+    /// Checkpoints so far, including those before a restart.
     checkpoints: u64,
     restored: Option<Bytes>,
-    here: Arc<Here>,
+    shared: Arc<RankShared>,
 }
 
-/// Who gets the result of a reduction.
+/// Which ranks get the result of a reduction.
 #[derive(Clone, Copy)]
-enum Reducing {
-    To(usize),
-    ToAll,
+enum ReduceTo {
+    Root(usize),
+    All,
     Scattered,
 }
 
 impl fmt::Debug for RingNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RingNode")
-            .field("ring", &self.name)
+            .field("ring", &self.ring)
             .field("rank", &self.rank())
             .field("size", &self.size())
             .finish()
@@ -59,57 +76,64 @@ impl fmt::Debug for RingNode {
 
 impl RingNode {
     pub(super) fn new(
-        lines: Lines,
+        streams: RankStreams,
         link: Arc<dyn Link>,
-        name: String,
-        limit: u64,
-        restored: Option<(u64, Bytes)>,
-        here: Arc<Here>,
+        ring: String,
+        max_message: u64,
+        checkpoint: Option<(u64, Bytes)>,
+        shared: Arc<RankShared>,
     ) -> RingNode {
-        let (checkpoints, restored) = match restored {
+        let (checkpoints, restored) = match checkpoint {
             Some((number, state)) => (number, Some(state)),
             None => (0, None),
         };
-        RingNode { lines, link, name, limit, calls: 0, checkpoints, restored, here }
+        let collectives = 0;
+        RingNode { streams, link, ring, max_message, collectives, checkpoints, restored, shared }
     }
 
-    /// This node's number, from 0.
+    /// Returns this node's rank: its number in the ring, from 0.
     pub fn rank(&self) -> usize {
-        self.lines.rank
+        self.streams.rank
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes in the ring.
     pub fn size(&self) -> usize {
-        self.lines.size
+        self.streams.size
     }
 
-    /// The rank of the left neighbour, from which [`recv_left`](RingNode::recv_left) receives.
+    /// Returns the rank of the left neighbour, from which [`recv_left`](RingNode::recv_left)
+    /// receives.
     pub fn left(&self) -> usize {
-        self.lines.left()
+        self.streams.left()
     }
 
-    /// The rank of the right neighbour.
+    /// Returns the rank of the right neighbour, from which [`recv_right`](RingNode::recv_right)
+    /// receives.
     pub fn right(&self) -> usize {
-        self.lines.right()
+        self.streams.right()
     }
 
-    /// The addresses of all nodes, by rank.
+    /// Returns the addresses of all nodes, by rank, as other processes of the session connect to
+    /// them.
     pub fn addresses(&self) -> impl ExactSizeIterator<Item = &str> {
-        self.lines.members().iter().map(|member| &*member.process.address)
+        self.streams.addresses().iter().map(|address| &*address.process.address)
     }
 
-    /// How long a call waits for other ranks while nothing moves.
+    /// Returns how long a call of this rank waits for others without progress.
     pub fn timeout(&self) -> Duration {
-        self.lines.timeout
+        self.streams.timeout
     }
 
-    /// Changes how long a call of this rank waits for other ranks while nothing moves.
+    /// Sets how long a call of this rank waits for others without progress.
     pub fn set_timeout(&mut self, timeout: Duration) {
-        self.lines.timeout = timeout;
+        self.streams.timeout = timeout;
     }
 
-    /// Sends a value to a rank, which may be this one. It returns when the value is on its way; a
-    /// large one waits for its receiver to make room.
+    /// Sends a value to a rank, which may be this one.
+    ///
+    /// It returns when the value is on its way. It blocks while the value does not fit into the
+    /// stream to that rank (1 MiB in shared memory, 8 MiB over the network) and the receiver does
+    /// not read.
     ///
     /// # Errors
     /// [`Error::Invalid`] if there is no such rank; [`Error::Encode`], [`Error::TooLarge`].
@@ -117,11 +141,11 @@ impl RingNode {
         self.send_tagged(rank, Tag::Direct, value)
     }
 
-    /// Receives the next value that a rank has sent to this one, in the order in which it sent
-    /// them.
+    /// Receives the next value that a rank has sent to this one. Values arrive in the order in
+    /// which that rank sent them.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if there is no such rank; [`Error::Decode`] if the value is not of this
+    /// [`Error::Invalid`] if there is no such rank; [`Error::Decode`] if the value has another
     /// type.
     pub fn recv<T: DeserializeOwned>(&mut self, rank: usize) -> Result<T> {
         self.recv_tagged(rank, Tag::Direct)
@@ -135,10 +159,11 @@ impl RingNode {
         self.send_tagged(self.right(), Tag::Rightwards, value)
     }
 
-    /// Receives what the left neighbour has sent to its right.
+    /// Receives the next value that the left neighbour has sent by
+    /// [`send_right`](RingNode::send_right).
     ///
     /// # Errors
-    /// [`Error::Decode`] if the value is not of this type.
+    /// [`Error::Decode`] if the value has another type.
     pub fn recv_left<T: DeserializeOwned>(&mut self) -> Result<T> {
         self.recv_tagged(self.left(), Tag::Rightwards)
     }
@@ -151,51 +176,57 @@ impl RingNode {
         self.send_tagged(self.left(), Tag::Leftwards, value)
     }
 
-    /// Receives what the right neighbour has sent to its left.
+    /// Receives the next value that the right neighbour has sent by
+    /// [`send_left`](RingNode::send_left).
     ///
     /// # Errors
-    /// [`Error::Decode`] if the value is not of this type.
+    /// [`Error::Decode`] if the value has another type.
     pub fn recv_right<T: DeserializeOwned>(&mut self) -> Result<T> {
         self.recv_tagged(self.right(), Tag::Leftwards)
     }
 
-    /// Returns when all ranks have called it.
+    /// Blocks until all ranks have called it.
     ///
     /// # Errors
     /// None at present.
     pub fn barrier(&mut self) -> Result<()> {
-        let call = Call::barrier(self.next_call());
-        self.together(call, |lines| lines.barrier(call));
+        let call = CollectiveCall::barrier(self.next_collective());
+        self.run_collective(call, |streams| streams.barrier(call));
         Ok(())
     }
 
-    /// Gives all ranks what `root` has in `data`.
+    /// Copies the `root`'s data into `data` on all ranks.
     ///
     /// # Errors
     /// [`Error::Invalid`] if there is no such rank.
     pub fn broadcast<T: Number>(&mut self, root: usize, data: &mut [T]) -> Result<()> {
-        self.check(root)?;
-        let call = Call::new::<T>(Operation::Broadcast, self.next_call(), data.len()).from(root);
-        self.together(call, |lines| lines.broadcast(call, root, data));
+        self.check_rank(root)?;
+        let call = self.next_call::<T>(Operation::Broadcast, data.len()).with_root(root);
+        self.run_collective(call, |streams| streams.broadcast(call, root, data));
         Ok(())
     }
 
-    /// Joins the data of all ranks, element by element, into that of `root`. The others' data stays
-    /// as it is.
+    /// Reduces the data of all ranks, element by element, into that of `root`. The data of the
+    /// other ranks does not change.
     ///
     /// # Errors
     /// [`Error::Invalid`] if there is no such rank.
-    pub fn reduce<T: Number>(&mut self, root: usize, data: &mut [T], how: Reduction) -> Result<()> {
-        self.check(root)?;
-        let call = Call::new::<T>(Operation::Reduce, self.next_call(), data.len())
-            .reducing(how)
-            .from(root);
-        self.reduced(Reducing::To(root), call, data, how);
+    pub fn reduce<T: Number>(
+        &mut self,
+        root: usize,
+        data: &mut [T],
+        reduction: Reduction,
+    ) -> Result<()> {
+        self.check_rank(root)?;
+        let call = self.next_call::<T>(Operation::Reduce, data.len());
+        let call = call.with_reduction(reduction).with_root(root);
+        self.run_reduction(ReduceTo::Root(root), call, data, reduction);
         Ok(())
     }
 
-    /// Joins the data of all ranks, element by element, and gives the result to all: the same
-    /// everywhere, bit for bit, and from run to run with rings of the same size.
+    /// Reduces the data of all ranks, element by element, into `data` on all ranks.
+    ///
+    /// The result is equal on all ranks, bit for bit, and in all runs with rings of the same size.
     ///
     /// # Examples
     /// ```
@@ -215,96 +246,122 @@ impl RingNode {
     ///
     /// # Errors
     /// None at present.
-    pub fn all_reduce<T: Number>(&mut self, data: &mut [T], how: Reduction) -> Result<()> {
-        let call = Call::new::<T>(Operation::AllReduce, self.next_call(), data.len()).reducing(how);
-        self.reduced(Reducing::ToAll, call, data, how);
+    pub fn all_reduce<T: Number>(&mut self, data: &mut [T], reduction: Reduction) -> Result<()> {
+        let call = self.next_call::<T>(Operation::AllReduce, data.len()).with_reduction(reduction);
+        self.run_reduction(ReduceTo::All, call, data, reduction);
         Ok(())
     }
 
-    /// The data of all ranks, one after the other.
+    /// Returns the data of all ranks, concatenated by rank.
     ///
     /// # Errors
     /// None at present.
     pub fn all_gather<T: Number>(&mut self, data: &[T]) -> Result<Vec<T>> {
-        let call = Call::new::<T>(Operation::AllGather, self.next_call(), data.len());
+        let call = self.next_call::<T>(Operation::AllGather, data.len());
         let mut all = vec![T::zeroed(); data.len() * self.size()];
         let own = self.rank() * data.len();
         all[own..own + data.len()].copy_from_slice(data);
-        self.together(call, |lines| lines.all_gather(call, &mut all));
+        self.run_collective(call, |streams| streams.all_gather(call, &mut all));
         Ok(all)
     }
 
-    /// Joins the data of all ranks, element by element, and gives each rank its own
+    /// Reduces the data of all ranks, element by element, and returns this rank's
     /// [segment](RingNode::segment) of the result.
     ///
     /// # Errors
     /// None at present.
-    pub fn reduce_scatter<T: Number>(&mut self, data: &[T], how: Reduction) -> Result<Vec<T>> {
+    pub fn reduce_scatter<T: Number>(
+        &mut self,
+        data: &[T],
+        reduction: Reduction,
+    ) -> Result<Vec<T>> {
         let call =
-            Call::new::<T>(Operation::ReduceScatter, self.next_call(), data.len()).reducing(how);
+            self.next_call::<T>(Operation::ReduceScatter, data.len()).with_reduction(reduction);
         let mut all = data.to_vec();
-        self.reduced(Reducing::Scattered, call, &mut all, how);
+        self.run_reduction(ReduceTo::Scattered, call, &mut all, reduction);
         Ok(all[self.segment(data.len())].to_vec())
     }
 
-    /// Gives `root` the data of all ranks, one after the other; the others get nothing. All have
-    /// the same length.
+    /// Returns the data of all ranks, concatenated by rank, at `root`, and an empty vector at the
+    /// other ranks.
     ///
     /// # Errors
     /// [`Error::Invalid`] if there is no such rank.
     pub fn gather<T: Number>(&mut self, root: usize, data: &[T]) -> Result<Vec<T>> {
-        self.check(root)?;
-        let call = Call::new::<T>(Operation::Gather, self.next_call(), data.len()).from(root);
-        Ok(self.together(call, |lines| lines.gather(call, root, data)))
+        self.check_rank(root)?;
+        let call = self.next_call::<T>(Operation::Gather, data.len()).with_root(root);
+        Ok(self.run_collective(call, |streams| streams.gather(call, root, data)))
     }
 
-    /// Gives each rank its [segment](RingNode::segment) of what `root` has in `data`. What the
-    /// others have there does not matter.
+    /// Returns this rank's [segment](RingNode::segment) of the `root`'s data. The other ranks'
+    /// `data` is ignored and may have any length.
     ///
     /// # Errors
     /// [`Error::Invalid`] if there is no such rank.
     pub fn scatter<T: Number>(&mut self, root: usize, data: &[T]) -> Result<Vec<T>> {
-        self.check(root)?;
-        let call = Call::new::<T>(Operation::Scatter, self.next_call(), 0).from(root);
-        Ok(self.together(call, |lines| lines.scatter(call, root, data)))
+        self.check_rank(root)?;
+        let call = self.next_call::<T>(Operation::Scatter, 0).with_root(root);
+        Ok(self.run_collective(call, |streams| streams.scatter(call, root, data)))
     }
 
-    /// The part of `length` elements that is this rank's: they are divided evenly, and the first
-    /// ranks have one more where that does not go.
+    /// Returns the range of `length` elements that belongs to this rank. The elements are divided
+    /// evenly; each of the first `length % size` ranks has one more.
     pub fn segment(&self, length: usize) -> std::ops::Range<usize> {
         segment(length, self.size(), self.rank())
     }
 
-    /// Takes a checkpoint: if a node dies, all are started again, and each [gets
-    /// back](RingNode::restored) its state in the last checkpoint that all ranks had taken. The
-    /// first call of one rank belongs to the first of each other, and so on. It returns at once;
-    /// the owner of the ring keeps the state.
+    /// Takes a checkpoint of this rank's state, which the process that runs the ring keeps.
+    ///
+    /// If a node dies, all nodes are restarted, and [`restored`](RingNode::restored) returns each
+    /// one's state in the last checkpoint that all ranks had taken. The n-th checkpoint of one rank
+    /// belongs to the n-th of each other rank. The call does not wait for other ranks.
     ///
     /// # Errors
     /// [`Error::Encode`], [`Error::TooLarge`].
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use fiber::{Reduction, Ring, RingNode};
+    ///
+    /// fn count(mut node: RingNode, steps: u64) -> fiber::Result<u64> {
+    ///     let (first, mut total) = node.restored()?.unwrap_or((0, 0));
+    ///     for step in first..steps {
+    ///         let mut sum = [1];
+    ///         node.all_reduce(&mut sum, Reduction::Sum)?;
+    ///         total += sum[0] as u64;
+    ///         node.checkpoint(&(step + 1, total))?;
+    ///     }
+    ///     Ok(total)
+    /// }
+    ///
+    /// assert_eq!(Ring::builder().size(2).try_run(count, 10).wait()?, [20, 20]);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn checkpoint<T: Serialize + ?Sized>(&mut self, state: &T) -> Result<()> {
         let state = self.encode("a checkpoint", state)?;
         self.checkpoints += 1;
-        // If the owner is gone, so is this process soon.
-        let _ = self.link.send(News::Checkpoint(self.checkpoints, state.into()).message());
+        // It fails only if the coordinator has ended, and then this process is about to end.
+        let _ = self.link.send(RankMessage::Checkpoint(self.checkpoints, state.into()).encode());
         Ok(())
     }
 
-    /// The state in the checkpoint that this node goes on from; `None` in the first round, and as
-    /// long as not all ranks had taken one.
+    /// Returns this rank's state in the checkpoint from which the ring was restarted. It is `None`
+    /// in the first start, and after a restart without a checkpoint that all ranks had taken.
     ///
     /// # Errors
-    /// [`Error::Decode`] if the state is not of this type.
+    /// [`Error::Decode`] if the state has another type.
     pub fn restored<T: DeserializeOwned>(&self) -> Result<Option<T>> {
         self.restored.as_ref().map(|state| codec::decode(state)).transpose()
     }
 
-    /// Where rank 0 lets the processes of another framework meet.
+    /// Returns a host and port on rank 0's machine where the processes of another framework, one a
+    /// rank, can connect to each other.
     pub fn rendezvous(&self) -> Rendezvous {
-        rendezvous(&self.lines.members()[0])
+        rendezvous(&self.streams.addresses()[0])
     }
 
-    /// The environment by which frameworks such as torch.distributed find each other:
+    /// Returns the environment variables by which frameworks such as torch.distributed connect:
     /// `MASTER_ADDR`, `MASTER_PORT`, `RANK` and `WORLD_SIZE`.
     pub fn environment(&self) -> [(&'static str, String); 4] {
         let Rendezvous { host, port } = self.rendezvous();
@@ -316,7 +373,8 @@ impl RingNode {
         ]
     }
 
-    /// A program to be started, with this [environment](RingNode::environment).
+    /// Returns a command for `program` with this node's [environment](RingNode::environment). It
+    /// does not start it.
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
         command.envs(self.environment());
@@ -329,28 +387,28 @@ impl RingNode {
         tag: Tag,
         value: &T,
     ) -> Result<()> {
-        self.check(rank)?;
+        self.check_rank(rank)?;
         let value = self.encode("a value", value)?;
-        self.lines.does(Doing::Together(format!("send to rank {rank}")));
-        let sent = self.lines.send(rank, tag, &value);
-        self.settle(sent);
+        self.streams.set_activity(Activity::Operation(format!("send to rank {rank}")));
+        let sent = self.streams.send_value(rank, tag, &value);
+        self.complete(sent);
         Ok(())
     }
 
     fn recv_tagged<T: DeserializeOwned>(&mut self, rank: usize, tag: Tag) -> Result<T> {
-        self.check(rank)?;
-        self.lines.does(Doing::Together(format!("recv from rank {rank}")));
-        let received = self.lines.receive(rank, tag);
-        codec::decode(&self.settle(received))
+        self.check_rank(rank)?;
+        self.streams.set_activity(Activity::Operation(format!("recv from rank {rank}")));
+        let received = self.streams.receive_value(rank, tag);
+        codec::decode(&self.complete(received))
     }
 
-    fn check(&self, rank: usize) -> Result<()> {
+    fn check_rank(&self, rank: usize) -> Result<()> {
         if rank < self.size() {
             return Ok(());
         }
         let problem = format!(
             "there is no rank {rank} in ring `{}`: its ranks are 0 to {}",
-            self.name,
+            self.ring,
             self.size() - 1
         );
         Err(Error::invalid("RingNode::rank", problem))
@@ -358,61 +416,72 @@ impl RingNode {
 
     fn encode<T: Serialize + ?Sized>(&self, what: &str, value: &T) -> Result<Vec<u8>> {
         let bytes = codec::encode(value)?;
-        codec::check_size(bytes.len(), self.limit, || {
-            format!("{what} of rank {} of ring `{}`", self.rank(), self.name)
+        codec::check_size(bytes.len(), self.max_message, || {
+            format!("{what} of rank {} of ring `{}`", self.rank(), self.ring)
         })?;
         Ok(bytes)
     }
 
-    fn next_call(&mut self) -> u64 {
-        self.calls += 1;
-        self.calls
+    fn next_collective(&mut self) -> u64 {
+        self.collectives += 1;
+        self.collectives
     }
 
-    fn together<T>(
+    fn next_call<T: Number>(&mut self, operation: Operation, length: usize) -> CollectiveCall {
+        CollectiveCall::new::<T>(operation, self.next_collective(), length)
+    }
+
+    fn run_collective<T>(
         &mut self,
-        call: Call,
-        collective: impl FnOnce(&mut Lines) -> Result<T, Trouble>,
+        call: CollectiveCall,
+        collective: impl FnOnce(&mut RankStreams) -> Result<T, StreamError>,
     ) -> T {
-        self.lines.does(Doing::Together(call.describe()));
-        let done = collective(&mut self.lines);
-        self.settle(done)
+        self.streams.set_activity(Activity::Operation(call.describe()));
+        let result = collective(&mut self.streams);
+        self.complete(result)
     }
 
-    /// Reduces, a mean by way of a sum that is wide enough.
-    fn reduced<T: Number>(&mut self, kind: Reducing, call: Call, data: &mut [T], how: Reduction) {
-        if how == Reduction::Mean && T::WIDENS {
+    /// Runs a reduction. A mean is a sum, in a type wide enough, divided by the size.
+    fn run_reduction<T: Number>(
+        &mut self,
+        to: ReduceTo,
+        call: CollectiveCall,
+        data: &mut [T],
+        reduction: Reduction,
+    ) {
+        if reduction == Reduction::Mean && T::WIDENS {
             let mut wide: Vec<i64> = data.iter().map(|value| value.widened()).collect();
-            self.reduced(kind, call, &mut wide, how);
-            if self.has_result(kind) {
+            self.run_reduction(to, call, &mut wide, reduction);
+            if self.has_result(to) {
                 data.iter_mut().zip(wide).for_each(|(value, mean)| *value = T::narrowed(mean));
             }
             return;
         }
-        self.together(call, |lines| match kind {
-            Reducing::To(root) => lines.reduce(call, root, data, how),
-            Reducing::ToAll => lines.all_reduce(call, data, how),
-            Reducing::Scattered => lines.reduce_scatter(call, data, how),
+        self.run_collective(call, |streams| match to {
+            ReduceTo::Root(root) => streams.reduce(call, root, data, reduction),
+            ReduceTo::All => streams.all_reduce(call, data, reduction),
+            ReduceTo::Scattered => streams.reduce_scatter(call, data, reduction),
         });
-        if how == Reduction::Mean && self.has_result(kind) {
+        if reduction == Reduction::Mean && self.has_result(to) {
             let size = self.size();
             data.iter_mut().for_each(|value| *value = value.over(size));
         }
     }
 
-    fn has_result(&self, kind: Reducing) -> bool {
-        !matches!(kind, Reducing::To(root) if root != self.rank())
+    fn has_result(&self, to: ReduceTo) -> bool {
+        !matches!(to, ReduceTo::Root(root) if root != self.rank())
     }
 
-    fn settle<T>(&mut self, done: Result<T, Trouble>) -> T {
-        match done {
+    /// Unwraps the result of an operation. On an error it reports that to the coordinator and does
+    /// not return: the coordinator kills this process.
+    fn complete<T>(&mut self, result: Result<T, StreamError>) -> T {
+        match result {
             Ok(value) => {
-                self.lines.does(Doing::Working);
+                self.streams.set_activity(Activity::OwnCode);
                 value
             }
-            Err(trouble) => {
-                let _ = self.link.send(News::Trouble(trouble).message());
-                // The owner ends this process when it has read that.
+            Err(error) => {
+                let _ = self.link.send(RankMessage::Error(error).encode());
                 loop {
                     std::thread::park();
                 }
@@ -423,7 +492,7 @@ impl RingNode {
 
 impl Drop for RingNode {
     fn drop(&mut self) {
-        *self.here.doing.lock() = Doing::Finished;
-        self.lines.close();
+        *self.shared.activity.lock() = Activity::Returned;
+        self.streams.close();
     }
 }

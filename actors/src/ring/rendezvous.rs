@@ -1,4 +1,4 @@
-//! Where the processes of another framework meet.
+//! The rendezvous of another framework's processes, one a rank.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
@@ -8,66 +8,67 @@ use rustix::net::{
     AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt,
 };
 
-use super::wire::Member;
+use super::wire::RankAddress;
 
-/// Where rank 0 lets the processes of another framework meet: what `MASTER_ADDR` and `MASTER_PORT`
-/// say.
+/// A host and port where the processes of another framework, one a rank, connect to each other:
+/// the values of `MASTER_ADDR` and `MASTER_PORT`.
 ///
-/// The port is reserved: no program gets it by chance. It is held by a bound socket that does not
-/// listen and has `SO_REUSEADDR`, so that a program which sets that too, as servers do, can listen
-/// there.
+/// Rank 0's process reserves the port until it ends: the system assigns it to no other program. The
+/// process holds a bound socket that does not listen and has `SO_REUSEADDR`. A program that sets
+/// `SO_REUSEADDR` too, as servers do, can listen there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Rendezvous {
-    /// The host's name or IP address.
+    /// The name or IP address of rank 0's host.
     pub host: String,
-    /// The port.
+    /// The reserved port.
     pub port: u16,
 }
 
-/// A port that nobody else gets.
+/// A port that the system assigns to no other program until this is dropped.
 #[derive(Debug)]
-pub(super) struct Reserved {
+pub(super) struct ReservedPort {
     pub(super) port: u16,
     _socket: OwnedFd,
 }
 
-impl Reserved {
-    pub(super) fn new() -> Result<Reserved> {
+impl ReservedPort {
+    pub(super) fn new() -> Result<ReservedPort> {
         let reserve = || {
             let socket =
                 socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
             sockopt::set_socket_reuseaddr(&socket, true)?;
             bind(&socket, &SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0))?;
             let address: SocketAddr = getsockname(&socket)?.try_into()?;
-            Ok(Reserved { port: address.port(), _socket: socket })
+            Ok(ReservedPort { port: address.port(), _socket: socket })
         };
         reserve()
-            .map_err(|error: rustix::io::Errno| Error::system("no port could be reserved", error))
+            .map_err(|error: rustix::io::Errno| Error::system("reserving a port failed", error))
     }
 }
 
-/// Where rank 0 is, as far as its address tells.
-pub(super) fn rendezvous(first: &Member) -> Rendezvous {
-    let host =
-        first.process.address.strip_prefix("nng:").and_then(|url| url.split_once("://")).map(
-            |(_, place)| {
-                let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
-                host.trim_start_matches('[').trim_end_matches(']').to_string()
-            },
-        );
+/// Returns the rendezvous at rank 0: at the host in its address, or at the loopback address if all
+/// ranks are on one host.
+pub(super) fn rendezvous(first: &RankAddress) -> Rendezvous {
+    let url = first.process.address.strip_prefix("nng:").and_then(|url| url.split_once("://"));
+    let host = url.map(|(_, authority)| {
+        let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
+        host.trim_start_matches('[').trim_end_matches(']').to_string()
+    });
     let host = host.unwrap_or_else(|| IpAddr::from(Ipv4Addr::LOCALHOST).to_string());
     Rendezvous { host, port: first.port.unwrap_or_default() }
 }
 
 impl Rendezvous {
-    /// As addresses.
+    /// Resolves the host, and returns its socket addresses. It blocks on the name service.
     ///
     /// # Errors
-    /// [`Error::System`] if the host's name is not known.
+    /// [`Error::System`] if the host's name cannot be resolved.
     pub fn addresses(&self) -> Result<Vec<SocketAddr>> {
         let found = (self.host.as_str(), self.port).to_socket_addrs();
         Ok(found
-            .map_err(|error| Error::system(format!("`{}` is not known here", self.host), error))?
+            .map_err(|error| {
+                Error::system(format!("resolving host `{}` failed", self.host), error)
+            })?
             .collect())
     }
 }
@@ -79,8 +80,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reserved_port_is_given_to_nobody_else_and_can_be_listened_at() {
-        let reserved = Reserved::new().unwrap();
+    fn a_reserved_port_is_assigned_to_no_other_socket_and_accepts_a_listener() {
+        let reserved = ReservedPort::new().unwrap();
         let others: Vec<_> = (0..500).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
         assert!(others.iter().all(|other| other.local_addr().unwrap().port() != reserved.port));
         // The standard library sets SO_REUSEADDR.

@@ -1,4 +1,6 @@
-//! What a ring's owner and its ranks tell each other.
+//! Messages between a ring's coordinator and its ranks.
+
+use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use fiber_core::codec;
@@ -8,121 +10,116 @@ use serde::{Deserialize, Serialize};
 use crate::endpoint::MAIN;
 use crate::mesh::ProcessRef;
 
-/// A rank, for the others.
+/// How the other ranks reach a rank.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Member {
+pub(super) struct RankAddress {
     pub(super) process: ProcessRef,
-    /// Where streams through shared memory are opened, if all ranks are on one host.
+    /// The socket at which shared-memory streams are opened, if all ranks are on one host.
     pub(super) streams: Option<String>,
-    /// The port that is reserved for the meeting of another framework; rank 0 has one.
+    /// The port reserved for another framework's rendezvous. Only rank 0 has one.
     pub(super) port: Option<u16>,
 }
 
-/// What the owner tells a rank.
+/// A message from the coordinator to a rank.
 #[derive(Debug)]
-pub(super) enum Order {
-    /// The function's arguments. They come first.
+pub(super) enum CoordinatorMessage {
+    /// The function's arguments. They are the first message.
     Arguments(Bytes),
-    /// Its state in the last checkpoint, if it goes on from one, and the checkpoint's number.
-    Restored(u64, Bytes),
-    /// All ranks are there: begin.
-    Members(Vec<Member>),
-    /// Say what you are doing.
-    Report,
-}
-
-/// What a rank tells its owner.
-#[derive(Debug)]
-pub(super) enum News {
-    /// It can be reached.
-    Joined(Member),
-    /// Its state in a checkpoint, by the checkpoint's number.
+    /// The rank's state in the checkpoint from which the ring continues, with its number.
     Checkpoint(u64, Bytes),
-    /// Its function has returned a value (or failed, with this failure).
-    Value(Bytes),
-    Failure(Bytes),
-    /// It can't go on.
-    Trouble(Trouble),
-    /// What it is doing, as the owner asked.
-    Doing(Doing),
+    /// The addresses of all ranks, which have all joined: the function may start.
+    Start(Vec<RankAddress>),
+    /// Asks the rank what it is doing.
+    QueryActivity,
 }
 
-/// Why a rank can't go on.
+/// A message from a rank to the coordinator.
+#[derive(Debug)]
+pub(super) enum RankMessage {
+    /// The rank can be reached at this address.
+    Joined(RankAddress),
+    /// The rank's state in a checkpoint, with its number.
+    Checkpoint(u64, Bytes),
+    /// The encoded value that the function has returned.
+    Value(Bytes),
+    /// The encoded failure of the function.
+    Failure(Bytes),
+    /// The rank cannot continue.
+    Error(StreamError),
+    /// What the rank is doing.
+    Activity(Activity),
+}
+
+/// Why a rank cannot continue to exchange data with another one.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) enum Trouble {
-    /// Nothing came, or left, for too long.
-    Late { seconds: f64 },
-    /// Another rank does something else.
-    Mismatch { other: usize, mine: String, theirs: String },
-    /// Another rank can't be reached any more.
-    Lost { other: usize, problem: String },
-    /// Another rank's function has ended.
-    Finished { other: usize, mine: String },
+pub(super) enum StreamError {
+    /// Nothing arrived, and nothing could be sent, within the ring's timeout.
+    TimedOut { limit: Duration },
+    /// The other rank makes a different call.
+    Mismatch { other: usize, own: String, theirs: String },
+    /// The other rank cannot be reached.
+    Disconnected { other: usize, problem: String },
+    /// The other rank's function has returned, and this rank waits for it.
+    FunctionReturned { other: usize, own: String },
 }
 
 /// What a rank is doing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Doing {
-    /// Its function's own work.
+pub(super) enum Activity {
+    /// It runs its function's own code.
     #[default]
-    Working,
-    /// This, together with other ranks.
-    Together(String),
-    /// Nothing more.
-    Finished,
+    OwnCode,
+    /// It is in this operation with other ranks.
+    Operation(String),
+    /// Its function has returned.
+    Returned,
 }
 
-impl Order {
-    pub(super) fn message(self) -> Message {
+impl CoordinatorMessage {
+    pub(super) fn encode(self) -> Message {
         match self {
-            Order::Arguments(arguments) => Message { head: vec![MAIN, 0], body: arguments },
-            Order::Restored(number, state) => {
-                let mut head = vec![MAIN, 1];
-                head.extend_from_slice(&number.to_le_bytes());
-                Message { head, body: state }
+            CoordinatorMessage::Arguments(arguments) => {
+                Message { head: vec![MAIN, 0], body: arguments }
             }
-            Order::Members(members) => coded(2, &members),
-            Order::Report => Message::new(vec![MAIN, 3]),
+            CoordinatorMessage::Checkpoint(number, state) => with_number(1, number, state),
+            CoordinatorMessage::Start(addresses) => serialized(2, &addresses),
+            CoordinatorMessage::QueryActivity => Message::new(vec![MAIN, 3]),
         }
     }
 
-    /// The order in a message from which [`MAIN`] was taken.
-    pub(super) fn read(mut message: Bytes) -> Option<Order> {
+    /// Decodes a message without its leading [`MAIN`] byte.
+    pub(super) fn decode(mut message: Bytes) -> Option<CoordinatorMessage> {
         match (!message.is_empty()).then(|| message.get_u8())? {
-            0 => Some(Order::Arguments(message)),
-            1 => Some(Order::Restored(number(&mut message)?, message)),
-            2 => codec::decode(&message).ok().map(Order::Members),
-            3 => Some(Order::Report),
+            0 => Some(CoordinatorMessage::Arguments(message)),
+            1 => Some(CoordinatorMessage::Checkpoint(number(&mut message)?, message)),
+            2 => codec::decode(&message).ok().map(CoordinatorMessage::Start),
+            3 => Some(CoordinatorMessage::QueryActivity),
             _ => None,
         }
     }
 }
 
-impl News {
-    pub(super) fn message(self) -> Message {
+impl RankMessage {
+    pub(super) fn encode(self) -> Message {
         match self {
-            News::Joined(member) => coded(0, &member),
-            News::Checkpoint(number, state) => {
-                let mut head = vec![MAIN, 1];
-                head.extend_from_slice(&number.to_le_bytes());
-                Message { head, body: state }
-            }
-            News::Value(value) => Message { head: vec![MAIN, 2], body: value },
-            News::Failure(failure) => Message { head: vec![MAIN, 3], body: failure },
-            News::Trouble(trouble) => coded(4, &trouble),
-            News::Doing(doing) => coded(5, &doing),
+            RankMessage::Joined(address) => serialized(0, &address),
+            RankMessage::Checkpoint(number, state) => with_number(1, number, state),
+            RankMessage::Value(value) => Message { head: vec![MAIN, 2], body: value },
+            RankMessage::Failure(failure) => Message { head: vec![MAIN, 3], body: failure },
+            RankMessage::Error(error) => serialized(4, &error),
+            RankMessage::Activity(activity) => serialized(5, &activity),
         }
     }
 
-    /// The news in a message from which [`MAIN`] was taken.
-    pub(super) fn read(mut message: Bytes) -> Option<News> {
+    /// Decodes a message without its leading [`MAIN`] byte.
+    pub(super) fn decode(mut message: Bytes) -> Option<RankMessage> {
         match (!message.is_empty()).then(|| message.get_u8())? {
-            0 => codec::decode(&message).ok().map(News::Joined),
-            1 => Some(News::Checkpoint(number(&mut message)?, message)),
-            2 => Some(News::Value(message)),
-            3 => Some(News::Failure(message)),
-            4 => codec::decode(&message).ok().map(News::Trouble),
-            5 => codec::decode(&message).ok().map(News::Doing),
+            0 => codec::decode(&message).ok().map(RankMessage::Joined),
+            1 => Some(RankMessage::Checkpoint(number(&mut message)?, message)),
+            2 => Some(RankMessage::Value(message)),
+            3 => Some(RankMessage::Failure(message)),
+            4 => codec::decode(&message).ok().map(RankMessage::Error),
+            5 => codec::decode(&message).ok().map(RankMessage::Activity),
             _ => None,
         }
     }
@@ -132,8 +129,14 @@ fn number(message: &mut Bytes) -> Option<u64> {
     (message.len() >= 8).then(|| message.get_u64_le())
 }
 
-fn coded(kind: u8, value: &impl Serialize) -> Message {
+fn with_number(kind: u8, number: u64, body: Bytes) -> Message {
     let mut head = vec![MAIN, kind];
-    codec::append(&mut head, value).expect("what owner and ranks tell each other serialises");
+    head.extend_from_slice(&number.to_le_bytes());
+    Message { head, body }
+}
+
+fn serialized(kind: u8, value: &impl Serialize) -> Message {
+    let mut head = vec![MAIN, kind];
+    codec::append(&mut head, value).expect("messages between coordinator and ranks serialise");
     Message::new(head)
 }

@@ -1,0 +1,190 @@
+//! The options of a ring before its run.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fiber_core::entry::EntryRef;
+use fiber_core::travel::Pins;
+use fiber_core::{
+    Error, Meta, Output, OutputKind, Portable, Result, Tries, TryOutput, Values, captures_nothing,
+    codec, travel,
+};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::coordinator::{Coordinator, RestartPolicy, RunState};
+use super::function::RingFunction;
+use super::rank::RingMain;
+use super::run::RingRun;
+use super::task::ring_entry;
+use crate::options::{Numbers, ProcessOptions, builder_options, default_processes};
+use crate::process::Initializer;
+use crate::runtime::Runtime;
+use crate::supervisor::Backoff;
+
+/// A builder that configures and runs a [`Ring`](crate::Ring). [`Ring::builder`](crate::Ring::builder)
+/// returns one.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// use std::time::Duration;
+///
+/// use fiber::{Ring, RingNode};
+///
+/// let ring = Ring::builder().name("ranks").size(2).timeout(Duration::from_secs(10));
+/// assert_eq!(ring.run(|node: RingNode| node.rank(), ()).wait()?, [0, 1]);
+/// # Ok::<(), fiber::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until `run` or `try_run` is called"]
+pub struct RingBuilder {
+    options: ProcessOptions,
+    size: Option<usize>,
+    initializer: Option<Result<Initializer>>,
+    timeout: Duration,
+    intensity: (u32, Duration),
+    backoff: Backoff,
+}
+
+impl RingBuilder {
+    pub(super) fn new() -> RingBuilder {
+        RingBuilder {
+            options: ProcessOptions::default(),
+            size: None,
+            initializer: None,
+            timeout: Duration::from_secs(300),
+            intensity: (3, Duration::from_secs(5)),
+            backoff: Backoff::default(),
+        }
+    }
+
+    builder_options! {
+        /// The default is `ring-1` and so on.
+        name => options.name;
+        /// They take precedence over those in the function's `#[fiber::meta]`.
+        meta => options.meta;
+        output => options.output;
+        /// If it panics, the run ends with an error.
+        initializer => initializer;
+        /// One restart starts all nodes again. When another one is needed, the run ends with
+        /// [`Error::RankDied`].
+        intensity => intensity;
+        backoff => backoff;
+    }
+
+    /// Sets the number of nodes, at least 1.
+    ///
+    /// The default is `processes` of the [configuration](fiber_core::Config), and one for each
+    /// processor core where that is 0.
+    pub fn size(mut self, size: usize) -> RingBuilder {
+        self.size = Some(size);
+        self
+    }
+
+    /// Sets how long a call of a node waits for other ranks without progress.
+    ///
+    /// After that the run ends with an error that says what each rank is doing. The default is 5
+    /// minutes. [`RingNode::set_timeout`](crate::RingNode::set_timeout) changes it for one rank.
+    pub fn timeout(mut self, timeout: Duration) -> RingBuilder {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Starts the nodes, which call `function` with their [`RingNode`](crate::RingNode) and `args`.
+    ///
+    /// `args` is one value, a tuple for a function with several more parameters, or `()`. It
+    /// returns at once. The handle is a future of the values that the function returns, by rank.
+    ///
+    /// # Errors
+    /// The handle returns them all: [`Error::RankDied`] if a node died and the ring could not be
+    /// restarted; [`Error::Ring`] if the ranks made different calls or timed out; [`Error::Task`]
+    /// if the function panicked (its `index` is the rank); [`Error::Start`] if a node could not
+    /// start; [`Error::Invalid`] if the size is 0; [`Error::Encode`] and [`Error::TooLarge`] for
+    /// the arguments; [`Error::NotInitialised`].
+    pub fn run<F, A, M, N>(self, function: F, args: A) -> RingRun<<F::Output as Output<N>>::Value>
+    where
+        F: RingFunction<A, M>,
+        A: Portable,
+        F::Output: Output<N>,
+        N: 'static,
+    {
+        const { captures_nothing::<F>() };
+        self.start::<F, A, M, Values<N>>(function, &args)
+    }
+
+    /// Works as [`run`](RingBuilder::run), for a function that returns a `Result` whose error
+    /// implements `Display`. An `Err` of any rank ends the run with [`Error::Task`].
+    pub fn try_run<F, A, M, N>(
+        self,
+        function: F,
+        args: A,
+    ) -> RingRun<<F::Output as TryOutput<N>>::Value>
+    where
+        F: RingFunction<A, M>,
+        A: Portable,
+        F::Output: TryOutput<N>,
+        N: 'static,
+    {
+        const { captures_nothing::<F>() };
+        self.start::<F, A, M, Tries<N>>(function, &args)
+    }
+
+    fn start<F, A, M, K>(self, _: F, args: &A) -> RingRun<K::Value>
+    where
+        F: RingFunction<A, M>,
+        A: Portable,
+        K: OutputKind<F::Output>,
+    {
+        static NUMBERS: Numbers = Numbers::new();
+        let name = self.options.name_or_numbered("ring", &NUMBERS);
+        let entry = ring_entry::<F, A, M, K>();
+        let meta = self.options.meta.or(Meta::of::<F>());
+        let (arguments, pins) = travel::pinned(|| codec::encode(args));
+        let prepared = arguments.and_then(|arguments| {
+            let function = (entry.reference(), entry.name());
+            self.prepare(name.clone(), function, meta, (arguments, pins))
+        });
+        RingRun::start(name, prepared)
+    }
+
+    fn prepare(
+        self,
+        name: String,
+        (entry, function): (EntryRef, &'static str),
+        meta: Meta,
+        (arguments, pins): (Vec<u8>, Pins),
+    ) -> Result<(Arc<Coordinator>, RestartPolicy)> {
+        let runtime = Runtime::get()?;
+        let config = runtime.config();
+        let size = self.size.unwrap_or_else(|| default_processes(config));
+        if size == 0 || u32::try_from(size).is_err() {
+            let problem = format!("a ring needs at least 1 node and at most 2^32 - 1, not {size}");
+            return Err(Error::invalid("RingBuilder::size", problem));
+        }
+        codec::check_size(arguments.len(), config.max_message.as_u64(), || {
+            format!("the arguments of `{function}`")
+        })?;
+        let main = RingMain {
+            entry,
+            ring: name.clone(),
+            rank: 0,
+            initializer: self.initializer.transpose()?,
+            timeout: self.timeout,
+        };
+        let coordinator = Coordinator {
+            runtime,
+            name,
+            function,
+            main,
+            arguments: arguments.into(),
+            _pins: pins,
+            meta,
+            output: self.options.output_mode(config),
+            run: Mutex::new(RunState::new(size)),
+            pids: watch::Sender::new(vec![None; size]),
+        };
+        let policy = RestartPolicy { intensity: self.intensity, backoff: self.backoff };
+        Ok((Arc::new(coordinator), policy))
+    }
+}

@@ -1,0 +1,309 @@
+//! The coordinator of a run, in the process that runs the ring.
+//!
+//! It collects addresses, checkpoints and results of the ranks, and decides how the run ends. The
+//! ranks are children of one supervisor, which restarts all of them when one dies. One start of all
+//! ranks is an *attempt*. The coordinator allows another attempt only if the function takes
+//! checkpoints, because otherwise there is no state to continue from.
+
+mod diagnosis;
+mod rank_child;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use fiber_core::travel::Pins;
+use fiber_core::{
+    Error, Exit, ExitReason, Failure, FailureKind, Meta, OutputMode, Result, RingEndReason, codec,
+};
+use fiber_transport::Link;
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, watch};
+
+use self::rank_child::RankStart;
+use super::rank::RingMain;
+use super::wire::{Activity, CoordinatorMessage, RankAddress, RankMessage};
+use crate::runtime::{ControlMessage, ProcessCommand, Runtime};
+use crate::supervisor::{
+    Backoff, ChildSpec, Restart, Shutdown, Strategy, Supervisor, SupervisorRef,
+};
+
+/// The encoded values that all ranks have returned, or why the run failed.
+pub(super) type Outcome = Result<Vec<Bytes>>;
+
+/// How often, and after which pauses, the supervisor restarts the ranks.
+pub(super) struct RestartPolicy {
+    pub(super) intensity: (u32, Duration),
+    pub(super) backoff: Backoff,
+}
+
+/// The options of a run, and its state.
+pub(super) struct Coordinator {
+    pub(super) runtime: &'static Runtime,
+    pub(super) name: String,
+    pub(super) function: &'static str,
+    pub(super) main: RingMain,
+    pub(super) arguments: Bytes,
+    pub(super) _pins: Pins,
+    pub(super) meta: Meta,
+    pub(super) output: OutputMode,
+    pub(super) run: Mutex<RunState>,
+    /// The ids of the running processes, by rank.
+    pub(super) pids: watch::Sender<Vec<Option<u32>>>,
+}
+
+#[derive(Default)]
+pub(super) struct RunState {
+    /// The current attempt, counted from 1.
+    attempt: u64,
+    /// The ranks' processes in the current attempt.
+    ranks: Vec<RankProcess>,
+    /// The checkpoints of each rank by their number, from the last one that all ranks have taken.
+    checkpoints: Vec<BTreeMap<u64, Bytes>>,
+    /// How the run ended. The first outcome counts.
+    outcome: Option<Outcome>,
+    supervisor: Option<SupervisorRef>,
+    /// The last death of a rank after which a restart was possible.
+    last_death: Option<(usize, Exit)>,
+    /// The rank that reported a timeout in the current attempt, and the timeout.
+    timed_out: Option<(usize, Duration)>,
+}
+
+/// A rank's process in the current attempt, as far as the coordinator knows it.
+#[derive(Default)]
+struct RankProcess {
+    link: Option<Arc<dyn Link>>,
+    commands: Option<mpsc::UnboundedSender<ProcessCommand>>,
+    address: Option<RankAddress>,
+    value: Option<Bytes>,
+    activity: Option<Activity>,
+}
+
+impl RunState {
+    pub(super) fn new(size: usize) -> RunState {
+        RunState {
+            ranks: (0..size).map(|_| RankProcess::default()).collect(),
+            checkpoints: vec![BTreeMap::new(); size],
+            ..RunState::default()
+        }
+    }
+
+    /// Returns the number of the last checkpoint that all ranks have taken.
+    fn last_checkpoint(&self) -> Option<u64> {
+        let last = |taken: &BTreeMap<u64, Bytes>| taken.last_key_value().map(|(number, _)| *number);
+        self.checkpoints.iter().map(last).min().flatten()
+    }
+
+    /// Sends a message to all ranks that have a link.
+    fn send_to_all(&self, message: impl Fn() -> fiber_transport::Message) {
+        for link in self.ranks.iter().filter_map(|rank| rank.link.as_ref()) {
+            // It fails only for a rank that has died, which the supervisor handles.
+            let _ = link.send(message());
+        }
+    }
+}
+
+impl Coordinator {
+    /// Runs the ranks under a supervisor until the run is over and all of them have ended.
+    pub(super) async fn run(self: Arc<Self>, policy: RestartPolicy) -> Outcome {
+        let size = self.pids.borrow().len();
+        let (restarts, period) = policy.intensity;
+        let mut supervisor = Supervisor::builder(self.name.clone())
+            .strategy(Strategy::OneForAll)
+            .intensity(restarts, period)
+            .backoff(policy.backoff);
+        for rank in 0..size {
+            let start = RankStart { coordinator: Arc::clone(&self), rank };
+            let spec = ChildSpec::new(format!("rank-{rank}"), start)
+                .restart(Restart::Permanent)
+                .shutdown(Shutdown::After(self.runtime.config().shutdown_timeout));
+            supervisor = supervisor.child(spec);
+        }
+        match supervisor.start_on(self.runtime.arbiter()).await {
+            Ok(supervisor) => {
+                self.set_supervisor(supervisor.clone());
+                let reason = supervisor.join().await?;
+                self.supervisor_ended(reason)
+            }
+            Err(error) => self.run.lock().outcome.clone().unwrap_or(Err(error)),
+        }
+    }
+
+    fn set_supervisor(self: &Arc<Self>, supervisor: SupervisorRef) {
+        let mut run = self.run.lock();
+        run.supervisor = Some(supervisor);
+        let over = run.outcome.is_some();
+        drop(run);
+        if over {
+            self.stop_supervisor();
+        }
+    }
+
+    fn supervisor_ended(&self, reason: ExitReason) -> Outcome {
+        let mut run = self.run.lock();
+        if let Some(outcome) = run.outcome.take() {
+            return outcome;
+        }
+        let ring = self.name.clone();
+        match (reason, run.last_death.take()) {
+            (ExitReason::IntensityReached { restarts, period, .. }, Some((rank, exit))) => {
+                let reason = RingEndReason::IntensityReached { restarts, period };
+                Err(Error::RankDied { ring, reason, rank, exit: exit.into() })
+            }
+            (reason, _) => Err(Error::Ring { ring, problem: reason.to_string() }),
+        }
+    }
+
+    /// Ends the run with this outcome, unless it has one.
+    pub(super) fn end(self: &Arc<Self>, outcome: Outcome) {
+        let mut run = self.run.lock();
+        if run.outcome.is_some() {
+            return;
+        }
+        if outcome.is_ok() {
+            run.send_to_all(|| ControlMessage::Shutdown.message());
+        }
+        run.outcome = Some(outcome);
+        drop(run);
+        self.stop_supervisor();
+    }
+
+    /// Ends the run with an [`Error::Ring`], unless it has an outcome.
+    pub(super) fn fail(self: &Arc<Self>, problem: impl Into<String>) {
+        self.end(Err(Error::Ring { ring: self.name.clone(), problem: problem.into() }));
+    }
+
+    fn stop_supervisor(self: &Arc<Self>) {
+        if let Some(supervisor) = self.run.lock().supervisor.clone() {
+            self.runtime.spawn(move || async move { drop(supervisor.stop().await) });
+        }
+    }
+
+    /// Kills a rank's process. The supervisor treats it as a death.
+    pub(super) fn kill_rank(&self, rank: usize) {
+        let run = self.run.lock();
+        if let Some(commands) = run.ranks.get(rank).and_then(|rank| rank.commands.as_ref()) {
+            let _ = commands.send(ProcessCommand::Kill(ExitReason::Signal(9)));
+        }
+    }
+
+    /// Prepares the start of a rank, and returns the attempt that it belongs to. Rank 0 starts
+    /// first, and begins a new attempt.
+    fn begin_rank(&self, rank: usize, commands: mpsc::UnboundedSender<ProcessCommand>) -> u64 {
+        let mut run = self.run.lock();
+        if rank == 0 {
+            run.attempt += 1;
+            run.timed_out = None;
+            let last = run.last_checkpoint().unwrap_or(0);
+            for rank in &mut run.ranks {
+                *rank = RankProcess::default();
+            }
+            for taken in &mut run.checkpoints {
+                taken.retain(|number, _| *number == last);
+            }
+            self.pids.send_replace(vec![None; run.ranks.len()]);
+        }
+        run.ranks[rank].commands = Some(commands);
+        run.attempt
+    }
+
+    /// Records that a rank's process is connected, and sends it its arguments and its checkpoint.
+    fn rank_connected(&self, rank: usize, attempt: u64, pid: u32, link: &Arc<dyn Link>) {
+        let mut run = self.run.lock();
+        if run.attempt != attempt {
+            return;
+        }
+        let _ = link.send(CoordinatorMessage::Arguments(self.arguments.clone()).encode());
+        if let Some(last) = run.last_checkpoint() {
+            let state = run.checkpoints[rank][&last].clone();
+            let _ = link.send(CoordinatorMessage::Checkpoint(last, state).encode());
+        }
+        run.ranks[rank].link = Some(Arc::clone(link));
+        self.pids.send_modify(|pids| pids[rank] = Some(pid));
+    }
+
+    /// Handles a message of a rank. `None` is a message that cannot be decoded.
+    fn receive(self: &Arc<Self>, rank: usize, attempt: u64, message: Option<RankMessage>) {
+        let mut run = self.run.lock();
+        if run.attempt != attempt || run.outcome.is_some() {
+            return;
+        }
+        match message {
+            Some(RankMessage::Joined(address)) => {
+                run.ranks[rank].address = Some(address);
+                let addresses: Option<Vec<RankAddress>> =
+                    run.ranks.iter().map(|rank| rank.address.clone()).collect();
+                if let Some(addresses) = addresses {
+                    run.send_to_all(|| CoordinatorMessage::Start(addresses.clone()).encode());
+                }
+            }
+            Some(RankMessage::Checkpoint(number, state)) => {
+                // A copy: the message may share a large buffer with others, which it would keep.
+                run.checkpoints[rank].insert(number, Bytes::copy_from_slice(&state));
+                if let Some(last) = run.last_checkpoint() {
+                    for taken in &mut run.checkpoints {
+                        taken.retain(|number, _| *number >= last);
+                    }
+                }
+            }
+            Some(RankMessage::Value(value)) => {
+                run.ranks[rank].value = Some(value);
+                let values: Option<Vec<Bytes>> =
+                    run.ranks.iter().map(|rank| rank.value.clone()).collect();
+                if let Some(values) = values {
+                    drop(run);
+                    self.end(Ok(values));
+                }
+            }
+            Some(RankMessage::Failure(failure)) => {
+                drop(run);
+                let failure = codec::decode(&failure)
+                    .unwrap_or_else(|error| Failure::new(FailureKind::Result, error));
+                self.end(Err(Error::Task { function: self.function, index: rank as u64, failure }));
+            }
+            Some(RankMessage::Error(error)) => {
+                drop(run);
+                self.diagnose(rank, attempt, error);
+            }
+            Some(RankMessage::Activity(activity)) => {
+                run.ranks[rank].activity = Some(activity);
+                let complete = run.ranks.iter().all(|rank| rank.activity.is_some());
+                if run.timed_out.is_some() && complete {
+                    drop(run);
+                    self.report_timeout();
+                }
+            }
+            None => {
+                tracing::error!("ignored an invalid message of rank {rank} of ring `{}`", self.name)
+            }
+        }
+    }
+
+    /// Handles the death of a rank's process. Returns whether the supervisor may restart the ranks;
+    /// otherwise it ends the run.
+    fn rank_died(self: &Arc<Self>, rank: usize, attempt: u64, exit: Exit) -> bool {
+        let mut run = self.run.lock();
+        if run.attempt != attempt || run.outcome.is_some() {
+            return false;
+        }
+        self.pids.send_modify(|pids| pids[rank] = None);
+        let error = match &exit.reason {
+            ExitReason::NotStarted(problem) => Error::Start {
+                name: format!("{}/rank-{rank}", self.name),
+                problem: problem.clone(),
+            },
+            _ if run.checkpoints.iter().all(BTreeMap::is_empty) => {
+                let reason = RingEndReason::NoCheckpoint;
+                Error::RankDied { ring: self.name.clone(), reason, rank, exit: exit.into() }
+            }
+            _ => {
+                run.last_death = Some((rank, exit));
+                return true;
+            }
+        };
+        drop(run);
+        self.end(Err(error));
+        false
+    }
+}

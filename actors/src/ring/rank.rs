@@ -1,0 +1,199 @@
+//! The process of a rank.
+
+use std::sync::{Arc, OnceLock, mpsc};
+use std::time::Duration;
+
+use bytes::Bytes;
+use fiber_core::entry::{Entry, EntryRef, MethodFn};
+use fiber_core::process::flush_output;
+use fiber_core::{Error, LinkKind, Result, codec};
+use fiber_transport::shared::StreamListener;
+use fiber_transport::{Link, Peer, Role, link_kind};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use super::node::RingNode;
+use super::rendezvous::ReservedPort;
+use super::streams::{LinkReader, RankShared, RankStreams, StreamReader, Wakeup};
+use super::task::RankTask;
+use super::wire::{Activity, CoordinatorMessage, RankAddress, RankMessage};
+use crate::mesh::ProcessRef;
+use crate::process::Initializer;
+use crate::runtime::{ChildMain, ControlMessage, ParentMessage, Runtime, StartedMain};
+
+/// The exit code of a process whose function failed.
+const EXIT_FAILED: i32 = 1;
+/// The pause after a failure to accept a stream.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// The rank that this process is.
+static RANK: OnceLock<Arc<RankShared>> = OnceLock::new();
+
+/// What a rank's process needs at its start. The function's arguments and the rank's checkpoint are
+/// messages of their own, because they may be large.
+#[derive(Clone, Serialize, Deserialize)]
+pub(super) struct RingMain {
+    pub(super) entry: EntryRef,
+    pub(super) ring: String,
+    pub(super) rank: u64,
+    pub(super) initializer: Option<Initializer>,
+    pub(super) timeout: Duration,
+}
+
+/// What fiber's thread passes to the main thread.
+enum MainMessage {
+    Coordinator(CoordinatorMessage),
+    Shutdown,
+}
+
+impl ChildMain for RingMain {
+    fn start(self, runtime: &'static Runtime, link: Arc<dyn Link>) -> StartedMain {
+        let (sender, messages) = mpsc::channel();
+        let coordinator = Arc::clone(&link);
+        let receive = move |inbound| {
+            let message = match inbound {
+                ParentMessage::Shutdown => MainMessage::Shutdown,
+                ParentMessage::Data(message) => match CoordinatorMessage::decode(message) {
+                    Some(CoordinatorMessage::QueryActivity) => {
+                        // The main thread may be busy in the function.
+                        let rank = RANK.get();
+                        let activity = rank.map(|rank| rank.activity.lock().clone());
+                        let activity = RankMessage::Activity(activity.unwrap_or_default());
+                        let _ = coordinator.send(activity.encode());
+                        return;
+                    }
+                    Some(message) => MainMessage::Coordinator(message),
+                    None => return tracing::error!("ignored an invalid message of the ring"),
+                },
+            };
+            let _ = sender.send(message);
+        };
+        let run = move || match Rank::prepare(runtime, self) {
+            Ok(rank) => rank.run(&link, &messages),
+            Err(problem) => {
+                let _ = link.send(ControlMessage::Failed(problem).message());
+                // The parent kills this process when it has read the message.
+                loop {
+                    std::thread::park();
+                }
+            }
+        };
+        StartedMain { receive: Box::new(receive), run: Box::new(run) }
+    }
+}
+
+/// A rank that other ranks can reach.
+struct Rank {
+    runtime: &'static Runtime,
+    main: RingMain,
+    entry: &'static Entry<MethodFn>,
+    shared: Arc<RankShared>,
+    address: RankAddress,
+    _reserved: Option<ReservedPort>,
+}
+
+impl Rank {
+    fn prepare(runtime: &'static Runtime, mut main: RingMain) -> Result<Rank, String> {
+        let text = |error: Error| error.to_string();
+        let entry = main.entry.resolve::<MethodFn>().map_err(text)?;
+        main.initializer.take().map_or(Ok(()), Initializer::run)?;
+        let address = runtime.address_now().map_err(text)?;
+        let wakeup =
+            Wakeup::new().map_err(|error| format!("creating an eventfd failed: {error}"))?;
+        let shared = Arc::new(RankShared {
+            wakeup: Arc::new(wakeup),
+            opened: Mutex::default(),
+            activity: Mutex::default(),
+        });
+        let _ = RANK.set(Arc::clone(&shared));
+        runtime.on_peer(Role::Ring, accept_link);
+        // Only ranks on one host share memory. They have Unix addresses.
+        let streams = match link_kind(address) {
+            Some(LinkKind::Unix) => {
+                Some(listen_for_streams(runtime, &shared).map_err(|error| error.to_string())?)
+            }
+            _ => None,
+        };
+        let reserved = (main.rank == 0).then(ReservedPort::new).transpose().map_err(text)?;
+        let port = reserved.as_ref().map(|reserved| reserved.port);
+        let process = ProcessRef { id: runtime.id(), address: address.into() };
+        let address = RankAddress { process, streams, port };
+        Ok(Rank { runtime, main, entry, shared, address, _reserved: reserved })
+    }
+
+    /// Runs the function, and returns the process's exit code.
+    fn run(self, link: &Arc<dyn Link>, messages: &mpsc::Receiver<MainMessage>) -> i32 {
+        let address = Some(self.address.process.address.to_string());
+        let _ = link.send(ControlMessage::Ready { address }.message());
+        let _ = link.send(RankMessage::Joined(self.address.clone()).encode());
+        let (mut arguments, mut checkpoint) = (Bytes::new(), None);
+        let addresses = loop {
+            match messages.recv() {
+                Ok(MainMessage::Coordinator(message)) => match message {
+                    CoordinatorMessage::Arguments(encoded) => arguments = encoded,
+                    CoordinatorMessage::Checkpoint(number, state) => {
+                        checkpoint = Some((number, state));
+                    }
+                    CoordinatorMessage::Start(addresses) => break addresses,
+                    CoordinatorMessage::QueryActivity => {}
+                },
+                Ok(MainMessage::Shutdown) | Err(_) => return 0,
+            }
+        };
+        let RingMain { ring, rank, timeout, .. } = self.main;
+        let shared = Arc::clone(&self.shared);
+        let streams = RankStreams::new(self.runtime, rank as usize, addresses, shared, timeout);
+        let max_message = self.runtime.config().max_message.as_u64();
+        let shared = Arc::clone(&self.shared);
+        let node = RingNode::new(streams, Arc::clone(link), ring, max_message, checkpoint, shared);
+        let outcome = RankTask::new(node, arguments, max_message).run(self.entry);
+        // The coordinator may end this process as soon as it has the outcome.
+        flush_output();
+        *self.shared.activity.lock() = Activity::Returned;
+        let (message, code) = match outcome {
+            Ok(value) => (RankMessage::Value(value.into()), 0),
+            Err(failure) => {
+                let failure = codec::encode(&failure).expect("a failure serialises");
+                (RankMessage::Failure(failure.into()), EXIT_FAILED)
+            }
+        };
+        let _ = link.send(message.encode());
+        // Other ranks may still receive what this one has sent, so it stays until all have returned.
+        while !matches!(messages.recv(), Ok(MainMessage::Shutdown) | Err(_)) {}
+        code
+    }
+}
+
+/// Accepts a connection on which another rank sends.
+fn accept_link(peer: Peer) {
+    let rank = RANK.get().expect("ranks connect only after this process has become one");
+    let opened = |from, reader| rank.opened.lock().push((from, StreamReader::Link(reader)));
+    tokio::task::spawn_local(LinkReader::receive(peer, Arc::clone(&rank.wakeup), opened));
+}
+
+/// Accepts shared-memory streams from other ranks on a thread of its own. Returns the address of
+/// its socket.
+fn listen_for_streams(
+    runtime: &'static Runtime,
+    shared: &Arc<RankShared>,
+) -> std::io::Result<String> {
+    let listener = StreamListener::bind()?;
+    let address = listener.address().to_string();
+    let shared = Arc::clone(shared);
+    let accept_all = move || loop {
+        match listener.accept(runtime.key()) {
+            Ok((greeting, reader)) => {
+                let Ok(rank) = greeting.try_into().map(u64::from_le_bytes) else { continue };
+                shared.opened.lock().push((rank as usize, StreamReader::shared(reader)));
+                shared.wakeup.notify();
+            }
+            Err(error) => {
+                tracing::error!("accepting a stream of another rank failed: {error}");
+                // The likely cause is too many open files. Others may close some meanwhile.
+                std::thread::sleep(ACCEPT_PAUSE);
+            }
+        }
+    };
+    std::thread::Builder::new().name("fiber-ring".into()).spawn(accept_all)?;
+    Ok(address)
+}
