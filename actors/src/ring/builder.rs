@@ -22,8 +22,8 @@ use crate::process::Initializer;
 use crate::runtime::Runtime;
 use crate::supervisor::Backoff;
 
-/// A builder that configures and runs a [`Ring`](crate::Ring). [`Ring::builder`](crate::Ring::builder)
-/// returns one.
+/// A builder that configures and runs a [`Ring`](crate::Ring).
+/// [`Ring::builder`](crate::Ring::builder) returns one.
 ///
 /// # Examples
 /// ```

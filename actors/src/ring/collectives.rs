@@ -114,7 +114,8 @@ impl RankStreams {
         self.broadcast_tree(call, 0, data)
     }
 
-    /// Fills `data`, of which each rank has only its own segment. All segments have the same length.
+    /// Fills `data`, of which each rank has only its own segment. All segments have the same
+    /// length.
     pub(super) fn all_gather<T: Number>(
         &mut self,
         call: CollectiveCall,

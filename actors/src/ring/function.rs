@@ -15,8 +15,8 @@ use super::node::RingNode;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` can't be run by the nodes of a ring with `{Args}`",
     label = "not a node function for `{Args}`",
-    note = "a node function is an `fn` or a closure that captures nothing; it takes a `RingNode` by value, and then the \
-            argument, or the parts of a tuple as two to six parameters",
+    note = "a node function is an `fn` or a closure that captures nothing; it takes a `RingNode` \
+            by value, and then the argument, or the parts of a tuple as two to six parameters",
     note = "for more than six parameters, take one tuple or struct"
 )]
 pub trait RingFunction<Args, Marker>: Copy + 'static {

@@ -134,7 +134,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn segments_are_adjacent_and_differ_in_length_by_at_most_one(length in 0usize..10_000, size in 1usize..50) {
+        fn segments_are_adjacent_and_differ_in_length_by_at_most_one(
+            length in 0usize..10_000,
+            size in 1usize..50,
+        ) {
             let mut next = 0;
             for rank in 0..size {
                 let segment = segment(length, size, rank);

@@ -158,7 +158,8 @@ impl Rank {
             }
         };
         let _ = link.send(message.encode());
-        // Other ranks may still receive what this one has sent, so it stays until all have returned.
+        // Other ranks may still receive what this one has sent, so it stays until all have
+        // returned.
         while !matches!(messages.recv(), Ok(MainMessage::Shutdown) | Err(_)) {}
         code
     }

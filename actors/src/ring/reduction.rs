@@ -86,13 +86,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn unaligned_elements_are_combined_like_aligned_ones(values: Vec<(i32, i32)>, shift in 0usize..8) {
+        fn unaligned_elements_are_combined_like_aligned_ones(
+            values: Vec<(i32, i32)>,
+            shift in 0usize..8,
+        ) {
             let (own, other): (Vec<i32>, Vec<i32>) = values.into_iter().unzip();
             let mut shifted = vec![0; shift];
             shifted.extend_from_slice(bytes(&other));
             let mut sums = own.clone();
             combine(Reduction::Sum, &mut sums, &shifted[shift..]);
-            let expected: Vec<i32> = own.iter().zip(&other).map(|(a, b)| a.wrapping_add(*b)).collect();
+            let pairs = own.iter().zip(&other);
+            let expected: Vec<i32> = pairs.map(|(a, b)| a.wrapping_add(*b)).collect();
             prop_assert_eq!(sums, expected);
         }
     }

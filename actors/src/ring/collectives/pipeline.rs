@@ -26,7 +26,8 @@ pub(super) struct RingPass {
 }
 
 impl RankStreams {
-    /// Passes an array along a chain of ranks. `from` is `None` at its first rank, `to` at its last.
+    /// Passes an array along a chain of ranks. `from` is `None` at its first rank, `to` at its
+    /// last.
     pub(super) fn pass_along<T: Number>(
         &mut self,
         call: CollectiveCall,

@@ -21,8 +21,9 @@ impl Coordinator {
             StreamError::TimedOut { limit } => return self.query_activities(rank, attempt, limit),
             StreamError::Mismatch { other, own, theirs } => {
                 return self.fail(format!(
-                    "its ranks make different calls: rank {rank} is in {own}, rank {other} in {theirs}. All ranks have \
-                     to call the same collectives in the same order, with slices of the same length"
+                    "its ranks make different calls: rank {rank} is in {own}, rank {other} in \
+                     {theirs}. All ranks have to call the same collectives in the same order, with \
+                     slices of the same length"
                 ));
             }
             StreamError::Disconnected { other, problem } => {
@@ -30,7 +31,8 @@ impl Coordinator {
             }
             StreamError::FunctionReturned { other, own } => {
                 format!(
-                    "rank {rank} waits for rank {other} in {own}, but the function of rank {other} has returned"
+                    "rank {rank} waits for rank {other} in {own}, but the function of rank {other} \
+                     has returned"
                 )
             }
         };
@@ -76,8 +78,8 @@ impl Coordinator {
             .map(|(activity, ranks)| format!("{} {activity}", subject(&ranks)))
             .collect();
         self.fail(format!(
-            "rank {first} timed out after {limit:?} in {operation}: {}. All ranks have to join the operation within the \
-             ring's `timeout`",
+            "rank {first} timed out after {limit:?} in {operation}: {}. All ranks have to join the \
+             operation within the ring's `timeout`",
             groups.join("; ")
         ));
     }
