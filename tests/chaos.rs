@@ -85,7 +85,8 @@ fn survive(tasks: u64, chunk: u32, threads: usize) {
 
     end.store(true, Ordering::Release);
     tormentor.join().unwrap();
-    pool.terminate().wait().unwrap();
+    pool.kill();
+    pool.join().wait().unwrap();
 }
 
 #[test]

@@ -414,12 +414,13 @@ fn pools_are_freed() {
     flat("pools", count(12), 10_000, &[], || {
         let pool = Pool::new(1).unwrap();
         pool.apply(|x: u32| x, 1).wait().unwrap();
-        pool.join().wait().unwrap();
+        pool.stop().wait().unwrap();
     });
     flat("pools that scale", count(12), 10_000, &[], || {
         let pool = Pool::builder().scale_between(1..=2).build().unwrap();
         pool.apply(|x: u32| x, 1).wait().unwrap();
-        pool.terminate().wait().unwrap();
+        pool.kill();
+        pool.join().wait().unwrap();
     });
     flat("unused pools", count(5_000), 1_500, &[], || drop(Pool::new(1).unwrap()));
 }

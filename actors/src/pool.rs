@@ -1,6 +1,6 @@
-//! Pools: supervised worker processes that run tasks, and lose none.
+//! Pools: supervised worker processes that run task functions.
 
-mod absence;
+mod batch;
 mod broadcast;
 mod buffer;
 mod builder;
@@ -8,48 +8,52 @@ mod calls;
 mod controller;
 mod exchange;
 mod feeder;
+mod missing;
 mod pinned;
 #[cfg_attr(not(feature = "progress"), path = "pool/progress/disabled.rs")]
 mod progress;
 mod run;
 mod scheduler;
-mod shared;
+mod state;
+mod submit;
 mod wire;
 mod worker;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use fiber_core::entry::Entry;
 use fiber_core::{
-    Error, Function, Meta, Output, OutputKind, PoolEndReason, Portable, Result, Tries, TryOutput,
-    Values, captures_nothing, shortage, task_entry,
+    Error, Function, Meta, Output, PoolEndReason, Portable, Result, Tries, TryOutput, Values,
+    captures_nothing,
 };
 
 use crate::reply::Reply;
-use exchange::{Exchange, Order};
-use feeder::{encode, feed, feed_one, look_after};
-use scheduler::Terms;
-use shared::{Done, Ending, Request, Shared, State};
+use batch::Order;
+use controller::ControllerRequest;
+use scheduler::CallOptions;
+use state::{Phase, PoolState};
 
 pub use broadcast::Broadcast;
 pub use builder::PoolBuilder;
 pub use calls::{ApplyCall, ImapCall, ImapUnorderedCall, MapCall};
-
 #[cfg(feature = "progress")]
 pub use progress::suspend_progress;
 
-/// Supervised worker processes that run task functions.
+/// A pool of supervised worker processes that run task functions.
 ///
-/// A task is any `fn`, or any closure that captures nothing, with arguments and a result that serde
-/// can carry; both may be async. The result is what the function returns; with the `try_` forms an
-/// `Err` is a failure of the task. Each task is tracked on its own: if a worker dies, what it had
-/// not finished is run by others, and each result is delivered once.
+/// A task function is any `fn`, or any closure that captures nothing. It may be async. Serde carries
+/// its arguments to a worker and its result back. With the `try_` methods the function returns a
+/// `Result`, whose `Err` is the task's failure.
 ///
-/// Clones are handles on the same pool. When the last is dropped, the workers end at once, and
-/// calls that are under way fail.
+/// The pool tracks each task. If a worker dies, other workers run its unfinished tasks, and each
+/// result is delivered once. A task may therefore run more than once.
+///
+/// Clones are handles to the same pool. Dropping the last handle kills the workers and fails all
+/// calls. [`stop`](Pool::stop) lets them finish.
+///
+/// The methods from [`chunk`](Pool::chunk) to [`buffer`](Pool::buffer) return a handle with other
+/// options for its calls, and leave this one as it is.
 ///
 /// # Examples
 /// ```
@@ -61,38 +65,44 @@ pub use progress::suspend_progress;
 /// assert_eq!(squares, [0, 1, 4, 9, 16]);
 /// let sum = pool.apply(|a: i32, b: i32| a + b, (1, 2)).wait()?;
 /// assert_eq!(sum, 3);
+/// pool.stop().wait()?;
 /// # Ok::<(), fiber::Error>(())
 /// ```
 #[derive(Clone)]
 pub struct Pool {
-    owner: Arc<Owner>,
-    terms: Terms,
+    guard: Arc<KillOnDrop>,
+    options: CallOptions,
     /// Bytes that a call may store in this process.
     buffer: u64,
 }
 
-struct Owner {
-    shared: Arc<Shared>,
+/// Kills the workers when the last handle is dropped.
+struct KillOnDrop {
+    state: Arc<PoolState>,
 }
 
-impl Drop for Owner {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
-        self.shared.end(PoolEndReason::Dropped);
-        self.shared.controller.do_send(Request::Terminate(Arc::clone(&self.shared), None));
+        kill(&self.state, PoolEndReason::Dropped);
     }
+}
+
+fn kill(state: &Arc<PoolState>, reason: PoolEndReason) {
+    state.end(reason);
+    state.controller.do_send(ControllerRequest::Kill(Arc::clone(state)));
 }
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool")
-            .field("name", &self.shared().name)
-            .field("terms", &self.terms)
+            .field("name", &self.state().name)
+            .field("options", &self.options)
             .finish()
     }
 }
 
 impl Pool {
-    /// A pool of this many worker processes, which start with the first call.
+    /// Makes a pool of `processes` worker processes. They start with the first call.
     ///
     /// # Errors
     /// As [`PoolBuilder::build`].
@@ -100,95 +110,117 @@ impl Pool {
         Pool::builder().processes(processes).build()
     }
 
-    /// A pool to be.
+    /// Returns a builder that configures a pool.
     pub fn builder() -> PoolBuilder {
         PoolBuilder::new()
     }
 
-    fn of(shared: Arc<Shared>) -> Pool {
-        let terms = Terms { chunk: 1, timeout: None, retries: 0, deaths: 3, timeouts: 1 };
-        let buffer = shared.runtime.config().call_buffer.as_u64();
-        Pool { owner: Arc::new(Owner { shared }), terms, buffer }
+    fn of(state: Arc<PoolState>) -> Pool {
+        let options =
+            CallOptions { chunk: 1, timeout: None, retries: 0, max_deaths: 3, max_timeouts: 1 };
+        let buffer = state.runtime.config().call_buffer.as_u64();
+        Pool { guard: Arc::new(KillOnDrop { state }), options, buffer }
     }
 
-    fn shared(&self) -> &Arc<Shared> {
-        &self.owner.shared
+    fn state(&self) -> &Arc<PoolState> {
+        &self.guard.state
     }
 
-    /// The pool's name.
+    /// Returns the pool's name.
     pub fn name(&self) -> &str {
-        &self.shared().name
+        &self.state().name
     }
 
-    /// This pool, for calls that hand out at least `tasks` tasks together (at least 1).
+    /// Returns a handle whose calls hand out at least `tasks` tasks together (at least 1).
     ///
-    /// Tasks of a chunk run in the same worker, one after the other, unless it dies; redelivery is
-    /// by task all the same. Without chunks the pool hands out as many together as the time that
-    /// they take suggests.
-    #[must_use]
+    /// One worker runs the tasks of a chunk in a row. If it dies, only its unfinished tasks run
+    /// again. Without chunks the pool hands out as many tasks together as take about 4 ms for each
+    /// thread of a worker.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(2)?;
+    /// let lengths = pool.chunk(10).map(|text: String| text.len(), ["a".into(), "bc".into()]).wait()?;
+    /// assert_eq!(lengths, [1, 2]);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    #[must_use = "this returns a handle with another option, and does not change the pool"]
     pub fn chunk(&self, tasks: u32) -> Pool {
-        self.with(|terms| terms.chunk = tasks.max(1))
+        self.with(|options| options.chunk = tasks.max(1))
     }
 
-    /// This pool, for calls whose tasks are tried again when they fail by themselves: up to this
-    /// many times.
-    #[must_use]
+    /// Returns a handle whose calls run a failed task again up to `count` times. The default is 0.
+    ///
+    /// Failures are panics, and the `Err` of a `try_` method. Deaths and timeouts have limits of
+    /// their own: [`max_deaths`](Pool::max_deaths) and [`max_timeouts`](Pool::max_timeouts).
+    #[must_use = "this returns a handle with another option, and does not change the pool"]
     pub fn retries(&self, count: u32) -> Pool {
-        self.with(|terms| terms.retries = count)
+        self.with(|options| options.retries = count)
     }
 
-    /// This pool, for calls whose tasks may each run this long, counted from the start of the task.
+    /// Returns a handle whose calls limit the time of each task, counted from its start. The default
+    /// is no limit.
     ///
-    /// A worker that runs one for longer is killed, and the task fails with [`Error::WorkerDied`],
-    /// whose exit has the reason
-    /// [`ExitReason::TaskTimedOut`](fiber_core::ExitReason::TaskTimedOut). With
-    /// [`max_timeouts`](Pool::max_timeouts) it is run again first. Other tasks of that worker run
-    /// again elsewhere, and nothing counts against them.
-    #[must_use]
+    /// The pool kills a worker that runs a task past the limit. The task fails with
+    /// [`Error::WorkerDied`], whose exit has the reason
+    /// [`ExitReason::TaskTimedOut`](fiber_core::ExitReason::TaskTimedOut), or runs again if
+    /// [`max_timeouts`](Pool::max_timeouts) allows it. Other tasks of that worker run again in
+    /// another worker, and nothing counts against them.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use std::time::Duration;
+    ///
+    /// let pool = fiber::Pool::new(1)?.timeout(Duration::from_millis(50));
+    /// let error = pool.apply(|| std::thread::sleep(Duration::from_secs(60)), ()).wait().unwrap_err();
+    /// assert!(matches!(error, fiber::Error::WorkerDied { .. }));
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    #[must_use = "this returns a handle with another option, and does not change the pool"]
     pub fn timeout(&self, limit: Duration) -> Pool {
-        self.with(|terms| terms.timeout = Some(limit))
+        self.with(|options| options.timeout = Some(limit))
     }
 
-    /// This pool, for calls whose tasks are abandoned when they have run past their
-    /// [timeout](Pool::timeout) this many times (at least 1, which is the default: a task that
-    /// times out fails at once).
+    /// Returns a handle whose calls abandon a task when it has run past its
+    /// [timeout](Pool::timeout) `count` times (at least 1).
     ///
-    /// With `n`, a task that hangs fails after `n` times its timeout. Timeouts are not deaths:
-    /// [`max_deaths`](Pool::max_deaths) does not count them.
-    #[must_use]
+    /// The default is 1: a task that times out fails at once. With `n`, a task that hangs fails
+    /// after `n` times its timeout. Timeouts do not count as deaths.
+    #[must_use = "this returns a handle with another option, and does not change the pool"]
     pub fn max_timeouts(&self, count: u32) -> Pool {
-        self.with(|terms| terms.timeouts = count.max(1))
+        self.with(|options| options.max_timeouts = count.max(1))
     }
 
-    /// This pool, for calls whose tasks are abandoned when this many workers have died while they
-    /// ran them (at least 1, 3 by default).
+    /// Returns a handle whose calls abandon a task when `count` workers have died while they ran it
+    /// (at least 1). The default is 3.
     ///
-    /// Deaths count against a task when it is certain that the worker was running it. When it is
-    /// not, what the worker held is run again task by task, alone in a worker, so that the next
-    /// death is certain.
+    /// A death counts against a task only if the worker was certainly running it. Otherwise the
+    /// tasks that were pending at the worker run again one at a time, each alone in a worker, so
+    /// that the next death is certain.
     ///
-    /// A worker that is killed from outside, by SIGKILL or by the OOM killer, looks the same as one
-    /// that its task killed, so it counts as well: raise this where workers are killed by others.
-    /// Evicted and preempted workers count too. Not counted are timeouts, which
-    /// [`max_timeouts`](Pool::max_timeouts) counts, and the workers that the pool ends by itself:
-    /// after a [cancelled](ApplyCall::cancel) call, by [`scale`](Pool::scale), or after
+    /// The pool can't distinguish a worker that is killed from outside, by SIGKILL or by the OOM
+    /// killer, from one that its task has killed. Such deaths count, and so do evictions and
+    /// preemptions: raise the limit where they are frequent. Deaths that the pool causes do not
+    /// count: timeouts, [cancelled](ApplyCall::cancel) calls, [`scale`](Pool::scale) and
     /// [`tasks_per_worker`](PoolBuilder::tasks_per_worker).
-    #[must_use]
+    #[must_use = "this returns a handle with another option, and does not change the pool"]
     pub fn max_deaths(&self, count: u32) -> Pool {
-        self.with(|terms| terms.deaths = count.max(1))
+        self.with(|options| options.max_deaths = count.max(1))
     }
 
-    /// This pool, for calls that store at most this many bytes of arguments and results in this
-    /// process; `call_buffer` of the [configuration](fiber_core::Config) (64 MiB) without it.
+    /// Returns a handle whose calls each store at most `bytes` bytes of arguments and results in
+    /// this process. The default is `call_buffer` of the [configuration](fiber_core::Config)
+    /// (64 MiB).
     ///
     /// [`imap`](Pool::imap) and [`imap_unordered`](Pool::imap_unordered) store results that have
-    /// arrived and have not been taken. Half of the bytes are for them, half for arguments. While a
-    /// half is full, no more items are taken from the iterator, or no more tasks are handed out.
-    /// [`map`](Pool::map) stores all results, whatever they take, so there this limits the
-    /// arguments alone.
+    /// arrived and have not been taken. Half of the bytes are for these, half for arguments. While
+    /// the half for arguments is full, the call takes no items from the iterator; while the half for
+    /// results is full, the pool hands out no tasks. [`map`](Pool::map) stores all results whatever
+    /// their size, so the limit applies to its arguments alone.
     ///
-    /// Two tasks for each thread of the workers are let through whatever they take, and a
-    /// [`chunk`](Pool::chunk) is handed out whole.
+    /// Two tasks for each thread of the workers, and a [`chunk`](Pool::chunk), may exceed the limit.
     ///
     /// # Examples
     /// ```
@@ -199,167 +231,193 @@ impl Pool {
     /// }
     /// # Ok::<(), fiber::Error>(())
     /// ```
-    #[must_use]
+    #[must_use = "this returns a handle with another option, and does not change the pool"]
     pub fn buffer(&self, bytes: u64) -> Pool {
         Pool { buffer: bytes, ..self.clone() }
     }
 
-    fn with(&self, change: impl FnOnce(&mut Terms)) -> Pool {
+    fn with(&self, change: impl FnOnce(&mut CallOptions)) -> Pool {
         let mut pool = self.clone();
-        change(&mut pool.terms);
+        change(&mut pool.options);
         pool
     }
 
-    /// Runs one task. Its arguments are one value, or a tuple for a function of several.
+    /// Runs one task. `args` is one value, or a tuple for a function of several.
+    ///
+    /// Returns at once. Errors come out of the handle: see [`ApplyCall::wait`].
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(1)?;
+    /// assert_eq!(pool.apply(|a: i32, b: i32| a + b, (1, 2)).wait()?, 3);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn apply<F, A, M, N>(
         &self,
         function: F,
         args: A,
     ) -> ApplyCall<<F::Output as Output<N>>::Value>
     where
-        F: Function<A, M>,
+        F: Function<A, M, Output: Output<N>>,
         A: Portable,
-        F::Output: Output<N>,
         N: 'static,
     {
         const { captures_nothing::<F>() };
-        ApplyCall::new(self.begin_one::<F, A, M, Values<N>>(function, &args))
+        ApplyCall::new(self.submit_one::<F, A, M, Values<N>>(function, &args))
     }
 
-    /// As [`apply`](Pool::apply), for a function that returns a `Result` whose error can be
-    /// displayed.
+    /// Works as [`apply`](Pool::apply), for a function that returns a `Result` whose error
+    /// implements `Display`. An `Err` is the task's failure.
     pub fn try_apply<F, A, M, N>(
         &self,
         function: F,
         args: A,
     ) -> ApplyCall<<F::Output as TryOutput<N>>::Value>
     where
-        F: Function<A, M>,
+        F: Function<A, M, Output: TryOutput<N>>,
         A: Portable,
-        F::Output: TryOutput<N>,
         N: 'static,
     {
         const { captures_nothing::<F>() };
-        ApplyCall::new(self.begin_one::<F, A, M, Tries<N>>(function, &args))
+        ApplyCall::new(self.submit_one::<F, A, M, Tries<N>>(function, &args))
     }
 
-    /// Runs a task for each item. The results come together, in the order of the items; the first
-    /// failure ends it.
+    /// Runs a task for each item, and gives all results together, in the order of the items.
     ///
-    /// All results are stored until then. Where they don't fit into memory together, use
+    /// Returns at once. The first failure ends the call: see [`MapCall::wait`]. This process stores
+    /// all results until the last has arrived. Where they don't fit into its memory, use
     /// [`imap`](Pool::imap).
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(2)?;
+    /// assert_eq!(pool.map(|x: u64| x * x, 0..5).wait()?, [0, 1, 4, 9, 16]);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn map<F, I, M, N>(&self, function: F, items: I) -> MapCall<<F::Output as Output<N>>::Value>
     where
-        F: Function<I::Item, M>,
-        I: IntoIterator<IntoIter: Send + 'static>,
-        I::Item: Portable,
-        F::Output: Output<N>,
+        F: Function<I::Item, M, Output: Output<N>>,
+        I: IntoIterator<Item: Portable, IntoIter: Send + 'static>,
         N: 'static,
     {
         const { captures_nothing::<F>() };
-        let (call, length) = self.begin::<F, I, M, Values<N>>(function, items, Order::Together);
+        let (call, length) = self.submit::<F, I, M, Values<N>>(function, items, Order::Together);
         MapCall::new(call, length)
     }
 
-    /// As [`map`](Pool::map), for a function that returns a `Result` whose error can be displayed.
+    /// Works as [`map`](Pool::map), for a function that returns a `Result` whose error implements
+    /// `Display`. An `Err` is the task's failure.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(2)?;
+    /// let numbers = pool.try_map(|text: String| text.parse::<u32>(), ["1".into(), "2".into()]).wait()?;
+    /// assert_eq!(numbers, [1, 2]);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn try_map<F, I, M, N>(
         &self,
         function: F,
         items: I,
     ) -> MapCall<<F::Output as TryOutput<N>>::Value>
     where
-        F: Function<I::Item, M>,
-        I: IntoIterator<IntoIter: Send + 'static>,
-        I::Item: Portable,
-        F::Output: TryOutput<N>,
+        F: Function<I::Item, M, Output: TryOutput<N>>,
+        I: IntoIterator<Item: Portable, IntoIter: Send + 'static>,
         N: 'static,
     {
         const { captures_nothing::<F>() };
-        let (call, length) = self.begin::<F, I, M, Tries<N>>(function, items, Order::Together);
+        let (call, length) = self.submit::<F, I, M, Tries<N>>(function, items, Order::Together);
         MapCall::new(call, length)
     }
 
-    /// Runs a task for each item. The results are a stream in the order of the items, in which a
-    /// failure takes the place of a result. Items are taken as results are: an endless iterator
-    /// runs in bounded memory, which [`buffer`](Pool::buffer) sets.
+    /// Runs a task for each item, and gives a stream of the results, in the order of the items.
+    ///
+    /// Returns at once. A failure takes the place of its result in the stream. The call takes items
+    /// from the iterator as results are taken from the stream, so an endless iterator runs in
+    /// bounded memory: see [`buffer`](Pool::buffer).
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(2)?;
+    /// let first: Result<Vec<u64>, _> = pool.imap(|x: u64| x * x, 0..).wait().take(3).collect();
+    /// assert_eq!(first?, [0, 1, 4]);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn imap<F, I, M, N>(
         &self,
         function: F,
         items: I,
     ) -> ImapCall<<F::Output as Output<N>>::Value>
     where
-        F: Function<I::Item, M>,
-        I: IntoIterator<IntoIter: Send + 'static>,
-        I::Item: Portable,
-        F::Output: Output<N>,
+        F: Function<I::Item, M, Output: Output<N>>,
+        I: IntoIterator<Item: Portable, IntoIter: Send + 'static>,
         N: 'static,
     {
         const { captures_nothing::<F>() };
-        let (call, length) = self.begin::<F, I, M, Values<N>>(function, items, Order::Tasks);
+        let (call, length) = self.submit::<F, I, M, Values<N>>(function, items, Order::Tasks);
         ImapCall::new(call, length)
     }
 
-    /// As [`imap`](Pool::imap), for a function that returns a `Result` whose error can be
-    /// displayed.
+    /// Works as [`imap`](Pool::imap), for a function that returns a `Result` whose error implements
+    /// `Display`. An `Err` is the task's failure.
     pub fn try_imap<F, I, M, N>(
         &self,
         function: F,
         items: I,
     ) -> ImapCall<<F::Output as TryOutput<N>>::Value>
     where
-        F: Function<I::Item, M>,
-        I: IntoIterator<IntoIter: Send + 'static>,
-        I::Item: Portable,
-        F::Output: TryOutput<N>,
+        F: Function<I::Item, M, Output: TryOutput<N>>,
+        I: IntoIterator<Item: Portable, IntoIter: Send + 'static>,
         N: 'static,
     {
         const { captures_nothing::<F>() };
-        let (call, length) = self.begin::<F, I, M, Tries<N>>(function, items, Order::Tasks);
+        let (call, length) = self.submit::<F, I, M, Tries<N>>(function, items, Order::Tasks);
         ImapCall::new(call, length)
     }
 
-    /// As [`imap`](Pool::imap), with the results in the order in which they come.
+    /// Works as [`imap`](Pool::imap), with the results in the order of arrival.
     pub fn imap_unordered<F, I, M, N>(
         &self,
         function: F,
         items: I,
     ) -> ImapUnorderedCall<<F::Output as Output<N>>::Value>
     where
-        F: Function<I::Item, M>,
-        I: IntoIterator<IntoIter: Send + 'static>,
-        I::Item: Portable,
-        F::Output: Output<N>,
+        F: Function<I::Item, M, Output: Output<N>>,
+        I: IntoIterator<Item: Portable, IntoIter: Send + 'static>,
         N: 'static,
     {
         const { captures_nothing::<F>() };
-        let (call, length) = self.begin::<F, I, M, Values<N>>(function, items, Order::Arrival);
+        let (call, length) = self.submit::<F, I, M, Values<N>>(function, items, Order::Arrival);
         ImapUnorderedCall::new(call, length)
     }
 
-    /// As [`imap_unordered`](Pool::imap_unordered), for a function that returns a `Result` whose
-    /// error can be displayed.
+    /// Works as [`imap_unordered`](Pool::imap_unordered), for a function that returns a `Result`
+    /// whose error implements `Display`. An `Err` is the task's failure.
     pub fn try_imap_unordered<F, I, M, N>(
         &self,
         function: F,
         items: I,
     ) -> ImapUnorderedCall<<F::Output as TryOutput<N>>::Value>
     where
-        F: Function<I::Item, M>,
-        I: IntoIterator<IntoIter: Send + 'static>,
-        I::Item: Portable,
-        F::Output: TryOutput<N>,
+        F: Function<I::Item, M, Output: TryOutput<N>>,
+        I: IntoIterator<Item: Portable, IntoIter: Send + 'static>,
         N: 'static,
     {
         const { captures_nothing::<F>() };
-        let (call, length) = self.begin::<F, I, M, Tries<N>>(function, items, Order::Arrival);
+        let (call, length) = self.submit::<F, I, M, Tries<N>>(function, items, Order::Arrival);
         ImapUnorderedCall::new(call, length)
     }
 
-    /// Gives a value to each worker once, also to those that start later. Its handle travels as an
-    /// argument.
+    /// Sends a value to each worker once, and to workers that start later. Tasks receive its handle
+    /// as an argument.
     ///
     /// # Errors
-    /// [`Error::Encode`], [`Error::TooLarge`], or that the pool has ended.
+    /// [`Error::Encode`] if the value can't be serialised; [`Error::TooLarge`] if it exceeds
+    /// `max_message` of the [configuration](fiber_core::Config); [`Error::PoolEnded`].
     ///
     /// # Examples
     /// ```
@@ -374,154 +432,136 @@ impl Pool {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn broadcast<T: Portable + Send + Sync + 'static>(&self, value: T) -> Result<Broadcast<T>> {
-        Broadcast::new(Arc::clone(self.shared()), value)
+        Broadcast::new(Arc::clone(self.state()), value)
     }
 
-    /// Waits until the workers that the pool is to have are ready; starts them if need be.
+    /// Waits until all workers are ready. Starts them if no call has.
     ///
-    /// While others are ready, workers that the cluster has no room for are not waited for, and
-    /// neither are those whose start failed and fails again for two seconds: the pool goes on
-    /// trying to start them. [`ready`](Pool::ready) counts those that are ready.
+    /// While some workers are ready, this does not wait for those that the cluster has no room for,
+    /// nor for those whose starts fail for two seconds. The pool keeps trying to start them.
+    /// [`ready`](Pool::ready) returns how many workers are ready.
+    ///
+    /// # Errors
+    /// [`Error::PoolEnded`], with the reason if no worker can be started.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(2)?;
+    /// pool.wait_until_ready().wait()?;
+    /// assert_eq!(pool.ready(), 2);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn wait_until_ready(&self) -> Reply<()> {
-        let shared = Arc::clone(self.shared());
-        shared.ensure_started(Meta::new());
-        Reply::new(async move {
-            shared.when_ready(|readiness| readiness.ready >= readiness.wanted).await
-        })
+        let state = Arc::clone(self.state());
+        state.ensure_started(Meta::new());
+        Reply::new(async move { state.when_ready(|workers| workers.ready >= workers.wanted).await })
     }
 
-    /// How many workers are ready for tasks.
+    /// Returns how many workers are ready for tasks.
     pub fn ready(&self) -> usize {
-        self.shared().ready.borrow().ready
+        self.state().readiness.borrow().ready
     }
 
-    /// Changes the number of worker processes, while they work. Workers that are one too many
-    /// finish what they hold. The reply comes when that many are ready and no more. As in
-    /// [`wait_until_ready`](Pool::wait_until_ready), it does not wait for those that can't be
-    /// started.
+    /// Changes the number of worker processes to `processes`, at least 1, while calls run.
+    ///
+    /// Superfluous workers finish their pending tasks before they stop. The reply is ready when
+    /// exactly `processes` workers are ready, with the exceptions of
+    /// [`wait_until_ready`](Pool::wait_until_ready). The change happens even if the reply is dropped.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for 0; [`Error::PoolEnded`].
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(1)?;
+    /// pool.scale(2).wait()?;
+    /// assert_eq!(pool.ready(), 2);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn scale(&self, processes: usize) -> Reply<()> {
-        let shared = Arc::clone(self.shared());
+        let state = Arc::clone(self.state());
         if processes == 0 {
-            let problem = "a pool needs at least 1 process: `close` or drop it to end it";
+            let problem = "a pool needs at least 1 process: use `stop` or drop it to end it";
             return Reply::new(async move { Err(Error::invalid("Pool::scale", problem)) });
         }
-        shared.ensure_started(Meta::new());
-        let (noted, begun) = tokio::sync::oneshot::channel();
-        shared.controller.do_send(Request::Scale(processes, noted));
+        state.ensure_started(Meta::new());
+        let (noted, answer) = tokio::sync::oneshot::channel();
+        state.controller.do_send(ControllerRequest::Scale(processes, noted));
         Reply::new(async move {
-            // If the manager is gone, the pool has ended, and the next line says so.
-            let _ = begun.await;
-            shared
-                .when_ready(|readiness| {
-                    readiness.wanted != processes || readiness.ready == processes
-                })
+            // If the controller is gone, the pool has ended, which `when_ready` returns.
+            let _ = answer.await;
+            state
+                .when_ready(|workers| workers.wanted != processes || workers.ready == processes)
                 .await
         })
     }
 
-    /// Takes no more calls. Those under way go on, and the workers end after the last.
+    /// Refuses new calls. Calls in progress continue, and the workers stop after the last.
+    ///
+    /// Returns at once. [`join`](Pool::join) waits for the end.
     pub fn close(&self) {
-        let shared = self.shared();
-        let mut state = shared.state.lock();
-        if matches!(*state, State::Open) {
-            *state = State::Closed;
+        let state = self.state();
+        let mut phase = state.phase.lock();
+        if matches!(*phase, Phase::Open) {
+            *phase = Phase::Closed;
         }
-        drop(state);
-        shared.controller.do_send(Request::Close);
+        drop(phase);
+        state.controller.do_send(ControllerRequest::Close);
     }
 
-    /// Closes the pool, and waits until all calls are done and all workers have ended.
+    /// Waits until the pool has ended and all its workers with it.
+    ///
+    /// This does not end the pool: [`close`](Pool::close), [`stop`](Pool::stop) and
+    /// [`kill`](Pool::kill) do. A pool also ends when it fails to start any worker.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(1)?;
+    /// let answer = pool.apply(|| 42, ());
+    /// pool.close();
+    /// pool.join().wait()?;
+    /// assert_eq!(answer.wait()?, 42);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn join(&self) -> Reply<()> {
-        self.close();
-        self.ended(Request::Join)
-    }
-
-    /// Ends the workers at once; calls under way fail. The reply comes when all workers have ended.
-    pub fn terminate(&self) -> Reply<()> {
-        self.shared().end(PoolEndReason::Killed);
-        let shared = Arc::clone(self.shared());
-        self.ended(|done| Request::Terminate(shared, Some(done)))
-    }
-
-    fn ended(&self, request: impl FnOnce(Done) -> Request) -> Reply<()> {
         let (done, ended) = tokio::sync::oneshot::channel();
-        self.shared().controller.do_send(request(done));
+        self.state().controller.do_send(ControllerRequest::Join(done));
         Reply::new(async move {
-            // If the manager is gone, so are the workers.
+            // If the controller is gone, so are the workers.
             let _ = ended.await;
             Ok(())
         })
     }
 
-    fn begin_one<F, A, M, K>(&self, function: F, args: &A) -> Result<(Arc<Exchange>, Arc<Shared>)>
-    where
-        F: Function<A, M>,
-        A: Portable,
-        K: OutputKind<F::Output>,
-    {
-        let _ = function;
-        let mut encoded = Vec::with_capacity(64);
-        let pins = encode(args, &mut encoded, self.shared().max_message)?;
-        let exchange = self.open(task_entry::<F, A, M, K>(), Order::Together, Meta::of::<F>())?;
-        exchange.pins.add(0, pins);
-        feed_one(self.shared(), &exchange, encoded);
-        Ok((exchange, Arc::clone(self.shared())))
+    /// Stops the pool: refuses new calls, and waits until all calls are done and all workers have
+    /// ended.
+    ///
+    /// This is [`close`](Pool::close) followed by [`join`](Pool::join). The pool stops even if the
+    /// reply is dropped.
+    pub fn stop(&self) -> Reply<()> {
+        self.close();
+        self.join()
     }
 
-    #[allow(clippy::type_complexity)]
-    fn begin<F, I, M, K>(
-        &self,
-        function: F,
-        items: I,
-        order: Order,
-    ) -> (Result<(Arc<Exchange>, Arc<Shared>)>, Option<u64>)
-    where
-        F: Function<I::Item, M>,
-        I: IntoIterator<IntoIter: Send + 'static>,
-        I::Item: Portable,
-        K: OutputKind<F::Output>,
-    {
-        let _ = function;
-        let items = items.into_iter();
-        let length = match items.size_hint() {
-            (least, Some(most)) if least == most => Some(least as u64),
-            _ => None,
-        };
-        let entry = task_entry::<F, I::Item, M, K>();
-        let call = self.open(entry, order, Meta::of::<F>()).and_then(|exchange| {
-            let shared = Arc::clone(self.shared());
-            let (feeding, pool) = (Arc::clone(&exchange), Arc::clone(&shared));
-            let feeder = std::thread::Builder::new().name("fiber-feed".into());
-            match feeder.spawn(move || feed(&pool, &feeding, items)) {
-                Ok(_) => {
-                    let (pool, looked_after) = (Arc::downgrade(&shared), Arc::clone(&exchange));
-                    shared.runtime.spawn(move || look_after(pool, looked_after));
-                    Ok((exchange, shared))
-                }
-                Err(error) => {
-                    shared.cancel(exchange.id, Ending::LetFinish);
-                    Err(Error::system(
-                        "a thread for the items could not be started",
-                        shortage::Explained(error),
-                    ))
-                }
-            }
-        });
-        (call, length)
-    }
-
-    fn open(&self, entry: &'static Entry, order: Order, meta: Meta) -> Result<Arc<Exchange>> {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        let shared = self.shared();
-        let exchange =
-            Exchange::new(NEXT.fetch_add(1, Ordering::Relaxed), entry.name(), order, self.buffer);
-        let state = shared.state.lock();
-        shared.refusal(&state)?;
-        // Under the lock, so that no call begins while the pool ends.
-        let mut scheduler = shared.scheduler.lock();
-        scheduler.begin(exchange.id, Arc::clone(&exchange), entry.reference(), self.terms);
-        drop((scheduler, state));
-        shared.ensure_started(meta);
-        Ok(exchange)
+    /// Kills the workers at once (SIGKILL). All calls fail with [`Error::PoolEnded`].
+    ///
+    /// Returns at once. [`join`](Pool::join) waits until all workers have ended.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use std::time::Duration;
+    ///
+    /// let pool = fiber::Pool::new(1)?;
+    /// let call = pool.apply(|| std::thread::sleep(Duration::from_secs(60)), ());
+    /// pool.kill();
+    /// assert!(matches!(call.wait(), Err(fiber::Error::PoolEnded { .. })));
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    pub fn kill(&self) {
+        kill(self.state(), PoolEndReason::Killed);
     }
 }

@@ -117,7 +117,6 @@ fn what_was_sent_before_a_process_ended_is_handled() {
 
     let pool = Pool::new(1).unwrap();
     pool.apply(tell, manager.addr()).wait().unwrap();
-    pool.close();
-    pool.join().wait().unwrap();
+    pool.stop().wait().unwrap();
     assert_eq!(manager.send(Add(0)).wait().unwrap(), 2 * all);
 }

@@ -96,7 +96,7 @@ fn detached_calls_run_to_their_end_before_a_pool_has_been_joined() {
         assert_eq!(result.unwrap().len(), 100_000);
     }
     some.detach();
-    pool.join().wait().unwrap();
+    pool.stop().wait().unwrap();
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 400);
 }
 

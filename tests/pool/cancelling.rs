@@ -28,6 +28,6 @@ fn dropping_a_handle_cancels_what_has_not_begun() {
     pool.wait_until_ready().wait().unwrap();
     drop(pool.map(touch, paths));
     assert_eq!(pool.apply(square, 7).wait().unwrap(), 49);
-    pool.join().wait().unwrap();
+    pool.stop().wait().unwrap();
     assert!(std::fs::read_dir(directory.path()).unwrap().count() < 500);
 }

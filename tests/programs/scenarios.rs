@@ -415,7 +415,7 @@ fn output() {
     quiet.spawn(|| println!("from nowhere"), ()).wait().unwrap();
     let pool = Pool::builder().name("choir").processes(1).build().unwrap();
     pool.apply(|| println!("from a worker"), ()).wait().unwrap();
-    pool.join().wait().unwrap();
+    pool.stop().wait().unwrap();
 }
 
 /// Prints more than any pipe holds, and tells how it went as an error.
@@ -431,7 +431,7 @@ fn chatter() {
     eprintln!("sum {}", pool.map(chat, 0..20).wait().unwrap().iter().sum::<u64>());
     let process = Process::spawn(chat, 7);
     eprintln!("spawned {}", process.wait().unwrap());
-    pool.join().wait().unwrap();
+    pool.stop().wait().unwrap();
 }
 
 /// More than the pipes hold on the way, at the very end.

@@ -1,4 +1,4 @@
-//! Values that each worker receives once, and all its tasks can read.
+//! Values that each worker receives once and all its tasks can read.
 
 use std::any::Any;
 use std::fmt;
@@ -12,50 +12,68 @@ use fiber_core::{Error, Result, codec};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::shared::Shared;
+use super::state::PoolState;
 
-/// A value that was given to all workers of a pool: see
+/// A handle to a value that every worker of a pool has: see
 /// [`Pool::broadcast`](crate::Pool::broadcast).
 ///
-/// It travels as an argument at the cost of a number; [`get`](Broadcast::get) gives the value where
-/// it arrives. It is taken back from the workers when the last handle of the process that made it
-/// is dropped.
+/// As a task's argument, the handle takes 8 bytes. [`get`](Broadcast::get) returns the value in the
+/// worker. The workers drop the value when the last handle in the process that made it is dropped,
+/// so that process has to keep one while tasks use the value.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// use fiber::{Broadcast, Pool};
+///
+/// fn score(word: String, weights: Broadcast<Vec<u32>>) -> fiber::Result<u32> {
+///     Ok(word.len() as u32 * weights.get()?[0])
+/// }
+///
+/// let pool = Pool::new(2)?;
+/// let weights = pool.broadcast(vec![10])?;
+/// assert_eq!(pool.try_apply(score, ("fiber".to_string(), weights.clone())).wait()?, 50);
+/// # Ok::<(), fiber::Error>(())
+/// ```
 pub struct Broadcast<T> {
     id: u64,
-    /// Where it was made.
-    owner: Option<Arc<Owner<T>>>,
+    /// `None` in processes that received the handle.
+    owner: Option<Arc<BroadcastOwner<T>>>,
     value: PhantomData<fn() -> T>,
 }
 
-struct Owner<T> {
+/// The value in the process that made it.
+struct BroadcastOwner<T> {
     id: u64,
     value: Arc<T>,
     _pins: Pins,
-    pool: Arc<Shared>,
+    pool: Arc<PoolState>,
 }
 
-impl<T> Drop for Owner<T> {
+impl<T> Drop for BroadcastOwner<T> {
     fn drop(&mut self) {
-        self.pool.forget_broadcast(self.id);
+        self.pool.drop_broadcast(self.id);
     }
 }
 
 impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Broadcast<T> {
-    pub(super) fn new(pool: Arc<Shared>, value: T) -> Result<Broadcast<T>> {
+    pub(super) fn new(pool: Arc<PoolState>, value: T) -> Result<Broadcast<T>> {
         let (bytes, pins) = travel::pinned(|| codec::encode(&value));
         let bytes = Bytes::from(bytes?);
         let id = u64::from_le_bytes(fiber_core::random());
         pool.send_broadcast(id, bytes)?;
-        let owner = Owner { id, value: Arc::new(value), _pins: pins, pool };
+        let owner = BroadcastOwner { id, value: Arc::new(value), _pins: pins, pool };
         Ok(Broadcast { id, owner: Some(Arc::new(owner)), value: PhantomData })
     }
 
-    /// The value. In a worker it is deserialised when it is first asked for, and then shared by all
-    /// its tasks.
+    /// Returns the value.
+    ///
+    /// The first call in a worker deserialises it. All tasks of the worker share the result.
     ///
     /// # Errors
-    /// If the value was not given to this process: it is no worker of the pool, or all handles were
-    /// dropped where it was made. If it can't be deserialised, or not as a `T`.
+    /// [`Error::Invalid`] if this process does not have the value, because it is no worker of the
+    /// pool or all handles in the process that made it are dropped, or if the value has another type
+    /// than `T`; [`Error::Decode`] if it can't be deserialised.
     pub fn get(&self) -> Result<Arc<T>> {
         if let Some(owner) = &self.owner {
             return Ok(Arc::clone(&owner.value));
@@ -63,14 +81,14 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Broadcast<T> {
         let invalid = |problem: &str| Error::invalid("Broadcast::get", problem);
         let received = RECEIVED.get(&self.id).map(|received| Arc::clone(received.value()));
         let received = received.ok_or_else(|| {
-            invalid("this process has not been given the value: keep a handle where it was made while tasks use it")
+            invalid("this process does not have the value: keep a handle in the process that made it while tasks use it")
         })?;
         let decode = || {
             codec::decode::<T>(&received.bytes)
                 .map(|value| Arc::new(value) as Arc<dyn Any + Send + Sync>)
         };
         let value = received.value.get_or_init(decode).clone()?;
-        value.downcast().map_err(|_| invalid("the value was made as another type"))
+        value.downcast().map_err(|_| invalid("the value has another type"))
     }
 }
 
@@ -98,7 +116,7 @@ impl<'de, T> Deserialize<'de> for Broadcast<T> {
     }
 }
 
-/// A value that this process has been given.
+/// A value in a worker.
 struct Received {
     bytes: Bytes,
     value: OnceLock<Result<Arc<dyn Any + Send + Sync>>>,

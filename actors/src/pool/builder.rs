@@ -7,7 +7,7 @@ use fiber_core::{Error, Meta, Result};
 
 use super::Pool;
 use super::controller::{self, Controller};
-use super::shared::Shared;
+use super::state::PoolState;
 use super::worker::WorkerMain;
 use crate::options::{Numbers, ProcessOptions, builder_options, default_processes};
 use crate::process::Initializer;
@@ -135,21 +135,21 @@ impl PoolBuilder {
             initializer: self.initializer.transpose()?,
             max_message: max_message as u64,
         };
-        let plan = controller::Plan {
+        let spec = controller::PoolSpec {
             output: self.options.output_mode(config),
             meta: self.options.meta,
             worker_main,
             quota: self.tasks_per_worker,
             bounds,
         };
-        let shared = Arc::new_cyclic(|weak| {
+        let state = Arc::new_cyclic(|weak| {
             let controller = controller::start(
                 runtime,
-                Controller::new(runtime, name.clone(), weak.clone(), plan),
+                Controller::new(runtime, name.clone(), weak.clone(), spec),
             );
-            Shared::new(runtime, name, max_message, controller)
+            PoolState::new(runtime, name, max_message, controller)
         });
-        Ok(Pool::of(shared))
+        Ok(Pool::of(state))
     }
 
     /// Makes the pool and starts its workers. The reply is ready when the first worker is.
@@ -161,11 +161,11 @@ impl PoolBuilder {
     pub fn start(self) -> Reply<Pool> {
         let pool = self.build();
         if let Ok(pool) = &pool {
-            pool.shared().ensure_started(Meta::new());
+            pool.state().ensure_started(Meta::new());
         }
         Reply::new(async move {
             let pool = pool?;
-            pool.shared().when_ready(|readiness| readiness.ready > 0).await?;
+            pool.state().when_ready(|workers| workers.ready > 0).await?;
             Ok(pool)
         })
     }

@@ -1,52 +1,53 @@
-//! The actor that keeps a pool's workers: it starts its supervisor, adds workers to it and takes
-//! them away.
+//! The controller of a pool: an actor that starts the pool's supervisor and adds, replaces and
+//! removes workers.
+
+mod request;
+mod worker_start;
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 use std::time::{Duration, Instant};
 
 use actix::{
     Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, Recipient, WrapFuture,
 };
 use fiber_core::{ExitReason, Meta, OutputMode, PoolEndReason, Result};
-use futures_util::future::LocalBoxFuture;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
-use super::absence::{Absence, Hopeless, Logged, Reason};
-use super::shared::{Done, Request, Shared, Worker};
+use self::worker_start::WorkerStart;
+use super::missing::{Cause, GiveUp, MissingWorkers, Warning};
+use super::state::PoolState;
 use super::worker::WorkerMain;
-use crate::process::ProcessControl;
-use crate::runtime::{
-    Launch, ProcessCommand, Runtime, SchedulingPolicy, StartRequest, launch, monitor,
-};
-use crate::supervisor::{
-    Backoff, ChildContext, ChildSpec, Running, Shutdown, Start, Supervisor, SupervisorRef,
-};
+use crate::runtime::{ProcessCommand, Runtime};
+use crate::supervisor::{Backoff, ChildSpec, Shutdown, Supervisor, SupervisorRef};
 
-/// How often a pool that scales by itself looks at its queue, and for how long it must be short
-/// before workers go.
-const LOOK: Duration = Duration::from_millis(100);
+pub(super) use self::request::ControllerRequest;
+
+/// How often a scaling pool looks at its tasks, and after how many looks in a row at which fewer
+/// workers were enough it removes workers.
+const SCALE_INTERVAL: Duration = Duration::from_millis(100);
 const LOOKS_BEFORE_SHRINKING: u32 = 20;
 
-/// How long after the first worker was found to be absent that is logged, if it still is by then.
-const LOG_ABSENCE: Duration = Duration::from_secs(2);
+/// How long after the first worker was found to be missing the controller logs a warning, if workers
+/// are still missing.
+const WARN_AFTER: Duration = Duration::from_secs(2);
 
-/// A worker that worked for this long is replaced at once when it dies; before, there is a pause
-/// that grows.
-const SETTLED: Duration = Duration::from_millis(100);
-/// The pauses between starts: the first, and the longest.
+/// A worker that lived this long is replaced at once when it dies. Otherwise there is a growing
+/// pause.
+const RESET_AFTER: Duration = Duration::from_millis(100);
+/// The first and the longest pause between starts.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(2));
 
-/// What a pool's workers are to be.
+/// The configuration of a pool's workers.
 #[derive(Clone)]
-pub(super) struct Plan {
+pub(super) struct PoolSpec {
     pub(super) meta: Meta,
     pub(super) output: OutputMode,
     pub(super) worker_main: WorkerMain,
-    /// Tasks after which a worker is replaced.
+    /// The number of tasks after which a worker is replaced.
     pub(super) quota: Option<u64>,
+    /// The least and the largest number of workers.
     pub(super) bounds: RangeInclusive<usize>,
 }
 
@@ -54,28 +55,34 @@ pub(super) struct Plan {
 pub(super) struct Controller {
     runtime: &'static Runtime,
     name: String,
-    shared: Weak<Shared>,
-    plan: Plan,
+    pool: Weak<PoolState>,
+    spec: PoolSpec,
     phase: Phase,
     wanted: usize,
+    /// The number of the next worker.
     next: u64,
-    /// Workers that are there or coming, by their place.
+    /// The names of the supervisor's children.
     children: BTreeSet<String>,
-    waiting: Vec<Done>,
-    short_looks: u32,
-    absence: Absence,
+    /// Callers that wait for the end of all workers.
+    joining: Vec<oneshot::Sender<()>>,
+    /// Looks in a row at which fewer workers were enough.
+    looks_below: u32,
+    missing: MissingWorkers,
 }
 
 enum Phase {
     New,
     Starting,
     Running(SupervisorRef),
-    Ending,
+    Stopping,
     Ended,
 }
 
-/// Starts a manager on the node's thread.
-pub(super) fn start(runtime: &'static Runtime, controller: Controller) -> Recipient<Request> {
+/// Starts a controller on the runtime's thread.
+pub(super) fn start(
+    runtime: &'static Runtime,
+    controller: Controller,
+) -> Recipient<ControllerRequest> {
     Controller::start_in_arbiter(runtime.arbiter(), |_| controller).recipient()
 }
 
@@ -83,7 +90,7 @@ impl Actor for Controller {
     type Context = Context<Controller>;
 
     fn started(&mut self, context: &mut Context<Controller>) {
-        // Its messages are few, and none may be refused.
+        // Requests are few, and none may be refused.
         context.set_mailbox_capacity(0);
     }
 }
@@ -92,22 +99,22 @@ impl Controller {
     pub(super) fn new(
         runtime: &'static Runtime,
         name: String,
-        shared: Weak<Shared>,
-        plan: Plan,
+        pool: Weak<PoolState>,
+        spec: PoolSpec,
     ) -> Controller {
-        let wanted = *plan.bounds.start();
+        let wanted = *spec.bounds.start();
         Controller {
             runtime,
             name,
-            shared,
-            plan,
+            pool,
+            spec,
             phase: Phase::New,
             wanted,
             next: 1,
             children: BTreeSet::new(),
-            waiting: Vec::new(),
-            short_looks: 0,
-            absence: Absence::default(),
+            joining: Vec::new(),
+            looks_below: 0,
+            missing: MissingWorkers::default(),
         }
     }
 
@@ -116,25 +123,26 @@ impl Controller {
             return;
         }
         self.phase = Phase::Starting;
-        self.plan.meta = self.plan.meta.or(meta);
-        self.note_wanted();
-        // What ends a worker is most often its task, which is abandoned in time: the pool goes on.
-        // The pool gives up when no worker is left and none can be started: see `Absence`.
+        self.spec.meta = self.spec.meta.or(meta);
+        self.publish_wanted();
+        // Most workers die of their task, which is abandoned after some deaths, so the intensity has
+        // no limit. The pool itself gives up if no worker is left and none can be started: see
+        // `MissingWorkers`.
         let supervisor = Supervisor::builder(&*self.name)
             .intensity(u32::MAX, Duration::from_secs(1))
-            .backoff(Backoff::new(PAUSES.0, PAUSES.1).reset_after(SETTLED));
+            .backoff(Backoff::new(PAUSES.0, PAUSES.1).reset_after(RESET_AFTER));
         let arbiter = self.runtime.arbiter().clone();
         let started = async move { supervisor.start_on(&arbiter).await };
         context.spawn(started.into_actor(self).map(|started, controller, context| match started {
-            Ok(supervisor) => controller.started_supervisor(supervisor, context),
+            Ok(supervisor) => controller.supervisor_started(supervisor, context),
             Err(error) => controller.fail(error.to_string()),
         }));
-        if self.plan.bounds.start() < self.plan.bounds.end() {
-            context.run_interval(LOOK, Controller::look);
+        if self.spec.bounds.start() < self.spec.bounds.end() {
+            context.run_interval(SCALE_INTERVAL, Controller::scale_with_tasks);
         }
     }
 
-    fn started_supervisor(&mut self, supervisor: SupervisorRef, context: &mut Context<Controller>) {
+    fn supervisor_started(&mut self, supervisor: SupervisorRef, context: &mut Context<Controller>) {
         if !matches!(self.phase, Phase::Starting) {
             context.spawn(async move { drop(supervisor.stop().await) }.into_actor(self));
             return;
@@ -155,79 +163,75 @@ impl Controller {
             return self.fail(format!("it {reason}"));
         }
         self.phase = Phase::Ended;
-        self.answer();
+        self.answer_joining();
     }
 
     fn fail(&mut self, problem: String) {
         self.phase = Phase::Ended;
-        if let Some(shared) = self.shared.upgrade() {
-            shared.end(PoolEndReason::Failed(problem));
+        if let Some(pool) = self.pool.upgrade() {
+            pool.end(PoolEndReason::Failed(problem));
         }
-        self.answer();
+        self.answer_joining();
     }
 
-    fn answer(&mut self) {
-        for done in self.waiting.drain(..) {
+    fn answer_joining(&mut self) {
+        for done in self.joining.drain(..) {
             let _ = done.send(());
         }
     }
 
-    fn note_wanted(&self) {
-        if let Some(shared) = self.shared.upgrade() {
-            // One at least: a pool without workers is not ready.
-            let wanted = self.wanted.saturating_sub(self.absence.excused()).max(1);
-            shared.ready.send_modify(|readiness| readiness.wanted = wanted);
+    /// Publishes the number of workers that callers wait for.
+    fn publish_wanted(&self) {
+        if let Some(pool) = self.pool.upgrade() {
+            // At least one: a pool without workers is not ready.
+            let wanted = self.wanted.saturating_sub(self.missing.excused()).max(1);
+            pool.readiness.send_modify(|readiness| readiness.wanted = wanted);
         }
     }
 
-    /// Adds workers, or lets some end.
+    /// Adds or removes workers until there are as many as wanted.
     fn adjust(&mut self, context: &mut Context<Controller>) {
-        let (Phase::Running(supervisor), Some(shared)) = (&self.phase, self.shared.upgrade())
-        else {
+        let (Phase::Running(supervisor), Some(pool)) = (&self.phase, self.pool.upgrade()) else {
             return;
         };
         while self.children.len() < self.wanted {
             let child = format!("worker-{}", self.next);
             self.next += 1;
             self.children.insert(child.clone());
-            let start = WorkerStart {
-                runtime: self.runtime,
-                child: child.clone(),
-                shared: Arc::downgrade(&shared),
-                plan: self.plan.clone(),
-            };
-            let spec = ChildSpec::new(child.clone(), start)
+            let start = WorkerStart::new(self.runtime, child.clone(), &pool, self.spec.clone());
+            let spec = ChildSpec::new(child, start)
                 .shutdown(Shutdown::After(self.runtime.config().shutdown_timeout));
             let supervisor = supervisor.clone();
-            let kept = async move { supervisor.add_child_in_background(spec).await };
-            context.spawn(kept.into_actor(self).map(|kept, controller, _| controller.kept(kept)));
+            let added = async move { supervisor.add_child_in_background(spec).await };
+            context.spawn(
+                added.into_actor(self).map(|added, controller, _| controller.child_added(added)),
+            );
         }
         while self.children.len() > self.wanted {
-            // Those that are absent are missed least.
-            if let Some(child) = self.absence.pop() {
+            // Missing workers go first.
+            if let Some(child) = self.missing.pop() {
                 self.children.remove(&child);
-                self.terminate(child, context);
+                self.stop_worker(child, context);
                 continue;
             }
             let Some(worker) =
-                shared.with_scheduler(|scheduler, effects| scheduler.drain_one(effects))
+                pool.with_scheduler(|scheduler, effects| scheduler.drain_one(effects))
             else {
                 break;
             };
             self.children.remove(&worker.child);
-            shared
-                .ready
+            pool.readiness
                 .send_modify(|readiness| readiness.ready = readiness.ready.saturating_sub(1));
         }
     }
 
-    fn kept(&mut self, kept: Result<()>) {
-        if let (Err(error), Phase::Running(_)) = (kept, &self.phase) {
+    fn child_added(&mut self, added: Result<()>) {
+        if let (Err(error), Phase::Running(_)) = (added, &self.phase) {
             self.fail(error.to_string());
         }
     }
 
-    fn terminate(&self, child: String, context: &mut Context<Controller>) {
+    fn stop_worker(&self, child: String, context: &mut Context<Controller>) {
         if let Phase::Running(supervisor) = &self.phase {
             let supervisor = supervisor.clone();
             context
@@ -236,300 +240,208 @@ impl Controller {
     }
 
     fn ready(&self) -> usize {
-        self.shared.upgrade().map_or(0, |shared| shared.ready.borrow().ready)
+        self.pool.upgrade().map_or(0, |pool| pool.readiness.borrow().ready)
     }
 
-    fn joined(&mut self, child: String, context: &mut Context<Controller>) {
-        self.absence.joined(&child);
+    fn worker_ready(&mut self, child: String, context: &mut Context<Controller>) {
+        self.missing.ready(&child);
         if !self.children.contains(&child) {
-            // It was drained, and died before it had ended: this is its successor.
-            return self.terminate(child, context);
+            // A drained worker died before it stopped, and the supervisor replaced it.
+            return self.stop_worker(child, context);
         }
-        self.note_wanted();
-        if self.absence.logged == Logged::Yes
-            && self.absence.is_empty()
+        self.publish_wanted();
+        if self.missing.warning == Warning::Logged
+            && self.missing.is_empty()
             && self.ready() >= self.wanted
         {
-            self.absence.logged = Logged::No;
+            self.missing.warning = Warning::None;
             tracing::info!("pool `{}` has all its {} workers again", self.name, self.wanted);
         }
-        // There may be fewer to be than when it was started.
+        // The pool may have been scaled down during the start.
         self.adjust(context);
     }
 
-    /// The pool works with the workers that have room, and grows when there is more.
-    fn waits(&mut self, child: String, words: Option<String>, context: &mut Context<Controller>) {
-        match words {
-            Some(words) => {
-                self.absence.no_room(child, words);
-                self.log_absence_soon(context);
+    /// Notes that a worker waits for room, for `reason`, or has found it. Meanwhile the pool works
+    /// with the others.
+    fn scheduling_changed(
+        &mut self,
+        child: String,
+        reason: Option<String>,
+        context: &mut Context<Controller>,
+    ) {
+        match reason {
+            Some(reason) => {
+                self.missing.no_room(child, reason);
+                self.schedule_warning(context);
             }
-            None => self.absence.found_room(&child),
+            None => self.missing.found_room(&child),
         }
-        self.note_wanted();
+        self.publish_wanted();
     }
 
-    /// The pool works with the others, and the supervisor tries again.
-    fn failed_start(&mut self, child: String, problem: String, context: &mut Context<Controller>) {
+    /// Notes that a worker could not be started. The pool works with the others, and the supervisor
+    /// tries again.
+    fn start_failed(&mut self, child: String, problem: String, context: &mut Context<Controller>) {
         if !matches!(self.phase, Phase::Running(_)) {
             return;
         }
         if !self.children.contains(&child) {
-            return self.terminate(child, context);
+            return self.stop_worker(child, context);
         }
-        self.absence.failed_start(child, problem.clone(), self.ready(), Instant::now());
-        self.note_wanted();
-        self.log_absence_soon(context);
+        self.missing.start_failed(child, problem.clone(), self.ready(), Instant::now());
+        self.publish_wanted();
+        self.schedule_warning(context);
         self.give_up_if_hopeless(&problem, context);
     }
 
-    fn died_unused(&mut self, end: &str, context: &mut Context<Controller>) {
-        self.absence.died_unused(Instant::now());
-        self.give_up_if_hopeless(end, context);
+    fn died_unused(&mut self, exit: &str, context: &mut Context<Controller>) {
+        self.missing.died_unused(Instant::now());
+        self.give_up_if_hopeless(exit, context);
     }
 
-    /// Once, and when it is known of each worker whether it is absent.
-    fn log_absence_soon(&mut self, context: &mut Context<Controller>) {
-        if self.absence.logged == Logged::No {
-            self.absence.logged = Logged::Soon;
-            context.run_later(LOG_ABSENCE, Controller::log_absence);
+    fn schedule_warning(&mut self, context: &mut Context<Controller>) {
+        if self.missing.warning == Warning::None {
+            self.missing.warning = Warning::Scheduled;
+            context.run_later(WARN_AFTER, Controller::warn_of_missing);
         }
     }
 
-    fn log_absence(&mut self, context: &mut Context<Controller>) {
-        let Some(reason) = self.absence.reason().cloned() else {
-            self.absence.logged = Logged::No;
+    /// Logs one warning once each worker is either ready or missing.
+    fn warn_of_missing(&mut self, context: &mut Context<Controller>) {
+        let Some(cause) = self.missing.cause().cloned() else {
+            self.missing.warning = Warning::None;
             return;
         };
         let ready = self.ready();
-        if ready == 0 || ready + self.absence.len() < self.wanted {
-            context.run_later(LOG_ABSENCE, Controller::log_absence);
+        if ready == 0 || ready + self.missing.len() < self.wanted {
+            context.run_later(WARN_AFTER, Controller::warn_of_missing);
             return;
         }
-        self.absence.logged = Logged::Yes;
-        self.note_wanted();
+        self.missing.warning = Warning::Logged;
+        self.publish_wanted();
         let (name, wanted) = (&self.name, self.wanted);
-        match reason {
-            Reason::NoRoom(words) => tracing::warn!(
-                "pool `{name}` works with {ready} of {wanted} workers, and grows when there is room for the others: {words}"
+        match cause {
+            Cause::NoRoom(message) => tracing::warn!(
+                "pool `{name}` works with {ready} of {wanted} workers, and grows when there is room for the others: {message}"
             ),
-            Reason::NotStarted(problem) => tracing::warn!(
+            Cause::StartFailed(problem) => tracing::warn!(
                 "pool `{name}` works with {ready} of {wanted} workers, and goes on trying to start the others; a start \
                  failed: {problem}"
             ),
         }
     }
 
-    /// `last` is the last failure, in words.
+    /// Ends the pool if no worker can be expected any more. `last` describes the last failure.
     fn give_up_if_hopeless(&mut self, last: &str, context: &mut Context<Controller>) {
-        let scheduling = self.runtime.config().start_timeout;
-        let hopeless = self.absence.is_hopeless(&self.children, scheduling, Instant::now());
-        let (Some(hopeless), Phase::Running(_)) = (hopeless, &self.phase) else { return };
-        let why = match hopeless {
-            Hopeless::NoneStarted => format!("its workers could not be started: {last}"),
-            Hopeless::FailedStarts(count) => {
+        let grace = self.runtime.config().start_timeout;
+        let give_up = self.missing.give_up(&self.children, grace, Instant::now());
+        let (Some(give_up), Phase::Running(_)) = (give_up, &self.phase) else { return };
+        let problem = match give_up {
+            GiveUp::NoneStarted => format!("its workers could not be started: {last}"),
+            GiveUp::StartsFailed(count) => {
                 format!("{count} starts of workers in a row failed; the last: {last}")
             }
-            Hopeless::DiedUnused(count) => {
+            GiveUp::DiedUnused(count) => {
                 format!(
                     "{count} workers in a row died young, before they had a task; the last {last}"
                 )
             }
         };
-        if let Some(shared) = self.shared.upgrade() {
-            shared.end(PoolEndReason::Failed(why));
+        if let Some(pool) = self.pool.upgrade() {
+            pool.end(PoolEndReason::Failed(problem));
         }
-        self.end(context);
+        self.stop_workers(context);
     }
 
-    /// Follows the queue.
-    fn look(&mut self, context: &mut Context<Controller>) {
+    /// Sets the number of workers that the open tasks need.
+    fn scale_with_tasks(&mut self, context: &mut Context<Controller>) {
         if matches!(self.phase, Phase::Ended) {
-            // Looking again and again would keep it alive.
+            // The interval would keep the actor alive.
             return context.stop();
         }
-        let (Phase::Running(_), Some(shared)) = (&self.phase, self.shared.upgrade()) else {
+        let (Phase::Running(_), Some(pool)) = (&self.phase, self.pool.upgrade()) else {
             return;
         };
-        let open = shared.scheduler.lock().open();
+        let open = pool.scheduler.lock().open();
         let needed =
-            usize::try_from(open.div_ceil(self.plan.worker_main.threads)).unwrap_or(usize::MAX);
-        let needed = needed.clamp(*self.plan.bounds.start(), *self.plan.bounds.end());
-        self.short_looks = if needed < self.wanted { self.short_looks + 1 } else { 0 };
-        if needed > self.wanted || self.short_looks > LOOKS_BEFORE_SHRINKING {
-            self.short_looks = 0;
-            self.wanted = needed;
-            self.note_wanted();
-            self.adjust(context);
+            usize::try_from(open.div_ceil(self.spec.worker_main.threads)).unwrap_or(usize::MAX);
+        let needed = needed.clamp(*self.spec.bounds.start(), *self.spec.bounds.end());
+        self.looks_below = if needed < self.wanted { self.looks_below + 1 } else { 0 };
+        if needed > self.wanted || self.looks_below > LOOKS_BEFORE_SHRINKING {
+            self.looks_below = 0;
+            self.scale(needed, context);
         }
     }
 
-    fn end(&mut self, context: &mut Context<Controller>) {
-        let phase = std::mem::replace(&mut self.phase, Phase::Ending);
+    fn scale(&mut self, wanted: usize, context: &mut Context<Controller>) {
+        self.wanted = wanted;
+        self.publish_wanted();
+        self.adjust(context);
+    }
+
+    fn stop_workers(&mut self, context: &mut Context<Controller>) {
+        let phase = std::mem::replace(&mut self.phase, Phase::Stopping);
         match phase {
-            Phase::New | Phase::Starting => {
-                self.phase = Phase::Ended;
-                self.answer();
-            }
+            Phase::New | Phase::Starting => self.phase = Phase::Ended,
             Phase::Running(supervisor) => {
                 let ended = async move { supervisor.stop().await };
                 context.spawn(ended.into_actor(self).map(|_, controller, _| {
                     controller.phase = Phase::Ended;
-                    controller.answer();
+                    controller.answer_joining();
                 }));
             }
             other => self.phase = other,
         }
         if matches!(self.phase, Phase::Ended) {
-            self.answer();
+            self.answer_joining();
         }
     }
 
-    fn close(&mut self, context: &mut Context<Controller>) {
-        let done = self.shared.upgrade().is_none_or(|shared| shared.scheduler.lock().is_empty());
+    /// Ends the pool if it has no calls.
+    fn end_if_done(&mut self, context: &mut Context<Controller>) {
+        let done = self.pool.upgrade().is_none_or(|pool| pool.scheduler.lock().is_empty());
         if done {
-            self.end(context);
-            if let Some(shared) = self.shared.upgrade() {
-                shared.end(PoolEndReason::Stopped);
+            self.stop_workers(context);
+            if let Some(pool) = self.pool.upgrade() {
+                pool.end(PoolEndReason::Stopped);
             }
         }
     }
 }
 
-impl Handler<Request> for Controller {
+impl Handler<ControllerRequest> for Controller {
     type Result = ();
 
-    fn handle(&mut self, request: Request, context: &mut Context<Controller>) {
+    fn handle(&mut self, request: ControllerRequest, context: &mut Context<Controller>) {
         match request {
-            Request::Start(meta) => self.start_supervisor(meta, context),
-            Request::Scale(count, noted) => {
-                self.wanted = count;
-                self.note_wanted();
-                self.adjust(context);
+            ControllerRequest::Start(meta) => self.start_supervisor(meta, context),
+            ControllerRequest::Scale(wanted, noted) => {
+                self.scale(wanted, context);
                 let _ = noted.send(());
             }
-            Request::Retire(child) => self.terminate(child, context),
-            Request::FailedStart(child, problem) => self.failed_start(child, problem, context),
-            Request::Joined(child) => self.joined(child, context),
-            Request::Waits(child, words) => self.waits(child, words, context),
-            Request::DiedUnused(end) => self.died_unused(&end, context),
-            Request::Lived => self.absence.worked(),
-            Request::Close => self.close(context),
-            Request::Join(done) => {
-                self.waiting.push(done);
-                self.close(context);
+            ControllerRequest::Retire(child) => self.stop_worker(child, context),
+            ControllerRequest::StartFailed(child, problem) => {
+                self.start_failed(child, problem, context)
+            }
+            ControllerRequest::WorkerReady(child) => self.worker_ready(child, context),
+            ControllerRequest::SchedulingChanged(child, reason) => {
+                self.scheduling_changed(child, reason, context)
+            }
+            ControllerRequest::DiedUnused(exit) => self.died_unused(&exit, context),
+            ControllerRequest::Worked => self.missing.worked(),
+            ControllerRequest::Close => self.end_if_done(context),
+            ControllerRequest::Join(done) => {
+                self.joining.push(done);
                 if matches!(self.phase, Phase::Ended) {
-                    self.answer();
+                    self.answer_joining();
                 }
             }
-            Request::Terminate(shared, done) => {
-                self.waiting.extend(done);
-                for worker in shared.scheduler.lock().handles() {
+            ControllerRequest::Kill(pool) => {
+                for worker in pool.scheduler.lock().handles() {
                     let _ = worker.commands.send(ProcessCommand::Kill(ExitReason::Shutdown));
                 }
-                self.end(context);
+                self.stop_workers(context);
             }
         }
-    }
-}
-
-/// Starts a worker's process, once for each incarnation.
-struct WorkerStart {
-    runtime: &'static Runtime,
-    child: String,
-    shared: Weak<Shared>,
-    plan: Plan,
-}
-
-impl Start for WorkerStart {
-    fn start(
-        &mut self,
-        context: ChildContext,
-    ) -> LocalBoxFuture<'static, Result<Running, ExitReason>> {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        let (runtime, child, shared, plan) =
-            (self.runtime, self.child.clone(), self.shared.clone(), self.plan.clone());
-        Box::pin(async move {
-            let launched = launch(
-                runtime,
-                Launch {
-                    name: context.path().to_string(),
-                    restarts: context.restarts(),
-                    // The controller counts failed starts, and decides how long to try.
-                    retry_creation: false,
-                    meta: plan.meta,
-                    output: plan.output,
-                    request: StartRequest::new(&plan.worker_main),
-                    scheduling: Some(Box::new(WorkerScheduling {
-                        child: child.clone(),
-                        shared: shared.clone(),
-                    })),
-                },
-            );
-            let launched = launched.await.map_err(|exit| {
-                let reason = exit.start_failure();
-                if let Some(shared) = shared.upgrade() {
-                    shared
-                        .controller
-                        .do_send(Request::FailedStart(child.clone(), reason.start_problem()));
-                }
-                reason
-            })?;
-            let place = launched.place();
-            let (commands, inbox) = mpsc::unbounded_channel();
-            let worker = Arc::new(Worker {
-                id: NEXT.fetch_add(1, Ordering::Relaxed),
-                child,
-                link: Arc::clone(&launched.connection.link),
-                commands: commands.clone(),
-                ready_since: Instant::now(),
-            });
-            if let Some(shared) = shared.upgrade() {
-                shared.join(Arc::clone(&worker), plan.worker_main.threads, plan.quota);
-            }
-            let (exited, exit) = oneshot::channel();
-            actix::spawn(async move {
-                let receive = |message| {
-                    if let Some(shared) = shared.upgrade() {
-                        shared.receive(&worker, message);
-                    }
-                };
-                let exit = monitor(runtime, launched, inbox, receive).await;
-                if let Some(shared) = shared.upgrade() {
-                    shared.lost(&worker, &exit);
-                }
-                let _ = exited.send(exit.reason);
-            });
-            let exited =
-                async { exit.await.unwrap_or(ExitReason::LinkLost("its attendant ended".into())) };
-            Ok(Running::new(ProcessControl(commands), exited).place(place))
-        })
-    }
-}
-
-/// A worker waits for room as long as others are at work.
-struct WorkerScheduling {
-    child: String,
-    shared: Weak<Shared>,
-}
-
-impl SchedulingPolicy for WorkerScheduling {
-    fn set_unschedulable(&self, reason: Option<&str>) {
-        if let Some(shared) = self.shared.upgrade() {
-            shared
-                .controller
-                .do_send(Request::Waits(self.child.clone(), reason.map(str::to_string)));
-        }
-    }
-
-    fn may_wait_longer(&self) -> bool {
-        self.shared.upgrade().is_some_and(|shared| shared.ready.borrow().ready > 0)
-    }
-}
-
-impl Drop for WorkerScheduling {
-    /// It is at work, or it could not be started.
-    fn drop(&mut self) {
-        self.set_unschedulable(None);
     }
 }

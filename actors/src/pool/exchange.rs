@@ -1,8 +1,8 @@
-//! One call between its caller and its pool: tasks go in, outcomes come out.
+//! The exchange of one call between its caller and its pool: tasks go in, outcomes come out.
 //!
-//! Tasks gather in the open block. The [feeder](super::feeder) puts them there and hands the block
-//! over; the pool takes it when a worker has room again. Outcomes wait here until the caller takes
-//! them.
+//! The [feeder](super::feeder) collects encoded tasks in the open block and submits the block. The
+//! pool takes an unfinished block when a worker can take more tasks. Outcomes stay here until the
+//! caller takes them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,36 +13,11 @@ use bytes::Bytes;
 use fiber_core::{Error, Result};
 use parking_lot::{Condvar, Mutex};
 
+use super::batch::{Order, Release, ResultBatch};
 use super::buffer::Buffer;
 use super::pinned::Pinned;
 use super::run::{CallId, Run};
-use super::scheduler::{Caller, Settled};
-
-/// When the feeder may forget a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Release {
-    /// When its outcome has arrived.
-    Settled,
-    /// When its outcome has been taken by the caller.
-    Taken,
-}
-
-/// How a caller takes the outcomes of its tasks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
-    /// All together.
-    Together,
-    /// One by one, in the order of the tasks.
-    Tasks,
-    /// One by one, as they come.
-    Arrival,
-}
-
-impl Order {
-    fn release(self) -> Release {
-        if self == Order::Together { Release::Settled } else { Release::Taken }
-    }
-}
+use super::scheduler::{Caller, Completion};
 
 /// See the module's documentation.
 pub(crate) struct Exchange {
@@ -56,12 +31,13 @@ pub(crate) struct Exchange {
     room: Condvar,
     feeder_waits: AtomicBool,
     released: AtomicU64,
-    /// How many tasks are worth a message, if a worker is idle.
-    morsel: AtomicU64,
+    /// How many tasks are worth a message of their own while a worker is idle.
+    run_size: AtomicU64,
     stopped: AtomicBool,
     pub(super) pins: Pinned,
 }
 
+/// Encoded tasks that are not submitted.
 #[derive(Default)]
 struct Block {
     first: u64,
@@ -69,30 +45,31 @@ struct Block {
     bytes: Vec<u8>,
 }
 
+/// Outcomes that the caller has not taken.
 #[derive(Default)]
 struct Inbox {
-    arrived: VecDeque<Arrived>,
-    /// Tasks in all, once that is known.
+    batches: VecDeque<ResultBatch>,
+    /// The number of all tasks, once it is known.
     total: Option<u64>,
-    settled: u64,
+    completed: u64,
     ended: Option<Error>,
     waker: Option<Waker>,
 }
 
-/// Arguments that are stored, and counted until they are not.
-struct Stored {
+/// Arguments that count towards the call's buffer until they are dropped.
+struct StoredArguments {
     bytes: Vec<u8>,
     counted: u64,
     exchange: Arc<Exchange>,
 }
 
-impl AsRef<[u8]> for Stored {
+impl AsRef<[u8]> for StoredArguments {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl Drop for Stored {
+impl Drop for StoredArguments {
     fn drop(&mut self) {
         self.exchange.buffer.free_arguments(self.counted);
         if self.exchange.feeder_waits.load(Ordering::SeqCst) {
@@ -102,47 +79,8 @@ impl Drop for Stored {
     }
 }
 
-/// What a caller receives.
-#[derive(Debug)]
-pub(super) enum Arrived {
-    /// Outcomes of tasks that follow each other.
-    Outcomes(Run),
-    /// A task that has no outcome of its own.
-    Failed(u64, Error),
-}
-
-impl Arrived {
-    /// How many tasks.
-    pub(super) fn len(&self) -> u64 {
-        match self {
-            Arrived::Outcomes(run) => run.len(),
-            Arrived::Failed(..) => 1,
-        }
-    }
-
-    /// The index of the first.
-    pub(super) fn start(&self) -> u64 {
-        match self {
-            Arrived::Outcomes(run) => run.start,
-            Arrived::Failed(index, _) => *index,
-        }
-    }
-
-    /// The index after the last.
-    pub(super) fn end(&self) -> u64 {
-        self.start() + self.len()
-    }
-
-    fn size(&self) -> u64 {
-        match self {
-            Arrived::Outcomes(run) => run.size() as u64,
-            Arrived::Failed(..) => 0,
-        }
-    }
-}
-
 impl Exchange {
-    /// A call that stores at most so many bytes.
+    /// Returns the exchange of a call that stores at most `limit` bytes.
     pub(super) fn new(
         id: CallId,
         function: &'static str,
@@ -159,38 +97,37 @@ impl Exchange {
             room: Condvar::new(),
             feeder_waits: AtomicBool::new(false),
             released: AtomicU64::new(0),
-            morsel: AtomicU64::new(1),
+            run_size: AtomicU64::new(1),
             stopped: AtomicBool::new(false),
             pins: Pinned::default(),
         })
     }
 
-    /// Passes an outcome to the caller.
-    pub(super) fn arrive(&self, settled: Settled) {
-        let arrived = match settled {
-            Settled::Outcomes(run) => Arrived::Outcomes(run),
-            Settled::Abandoned { index, workers: deaths, exit } => Arrived::Failed(
+    /// Passes completed tasks to the caller.
+    pub(super) fn complete(&self, completion: Completion) {
+        let batch = match completion {
+            Completion::Outcomes(run) => ResultBatch::Outcomes(run),
+            Completion::Abandoned { index, workers: deaths, exit } => ResultBatch::Failed(
                 index,
                 Error::WorkerDied { function: self.function, index, deaths, exit },
             ),
         };
-        self.deliver(arrived);
+        self.deliver(batch);
     }
 
-    /// A task failed before it could be submitted.
+    /// Fails a task that could not be submitted.
     pub(super) fn fail(&self, index: u64, error: Error) {
         self.buffer.store_outcomes(1, 0);
-        self.deliver(Arrived::Failed(index, error));
+        self.deliver(ResultBatch::Failed(index, error));
     }
 
-    /// Passes on what the caller is to receive.
-    fn deliver(&self, arrived: Arrived) {
-        self.pins.release(arrived.start()..arrived.end());
-        let count = arrived.len();
+    fn deliver(&self, batch: ResultBatch) {
+        self.pins.release(batch.start()..batch.end());
+        let count = batch.len();
         let mut inbox = self.inbox.lock();
-        inbox.settled += count;
-        inbox.arrived.push_back(arrived);
-        if self.order.release() == Release::Settled {
+        inbox.completed += count;
+        inbox.batches.push_back(batch);
+        if self.order.release() == Release::Completed {
             self.release(count, &inbox);
         }
         let waker = inbox.waker.take();
@@ -200,7 +137,8 @@ impl Exchange {
         }
     }
 
-    /// Notes that the feeder may forget tasks.
+    /// Lets the feeder add `count` more tasks. The lock of the inbox orders this with
+    /// [`wait_for_room`](Exchange::wait_for_room).
     fn release(&self, count: u64, _: &Inbox) {
         self.released.fetch_add(count, Ordering::SeqCst);
         if self.feeder_waits.load(Ordering::SeqCst) {
@@ -208,7 +146,7 @@ impl Exchange {
         }
     }
 
-    /// Ends the call: the caller gets `error` after what has arrived.
+    /// Ends the call. The caller receives `error` after the outcomes that have arrived.
     pub(super) fn end(&self, error: Error) {
         self.stop();
         let mut inbox = self.inbox.lock();
@@ -227,19 +165,22 @@ impl Exchange {
         self.room.notify_all();
     }
 
-    /// Whether no more tasks are wanted.
+    /// Returns whether the feeder is to stop.
     #[inline]
     pub(super) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Acquire)
     }
 
-    /// The next that has arrived; `None` after the last.
-    pub(super) fn poll_arrived(&self, context: &mut Context<'_>) -> Poll<Option<Result<Arrived>>> {
+    /// Takes the next batch of results, or returns `None` after the last.
+    pub(super) fn poll_batch(
+        &self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<ResultBatch>>> {
         let mut inbox = self.inbox.lock();
-        if let Some(arrived) = inbox.arrived.pop_front() {
-            return Poll::Ready(Some(Ok(arrived)));
+        if let Some(batch) = inbox.batches.pop_front() {
+            return Poll::Ready(Some(Ok(batch)));
         }
-        if inbox.total == Some(inbox.settled) {
+        if inbox.total == Some(inbox.completed) {
             return Poll::Ready(None);
         }
         if let Some(error) = &inbox.ended {
@@ -252,24 +193,24 @@ impl Exchange {
         Poll::Pending
     }
 
-    /// Notes that the caller has taken outcomes. Returns whether the scheduler keeps tasks of the call
-    /// back, and is to look again.
+    /// Frees the room of a batch that the caller has consumed. Returns whether the call is
+    /// throttled and the scheduler must resume it.
     #[must_use]
-    pub(super) fn taken(&self, arrived: &Arrived) -> bool {
-        if self.order.release() == Release::Settled {
+    pub(super) fn consumed(&self, batch: &ResultBatch) -> bool {
+        if self.order.release() == Release::Completed {
             return false;
         }
-        let resumes = self.buffer.free_outcomes(arrived.len(), arrived.size(), arrived.end());
+        let resumes = self.buffer.free_outcomes(batch.len(), batch.size(), batch.end());
         let inbox = self.inbox.lock();
-        self.release(arrived.len(), &inbox);
+        self.release(batch.len(), &inbox);
         resumes
     }
 
+    /// Returns the number of all tasks, once it is known.
     pub(super) fn total(&self) -> Option<u64> {
         self.inbox.lock().total
     }
 
-    /// So many tasks are all.
     pub(super) fn set_total(&self, total: u64) {
         let mut inbox = self.inbox.lock();
         inbox.total = Some(total);
@@ -280,7 +221,7 @@ impl Exchange {
         }
     }
 
-    /// Adds a task to the open block, and says how many tasks and bytes are in it then.
+    /// Adds a task to the open block. Returns the number of tasks and bytes in it.
     #[inline]
     pub(super) fn add(&self, encoded: &[u8]) -> (u64, usize) {
         let mut open = self.open.lock();
@@ -289,17 +230,17 @@ impl Exchange {
         (open.count, open.bytes.len())
     }
 
-    /// Whether so many tasks are worth a message, if a worker is idle.
+    /// Returns whether `tasks` tasks are worth a message of their own while a worker is idle.
     #[inline]
-    pub(super) fn are_worth_it(&self, tasks: u64) -> bool {
-        tasks >= self.morsel.load(Ordering::Relaxed)
+    pub(super) fn is_worth_sending(&self, tasks: u64) -> bool {
+        tasks >= self.run_size.load(Ordering::Relaxed)
     }
 
     pub(super) fn has_open(&self) -> bool {
         self.open.lock().count > 0
     }
 
-    /// The task that is added next has this index; the open block is empty.
+    /// Sets the index of the next task. The open block is empty.
     pub(super) fn open_at(&self, index: u64) {
         self.open.lock().first = index;
     }
@@ -316,19 +257,19 @@ impl Exchange {
         Some(Run::new(self.id, first, end, self.store(bytes)))
     }
 
-    /// Counts arguments until they are dropped.
+    /// Counts arguments towards the buffer until they are dropped.
     pub(super) fn store(self: &Arc<Exchange>, bytes: Vec<u8>) -> Bytes {
         let counted = self.buffer.store_arguments(bytes.capacity());
-        Bytes::from_owner(Stored { bytes, counted, exchange: Arc::clone(self) })
+        Bytes::from_owner(StoredArguments { bytes, counted, exchange: Arc::clone(self) })
     }
 
-    /// Whether a feeder that has fed so many tasks has to stop for now; it may be `least` tasks
-    /// ahead.
+    /// Returns whether a feeder that has added `fed` tasks has to wait. It need not while it is
+    /// fewer than `least` tasks ahead.
     pub(super) fn is_full(&self, fed: u64, least: u64) -> bool {
         self.buffer.is_full(self.ahead(fed), least)
     }
 
-    /// Waits until there is room for more tasks, or no more are wanted.
+    /// Blocks until there is room for more tasks, or the feeder is to stop.
     pub(super) fn wait_for_room(&self, fed: u64, least: u64) {
         let mut inbox = self.inbox.lock();
         self.feeder_waits.store(true, Ordering::SeqCst);
@@ -344,15 +285,15 @@ impl Exchange {
 }
 
 impl Caller for Arc<Exchange> {
-    fn more(&self) -> Option<Run> {
+    fn take_prepared(&self) -> Option<Run> {
         self.take_open()
     }
 
-    fn paced(&self, morsel: u64) {
-        self.morsel.store(morsel, Ordering::Relaxed);
+    fn set_run_size(&self, tasks: u64) {
+        self.run_size.store(tasks, Ordering::Relaxed);
     }
 
-    fn stored(&self, tasks: u64, bytes: u64) {
+    fn store_outcomes(&self, tasks: u64, bytes: u64) {
         self.buffer.store_outcomes(tasks, bytes);
     }
 
@@ -360,15 +301,15 @@ impl Caller for Arc<Exchange> {
         self.buffer.room(pending, least)
     }
 
-    fn withhold(&self) {
-        self.buffer.withhold();
+    fn throttle(&self) {
+        self.buffer.throttle();
     }
 
     fn overflows(&self, pending: u64, least: u64) -> bool {
         self.buffer.overflows(pending, least)
     }
 
-    fn needs(&self) -> Option<u64> {
+    fn next_needed(&self) -> Option<u64> {
         (self.order == Order::Tasks).then(|| self.buffer.next())
     }
 }

@@ -1,11 +1,11 @@
-//! What puts a call's tasks into its exchange: it encodes them, and hands them over.
+//! The feeder of a call encodes its tasks and submits them.
 //!
-//! Tasks are encoded where the call is made (one task) or on a thread of the call's own (an
-//! iterator, which may block, or never end). They gather in the open block. The feeder hands it
-//! over when it is full, or when a worker is idle and the block is worth a message; the pool takes
-//! it when a worker has room again, and looks every millisecond, for the iterator may hold the
-//! feeder up. The feeder stops while the call's [buffer](super::buffer) is full, so an endless
-//! iterator runs in bounded memory.
+//! A single task is encoded on the caller's thread. The tasks of an iterator, which may block or be
+//! endless, are encoded on a thread of the call's own. They collect in the open block of the
+//! exchange. The feeder submits the block when it is full, or when a worker is idle and the block is
+//! worth a message. While the iterator blocks the feeder, the pool takes the block: when a worker
+//! can take more tasks, and every millisecond while a worker is idle. The feeder waits while the
+//! call's [buffer](super::buffer) is full, so an endless iterator runs in bounded memory.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -16,16 +16,17 @@ use serde::Serialize;
 
 use super::exchange::Exchange;
 use super::run::{PREFIX, Run, prefix};
-use super::shared::{Ending, Shared};
+use super::state::{Cancellation, PoolState};
 
-/// A block is handed over when it holds this many tasks or bytes.
+/// The feeder submits a block of this many tasks or bytes.
 const BLOCK_TASKS: u64 = 4096;
 const BLOCK_BYTES: usize = 64 << 10;
-/// After how many tasks the feeder looks whether the buffer is full, besides after each block.
-const LOOK: u64 = 16;
+/// After how many tasks the feeder checks whether the buffer is full, besides after each block.
+const CHECK_TASKS: u64 = 16;
 
-/// Hands over what the feeder has prepared and can't hand over, while its iterator holds it up.
-pub(super) async fn look_after(pool: Weak<Shared>, exchange: Arc<Exchange>) {
+/// Submits the open block every millisecond while a worker is idle and the iterator blocks the
+/// feeder.
+pub(super) async fn submit_while_blocked(pool: Weak<PoolState>, exchange: Arc<Exchange>) {
     while !exchange.is_stopped() && exchange.total().is_none() {
         tokio::time::sleep(Duration::from_millis(1)).await;
         let Some(pool) = pool.upgrade() else { return };
@@ -35,7 +36,7 @@ pub(super) async fn look_after(pool: Weak<Shared>, exchange: Arc<Exchange>) {
     }
 }
 
-/// Encodes the arguments of a task after their length.
+/// Writes the length of a task's arguments and the encoded arguments into `scratch`.
 pub(super) fn encode<A: Serialize>(
     arguments: &A,
     scratch: &mut Vec<u8>,
@@ -53,44 +54,44 @@ pub(super) fn encode<A: Serialize>(
     Ok(pins)
 }
 
-/// Feeds one task.
-pub(super) fn feed_one(pool: &Shared, exchange: &Exchange, encoded: Vec<u8>) {
+/// Submits one task.
+pub(super) fn feed_one(pool: &PoolState, exchange: &Exchange, encoded: Vec<u8>) {
     exchange.set_total(1);
     pool.submit(Run::new(exchange.id, 0, 1, encoded.into()));
     pool.finish_feeding(exchange.id);
 }
 
-/// Feeds the tasks of an iterator, on a thread of its own.
+/// Submits the tasks of an iterator. It blocks, so it runs on a thread of its own.
 pub(super) fn feed<A: Serialize>(
-    pool: &Shared,
+    pool: &PoolState,
     exchange: &Arc<Exchange>,
     items: impl Iterator<Item = A>,
 ) {
-    let mut feeder = Feeder { pool, exchange, fed: 0, look_at: 0, scratch: Vec::new() };
+    let mut feeder = Feeder { pool, exchange, fed: 0, check_at: 0, scratch: Vec::new() };
     let all = std::panic::AssertUnwindSafe(|| {
         items.take_while(|_| !exchange.is_stopped()).for_each(|item| feeder.add(&item))
     });
     if let Err(panic) = fiber_core::panics::catch(|| std::panic::catch_unwind(all)) {
         panic.print_backtrace();
         let problem = format!("the iterator panicked: {panic}");
-        pool.cancel(exchange.id, Ending::LetFinish);
+        pool.cancel(exchange.id, Cancellation::LetFinish);
         return exchange.end(Error::invalid("Pool::map", problem));
     }
     if exchange.is_stopped() {
-        // Tasks are left out, so there is no total.
+        // Some tasks were not submitted, so there is no total.
         return pool.finish_feeding(exchange.id);
     }
-    feeder.hand_over();
+    feeder.submit_open();
     exchange.set_total(feeder.fed);
     pool.finish_feeding(exchange.id);
 }
 
 struct Feeder<'a> {
-    pool: &'a Shared,
+    pool: &'a PoolState,
     exchange: &'a Arc<Exchange>,
     fed: u64,
-    /// At how many tasks to look whether the buffer is full.
-    look_at: u64,
+    /// At how many tasks to check whether the buffer is full.
+    check_at: u64,
     scratch: Vec<u8>,
 }
 
@@ -107,26 +108,26 @@ impl Feeder<'_> {
             self.skip(index);
             let bytes = self.exchange.store(std::mem::take(&mut self.scratch));
             self.pool.submit(Run::new(self.exchange.id, index, index + 1, bytes));
-            self.look_at = self.fed;
+            self.check_at = self.fed;
         } else {
             let (tasks, bytes) = self.exchange.add(&self.scratch);
             let full = tasks >= BLOCK_TASKS || bytes >= BLOCK_BYTES;
-            if full || (self.exchange.are_worth_it(tasks) && self.pool.has_idle()) {
-                self.hand_over();
+            if full || (self.exchange.is_worth_sending(tasks) && self.pool.has_idle()) {
+                self.submit_open();
             }
         }
-        if self.fed >= self.look_at {
+        if self.fed >= self.check_at {
             self.wait_for_room();
         }
     }
 
-    /// Leaves a task out of the open block, which holds tasks that follow each other.
+    /// Leaves a task out of the open block, which holds consecutive tasks.
     fn skip(&self, index: u64) {
-        self.hand_over();
+        self.submit_open();
         self.exchange.open_at(index + 1);
     }
 
-    fn hand_over(&self) {
+    fn submit_open(&self) {
         if let Some(run) = self.exchange.take_open() {
             self.pool.submit(run);
         }
@@ -134,11 +135,11 @@ impl Feeder<'_> {
 
     /// Waits while the buffer is full.
     fn wait_for_room(&mut self) {
-        let least = self.pool.ahead_at_least();
+        let least = self.pool.min_ahead();
         if self.exchange.is_full(self.fed, least) {
-            self.hand_over();
+            self.submit_open();
             self.exchange.wait_for_room(self.fed, least);
         }
-        self.look_at = self.fed + LOOK;
+        self.check_at = self.fed + CHECK_TASKS;
     }
 }

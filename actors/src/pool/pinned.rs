@@ -1,4 +1,6 @@
-//! What the arguments of a call's tasks need while they may be run.
+//! Pins of the objects that the arguments of a call's tasks refer to.
+//!
+//! A pin keeps an object alive while only an encoded handle refers to it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,20 +12,20 @@ use parking_lot::Mutex;
 
 use crate::runtime::Runtime;
 
-/// How long the tasks of a call that nobody waits for may take to begin, if they are on their way
-/// to a worker.
-const BEGINNING: Duration = Duration::from_secs(5);
+/// How long the pins of a cancelled call's tasks stay: such a task may be on its way to a worker, and
+/// attach to its objects when it starts.
+const GRACE: Duration = Duration::from_secs(5);
 
-/// The pins of tasks that are not settled.
+/// The pins of tasks that are not completed.
 #[derive(Debug, Default)]
 pub(super) struct Pinned {
-    /// Whether there ever were any: most calls have none.
+    /// Whether any task has pins. Most calls have none.
     any: AtomicBool,
     tasks: Mutex<BTreeMap<u64, Pins>>,
 }
 
 impl Pinned {
-    /// Keeps the pins of a task, before it is submitted.
+    /// Adds the pins of a task, before it is submitted.
     pub(super) fn add(&self, task: u64, pins: Pins) {
         if !pins.is_empty() {
             self.tasks.lock().insert(task, pins);
@@ -31,13 +33,13 @@ impl Pinned {
         }
     }
 
-    /// Lets go of the pins of tasks that are settled.
+    /// Drops the pins of tasks that are completed.
     #[inline]
-    pub(super) fn release(&self, settled: Range<u64>) {
+    pub(super) fn release(&self, completed: Range<u64>) {
         if self.any.load(Ordering::Acquire) {
-            let settled: Vec<_> = self.tasks.lock().extract_if(settled, |_, _| true).collect();
-            // What they keep may end with them, so the lock is free by now.
-            drop(settled);
+            let released: Vec<_> = self.tasks.lock().extract_if(completed, |_, _| true).collect();
+            // Dropping pins may end their objects, so the lock is free by now.
+            drop(released);
         }
     }
 }
@@ -48,9 +50,9 @@ impl Drop for Pinned {
         if !left.is_empty()
             && let Some(runtime) = Runtime::current()
         {
-            // Workers may have begun, or be about to begin, what was cancelled.
+            // Workers may run these tasks, or be about to start them.
             runtime.spawn(move || async move {
-                tokio::time::sleep(BEGINNING).await;
+                tokio::time::sleep(GRACE).await;
                 drop(left);
             });
         }

@@ -1,8 +1,8 @@
-//! Progress bars, for people: nothing is drawn where standard error is no terminal.
+//! Progress bars on standard error. They are drawn only if it is a terminal.
 //!
-//! Bars that are on the screen at the same time form a group, which is taken off the screen while
-//! something else is printed. A thread that holds the lock of standard output may advance a bar, so
-//! that lock comes before the group's, always.
+//! Bars that are visible at the same time form a group, which is hidden while something else is
+//! printed. Lock order: standard output before the group, because a thread that holds the lock of
+//! standard output may advance a bar.
 
 use std::cell::Cell;
 use std::fmt::Write;
@@ -11,7 +11,7 @@ use std::io;
 use indicatif::{HumanCount, MultiProgress, ProgressBar, ProgressState, ProgressStyle};
 use parking_lot::Mutex;
 
-/// How far a call is.
+/// The progress bar of a call, if it has one.
 #[derive(Default)]
 pub(super) struct Progress(Option<ProgressBar>);
 
@@ -22,7 +22,7 @@ impl Progress {
             Some(_) => "{prefix} {wide_bar} {human_pos}/{human_len} {rate} {eta}",
             None => "{prefix} {spinner} {human_pos} {rate}",
         };
-        let style = ProgressStyle::with_template(template).expect("the template is right");
+        let style = ProgressStyle::with_template(template).expect("the template is valid");
         let style = style.with_key("rate", |state: &ProgressState, text: &mut dyn Write| {
             let _ = text.write_str(&rate(state.per_sec()));
         });
@@ -51,10 +51,10 @@ impl Drop for Progress {
     }
 }
 
-/// The bars that are on the screen together.
+/// The bars that are visible together.
 struct Group {
     screen: MultiProgress,
-    /// The finished ones among them too, which would vanish when they are dropped.
+    /// Includes finished bars, which would vanish if they were dropped.
     bars: Vec<ProgressBar>,
 }
 
@@ -71,7 +71,7 @@ impl Group {
         bar
     }
 
-    /// The last one to finish leaves the group on the screen as it is.
+    /// Finishes a bar. The last bar to finish leaves the group on the screen.
     fn finish(bar: &ProgressBar) {
         bar.abandon();
         let whole = GROUP.lock().take_if(|group| group.bars.iter().all(ProgressBar::is_finished));
@@ -79,13 +79,12 @@ impl Group {
     }
 }
 
-/// Runs `print` while no progress bar is on the screen, and draws the bars again below what it has
-/// printed.
+/// Hides all progress bars while `print` runs, and draws them again below the printed lines.
 ///
-/// A line that is printed beside a bar leaves a stale bar behind. Fiber passes on what workers and
-/// processes print in this way by itself; a program does so with its own lines, and with those of
-/// its logger, while a call with `progress` runs. `print` does nothing but print: a call that
-/// advances a bar would wait for itself.
+/// Lines that are printed beside a bar leave a stale bar behind. Fiber forwards the output of
+/// workers and processes through this function. A program uses it for its own lines, and for those
+/// of its logger, while a call with `progress` runs. `print` must only print: if it awaits a call
+/// that advances a bar, it deadlocks.
 ///
 /// # Examples
 /// ```
@@ -113,7 +112,7 @@ pub fn suspend_progress<R>(print: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Tasks a second, with as many digits as tell something.
+/// Formats a number of tasks a second with its significant digits.
 fn rate(per_second: f64) -> String {
     match per_second {
         rate if rate >= 1000.0 => format!("{}/s", HumanCount(rate as u64)),
@@ -127,7 +126,7 @@ mod tests {
     use super::rate;
 
     #[test]
-    fn rates_have_the_digits_that_tell_something() {
+    fn rates_show_their_significant_digits() {
         for (per_second, expected) in [
             (0.0, "0.00/s"),
             (0.254, "0.25/s"),

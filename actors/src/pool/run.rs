@@ -1,25 +1,25 @@
-//! Runs: tasks of one call that follow each other, with their encoded arguments.
+//! Runs: consecutive tasks of one call with their encoded arguments.
 //!
-//! A pool tracks every task on its own, and yet costs nanoseconds a task, because what it stores,
-//! sends and takes back are runs. Any run can be split anywhere; a chunk is only the least number
-//! of tasks that is handed out at a time.
+//! A pool tracks every task on its own at a cost of nanoseconds a task, because it stores, sends and
+//! redelivers runs. Any run can be split anywhere. A chunk is only the least number of tasks that is
+//! handed out at a time.
 
 use bytes::{Buf, Bytes};
 
-/// Before each task's arguments, and before each result, stands its length.
+/// Bytes of the length in front of each task's arguments and of each outcome.
 pub(crate) const PREFIX: usize = 4;
-/// The bit of a result's length that says that it is a failure.
+/// The bit of an outcome's length that marks a failure.
 pub(crate) const FAILED: u32 = 1 << 31;
 
-/// Which call of a pool.
+/// Identifies a call.
 pub(crate) type CallId = u64;
 
-/// Tasks `start..end` of a call.
+/// The tasks `start..end` of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     pub(crate) call: CallId,
-    /// The index of the first task in `bytes`. It is below `start` when tasks at the front are done
-    /// already.
+    /// The index of the first task in `bytes`. It is below `start` if tasks were cut off at the
+    /// front.
     base: u64,
     pub(crate) start: u64,
     pub(crate) end: u64,
@@ -31,18 +31,18 @@ impl Run {
         Run { call, base: start, start, end, bytes }
     }
 
-    /// How many tasks.
+    /// Returns the number of tasks.
     pub(crate) fn len(&self) -> u64 {
         self.end - self.start
     }
 
-    /// The arguments of its tasks, each after its length. (The end is not cut: it is up to the
-    /// reader to stop.)
+    /// Returns the arguments of its tasks, each after its length. Arguments of later tasks may
+    /// follow: the reader has to stop at the end of the run.
     pub(crate) fn arguments(&self) -> Bytes {
         self.bytes.slice(offset(&self.bytes, self.start - self.base)..)
     }
 
-    /// Takes the first `count` tasks out, at most all.
+    /// Takes out the first `count` tasks, or all if there are fewer.
     pub(crate) fn split_front(&mut self, count: u64) -> Run {
         self.trim();
         let count = count.min(self.len());
@@ -59,7 +59,7 @@ impl Run {
         front
     }
 
-    /// Takes the tasks of `from..to` out, which are in this run, and forgets those before them.
+    /// Takes out the tasks `from..to`, which are in this run, and drops those before them.
     pub(crate) fn take(&mut self, from: u64, to: u64) -> Run {
         if (from, to) == (self.start, self.end) {
             let empty = Run { start: to, base: to, bytes: Bytes::new(), ..*self };
@@ -69,28 +69,28 @@ impl Run {
         self.split_front(to - from)
     }
 
-    /// The tasks of `from..to` that are in this run, as a run, and what is left before and after
-    /// them. Nothing is copied, and no length is read.
+    /// Splits the run into those of the tasks `from..to` that are in it, the tasks before and the
+    /// tasks after them. Copies nothing and reads no lengths.
     pub(crate) fn cut(self, from: u64, to: u64) -> (Option<Run>, Option<Run>, Option<Run>) {
         let (from, to) = (from.clamp(self.start, self.end), to.clamp(self.start, self.end));
-        let part = |start, end| (start < end).then(|| Run { start, end, ..self.clone() });
+        let run = |start, end| (start < end).then(|| Run { start, end, ..self.clone() });
         if from >= to {
             return (None, Some(self), None);
         }
-        (part(from, to), part(self.start, from), part(to, self.end))
+        (run(from, to), run(self.start, from), run(to, self.end))
     }
 
-    /// Whether the task of this index is in it.
+    /// Returns whether the task with this index is in the run.
     pub(crate) fn contains(&self, index: u64) -> bool {
         (self.start..self.end).contains(&index)
     }
 
-    /// Bytes of arguments from its first task on.
+    /// Returns the bytes that it keeps in memory.
     pub(crate) fn size(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Forgets the arguments of tasks that are not in it any more.
+    /// Drops the arguments of tasks that were cut off at the front.
     fn trim(&mut self) {
         if self.base < self.start {
             self.bytes.advance(offset(&self.bytes, self.start - self.base));
@@ -99,7 +99,7 @@ impl Run {
     }
 }
 
-/// Where, in `bytes`, the item after the first `count` items begins.
+/// Returns the offset in `bytes` after the first `count` items.
 fn offset(bytes: &[u8], count: u64) -> usize {
     let mut items = Items::new(bytes);
     for _ in 0..count {
@@ -108,7 +108,7 @@ fn offset(bytes: &[u8], count: u64) -> usize {
     bytes.len() - items.rest.len()
 }
 
-/// Reads items, each after its length, and whether each is a failure.
+/// An iterator over items that follow their lengths, and whether each is a failure.
 #[derive(Clone, Debug)]
 pub(crate) struct Items<'a> {
     rest: &'a [u8],
@@ -133,14 +133,14 @@ impl<'a> Iterator for Items<'a> {
     }
 }
 
-/// Appends an item after its length.
+/// Appends the length of an item, and the item.
 pub(crate) fn push_item(bytes: &mut Vec<u8>, item: &[u8], failed: bool) {
     bytes.reserve(PREFIX + item.len());
     bytes.extend_from_slice(&prefix(item.len(), failed));
     bytes.extend_from_slice(item);
 }
 
-/// The length that stands before an item.
+/// Encodes the length in front of an item.
 pub(crate) fn prefix(length: usize, failed: bool) -> [u8; PREFIX] {
     (length as u32 | if failed { FAILED } else { 0 }).to_le_bytes()
 }

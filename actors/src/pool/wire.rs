@@ -1,8 +1,7 @@
-//! What a pool and its workers tell each other.
+//! Messages between a pool and its workers.
 //!
-//! The two frequent messages, assignments and results, are laid out by hand: integers are
-//! little-endian, arguments and results follow as they are. The rest is small and goes through
-//! serde.
+//! The two frequent messages, assignments and results, have a layout of their own: little-endian
+//! integers, then the encoded arguments or outcomes. All others are small and use serde.
 
 use bytes::{Buf, Bytes};
 use fiber_core::entry::EntryRef;
@@ -13,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::run::{CallId, PREFIX};
 use crate::endpoint::MAIN;
 
-const NOTE: u8 = 0;
+const CONTROL: u8 = 0;
 const ASSIGNMENT: u8 = 1;
 const RESULTS: u8 = 2;
 const BROADCAST: u8 = 3;
@@ -23,9 +22,9 @@ const BROADCAST: u8 = 3;
 pub(crate) struct Assignment {
     pub(crate) call: CallId,
     pub(crate) entry: EntryRef,
-    /// How long one task may run, in nanoseconds; 0 for as long as it likes.
+    /// Time limit of one task in nanoseconds; 0 for none.
     pub(crate) timeout: u64,
-    /// How many tasks belong together.
+    /// The least number of tasks that a worker runs in a row.
     pub(crate) chunk: u32,
     pub(crate) first: u64,
     pub(crate) count: u32,
@@ -36,56 +35,59 @@ pub(crate) struct Assignment {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Results {
     pub(crate) call: CallId,
-    /// How long the worker worked for them, in nanoseconds.
+    /// Nanoseconds that the worker spent on the tasks.
     pub(crate) busy: u64,
-    /// Tasks that follow each other, in parts, with the length in bytes of each part's outcomes.
-    pub(crate) pieces: Vec<Piece>,
+    /// The tasks of `outcomes`.
+    pub(crate) runs: Vec<ResultRun>,
     pub(crate) outcomes: Bytes,
 }
 
-/// A part of [`Results`].
+/// Consecutive tasks of [`Results`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub(crate) struct ResultRun {
     pub(crate) first: u64,
     pub(crate) count: u32,
+    /// Bytes of the encoded outcomes.
     pub(crate) length: u32,
 }
 
-/// What else a worker says.
+/// A small message from a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum WorkerNote {
-    /// It gives tasks back that it has not begun, because it is held up.
+pub(crate) enum WorkerEvent {
+    /// The worker returns tasks that it has not started.
     Returned { call: CallId, first: u64, count: u64 },
-    /// It has been running this task for a while.
+    /// The worker has been running this task for a while.
     Running { call: CallId, index: u64 },
-    /// This task has run longer than it may.
+    /// The worker runs this task past its timeout.
     Overdue { call: CallId, index: u64 },
-    /// It was asked to end a cancelled call's tasks, and runs one.
+    /// The worker runs a task of a call that was cancelled with `kill`.
     RunsCancelled,
 }
 
-/// What else a pool says.
+/// A small message from a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum PoolNote {
-    /// Tasks of this call need not be begun; with `kill`, those that run are to end as well.
+pub(crate) enum PoolCommand {
+    /// Drops the tasks of a call that the worker has not started. With `kill`, the worker reports
+    /// whether it runs one.
     Cancel { call: CallId, kill: bool },
-    /// There is no room for the outcomes of this call: tasks that have not begun are to come back.
-    GiveBack { call: CallId },
-    /// This broadcast value is not used any more.
-    Forget { broadcast: u64 },
+    /// Requests the tasks of a call that the worker has not started, because the caller has no room
+    /// for their outcomes.
+    Return { call: CallId },
+    /// Drops a broadcast value.
+    DropBroadcast { id: u64 },
 }
 
 /// A message to a worker.
 pub(crate) enum ToWorker {
     Assignment(Assignment),
     Broadcast { id: u64, value: Bytes },
-    Note(PoolNote),
+    Command(PoolCommand),
 }
 
 /// A message from a worker.
 pub(crate) enum FromWorker {
     Results(Results),
-    /// The outcome of one task, which is sent from where it is; it is read as
+    /// The outcome of one task, which is sent without a copy. The pool reads it as
     /// [`FromWorker::Results`].
     Large {
         call: CallId,
@@ -94,7 +96,7 @@ pub(crate) enum FromWorker {
         prefix: [u8; PREFIX],
         outcome: Bytes,
     },
-    Note(WorkerNote),
+    Event(WorkerEvent),
 }
 
 impl ToWorker {
@@ -120,15 +122,17 @@ impl ToWorker {
                 head.extend_from_slice(&id.to_le_bytes());
                 Message { head, body: value }
             }
-            ToWorker::Note(note) => note_message(&note),
+            ToWorker::Command(command) => control_message(&command),
         }
     }
 
+    /// Reads a message.
+    ///
     /// # Errors
-    /// What was wrong with the message: the peer is not what it should be.
+    /// [`Error::Decode`] if the message is malformed.
     pub(crate) fn read(mut message: Bytes) -> Result<ToWorker> {
         match message.try_get_u8() {
-            Ok(NOTE) => codec::decode(&message).map(ToWorker::Note),
+            Ok(CONTROL) => codec::decode(&message).map(ToWorker::Command),
             Ok(ASSIGNMENT) if message.len() >= 48 => Ok(ToWorker::Assignment(Assignment {
                 call: message.get_u64_le(),
                 entry: EntryRef { offset: message.get_u64_le(), name: message.get_u64_le() },
@@ -141,7 +145,7 @@ impl ToWorker {
             Ok(BROADCAST) if message.len() >= 8 => {
                 Ok(ToWorker::Broadcast { id: message.get_u64_le(), value: message })
             }
-            _ => Err(nonsense()),
+            _ => Err(malformed()),
         }
     }
 }
@@ -149,68 +153,70 @@ impl ToWorker {
 impl FromWorker {
     pub(crate) fn message(self) -> Message {
         match self {
-            FromWorker::Results(Results { call, busy, pieces, outcomes }) => {
-                Message { head: results_head(call, busy, &pieces), body: outcomes }
+            FromWorker::Results(Results { call, busy, runs, outcomes }) => {
+                Message { head: results_head(call, busy, &runs), body: outcomes }
             }
             FromWorker::Large { call, busy, index, prefix, outcome } => {
-                let piece =
-                    Piece { first: index, count: 1, length: (PREFIX + outcome.len()) as u32 };
-                let mut head = results_head(call, busy, &[piece]);
+                let run =
+                    ResultRun { first: index, count: 1, length: (PREFIX + outcome.len()) as u32 };
+                let mut head = results_head(call, busy, &[run]);
                 head.extend_from_slice(&prefix);
                 Message { head, body: outcome }
             }
-            FromWorker::Note(note) => note_message(&note),
+            FromWorker::Event(event) => control_message(&event),
         }
     }
 
+    /// Reads a message.
+    ///
     /// # Errors
-    /// What was wrong with the message: the peer is not what it should be.
+    /// [`Error::Decode`] if the message is malformed.
     pub(crate) fn read(mut message: Bytes) -> Result<FromWorker> {
         match message.try_get_u8() {
-            Ok(NOTE) => codec::decode(&message).map(FromWorker::Note),
+            Ok(CONTROL) => codec::decode(&message).map(FromWorker::Event),
             Ok(RESULTS) if message.len() >= 20 => {
                 let (call, busy, count) =
                     (message.get_u64_le(), message.get_u64_le(), message.get_u32_le() as usize);
                 if message.len() / 16 < count {
-                    return Err(nonsense());
+                    return Err(malformed());
                 }
-                let piece = |message: &mut Bytes| Piece {
+                let run = |message: &mut Bytes| ResultRun {
                     first: message.get_u64_le(),
                     count: message.get_u32_le(),
                     length: message.get_u32_le(),
                 };
-                let pieces: Vec<_> = (0..count).map(|_| piece(&mut message)).collect();
-                let length: u64 = pieces.iter().map(|piece| u64::from(piece.length)).sum();
+                let runs: Vec<_> = (0..count).map(|_| run(&mut message)).collect();
+                let length: u64 = runs.iter().map(|run| u64::from(run.length)).sum();
                 if length != message.len() as u64 {
-                    return Err(nonsense());
+                    return Err(malformed());
                 }
-                Ok(FromWorker::Results(Results { call, busy, pieces, outcomes: message }))
+                Ok(FromWorker::Results(Results { call, busy, runs, outcomes: message }))
             }
-            _ => Err(nonsense()),
+            _ => Err(malformed()),
         }
     }
 }
 
-fn results_head(call: CallId, busy: u64, pieces: &[Piece]) -> Vec<u8> {
-    let mut head = Vec::with_capacity(22 + 16 * pieces.len() + PREFIX);
+fn results_head(call: CallId, busy: u64, runs: &[ResultRun]) -> Vec<u8> {
+    let mut head = Vec::with_capacity(22 + 16 * runs.len() + PREFIX);
     head.extend_from_slice(&[MAIN, RESULTS]);
     head.extend_from_slice(&call.to_le_bytes());
     head.extend_from_slice(&busy.to_le_bytes());
-    head.extend_from_slice(&(pieces.len() as u32).to_le_bytes());
-    for piece in pieces {
-        head.extend_from_slice(&piece.first.to_le_bytes());
-        head.extend_from_slice(&piece.count.to_le_bytes());
-        head.extend_from_slice(&piece.length.to_le_bytes());
+    head.extend_from_slice(&(runs.len() as u32).to_le_bytes());
+    for run in runs {
+        head.extend_from_slice(&run.first.to_le_bytes());
+        head.extend_from_slice(&run.count.to_le_bytes());
+        head.extend_from_slice(&run.length.to_le_bytes());
     }
     head
 }
 
-fn note_message<T: Serialize>(note: &T) -> Message {
-    let mut head = vec![MAIN, NOTE];
-    codec::append(&mut head, note).expect("notes are made of what serialises");
+fn control_message<T: Serialize>(content: &T) -> Message {
+    let mut head = vec![MAIN, CONTROL];
+    codec::append(&mut head, content).expect("control messages contain only numbers");
     Message::new(head)
 }
 
-fn nonsense() -> Error {
+fn malformed() -> Error {
     Error::decode("a message between a pool and a worker", "it has another layout")
 }

@@ -1,13 +1,15 @@
-//! A worker: what runs in a pool's processes.
+//! The worker: what a pool's processes run.
 //!
-//! The node's thread receives assignments into the [`WorkQueue`]; the executors, threads of the process
-//! with the main thread first, take runs from it and call the function for each task. Outcomes
-//! gather with each executor and leave together: when as many are there as tasks are left, when
-//! they are many bytes, and when a task holds them up. The last is for the node's thread to see,
-//! which looks at what the executors do every millisecond while they are busy.
+//! The runtime's thread receives assignments into the [`WorkQueue`]. The executors, which are the
+//! main thread and others, take runs from it and call the function for each task. Each executor
+//! collects outcomes and sends them together: when it has as many outcomes as tasks left, when they
+//! are many bytes, or when a task blocks them. The [monitor] notices the last of these: it runs on
+//! the runtime's thread and looks at the executors every millisecond while they are busy.
 
 mod executor;
-mod ticker;
+mod local_run;
+mod monitor;
+mod outcomes;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -22,13 +24,14 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use super::broadcast;
-use super::run::{CallId, Items, push_item};
-use super::wire::{Assignment, FromWorker, PoolNote, Results, ToWorker, WorkerNote};
+use super::run::{CallId, push_item};
+use super::wire::{Assignment, FromWorker, PoolCommand, ResultRun, Results, ToWorker, WorkerEvent};
 use crate::process::Initializer;
 use crate::runtime::{ChildMain, ControlMessage, ParentMessage, Runtime, StartedMain};
-use executor::Slot;
+use executor::ExecutorState;
+use local_run::LocalRun;
 
-/// What a worker needs to know to begin.
+/// The configuration of a worker's process.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct WorkerMain {
     pub(crate) threads: u64,
@@ -36,66 +39,29 @@ pub(crate) struct WorkerMain {
     pub(crate) max_message: u64,
 }
 
-/// What the executors of a worker share.
+/// The state that the executors of a worker share.
 struct WorkQueue {
     link: Arc<dyn Link>,
     work: Mutex<Work>,
-    /// How many tasks no executor has taken: to be known without the lock.
-    untaken: AtomicU64,
-    /// Wakes executors when there is work, or when none will come.
+    /// The number of tasks in `work`, which executors read without its lock.
+    queued: AtomicU64,
+    /// Wakes executors when work arrives, and when the worker stops.
     changed: Condvar,
-    slots: Vec<Slot>,
-    /// Entries that were resolved: that takes a microsecond, longer than many a task.
+    executors: Vec<Mutex<ExecutorState>>,
+    /// Resolved entries. Resolving one takes a microsecond, longer than many tasks.
     entries: Mutex<HashMap<EntryRef, &'static Entry>>,
-    /// Wakes the ticker when an executor that was held up goes on.
-    went_on: Notify,
+    /// Wakes the monitor when a blocked executor continues.
+    unblocked: Notify,
     max_message: usize,
 }
 
+/// Work that no executor has taken.
 #[derive(Default)]
 struct Work {
-    runs: VecDeque<Assigned>,
+    runs: VecDeque<LocalRun>,
     /// Executors that have taken a run.
     busy: usize,
     closed: bool,
-}
-
-/// A run as a worker has it.
-#[derive(Clone)]
-struct Assigned {
-    call: CallId,
-    entry: &'static Entry,
-    timeout: u64,
-    chunk: u64,
-    /// Where its first chunk begins.
-    start: u64,
-    /// The next task to begin.
-    first: u64,
-    end: u64,
-    arguments: Bytes,
-}
-
-impl Assigned {
-    fn len(&self) -> u64 {
-        self.end - self.first
-    }
-
-    /// Takes the first `count` tasks out.
-    fn split_front(&mut self, count: u64) -> Assigned {
-        let mut items = Items::new(&self.arguments);
-        let length: usize = (0..count)
-            .map_while(|_| items.next())
-            .map(|(item, _)| item.len() + super::run::PREFIX)
-            .sum();
-        let front = Assigned {
-            end: self.first + count,
-            arguments: self.arguments.split_to(length),
-            ..self.clone()
-        };
-        self.first += count;
-        self.start = self.first;
-        front
-    }
 }
 
 impl ChildMain for WorkerMain {
@@ -103,20 +69,20 @@ impl ChildMain for WorkerMain {
         let queue = Arc::new(WorkQueue {
             link,
             work: Mutex::default(),
-            untaken: AtomicU64::new(0),
+            queued: AtomicU64::new(0),
             changed: Condvar::new(),
-            slots: (0..self.threads).map(|_| Slot::default()).collect(),
+            executors: (0..self.threads).map(|_| Mutex::default()).collect(),
             entries: Mutex::default(),
-            went_on: Notify::new(),
+            unblocked: Notify::new(),
             max_message: self.max_message as usize,
         });
-        let ticker = Arc::new(Notify::new());
-        tokio::task::spawn_local(ticker::tick(Arc::clone(&queue), Arc::clone(&ticker)));
+        let arrived = Arc::new(Notify::new());
+        tokio::task::spawn_local(monitor::run(Arc::clone(&queue), Arc::clone(&arrived)));
         let receiving = Arc::clone(&queue);
         let inbox = move |inbound| match inbound {
             ParentMessage::Data(message) => {
                 receiving.receive(message);
-                ticker.notify_one();
+                arrived.notify_one();
             }
             ParentMessage::Shutdown => receiving.close(),
         };
@@ -124,8 +90,8 @@ impl ChildMain for WorkerMain {
         let main = move || {
             if let Err(problem) = initializer.map_or(Ok(()), Initializer::run) {
                 let _ = queue.link.send(ControlMessage::Failed(problem).message());
-                // The parent ends this process when it has read that; until then the message must
-                // not be lost.
+                // The parent stops this process when it has read the message. An earlier exit could
+                // lose it.
                 queue.wait_for_close();
                 return 1;
             }
@@ -141,10 +107,10 @@ impl WorkQueue {
         match ToWorker::read(message) {
             Ok(ToWorker::Assignment(assignment)) => self.accept(assignment),
             Ok(ToWorker::Broadcast { id, value }) => broadcast::receive(id, value),
-            Ok(ToWorker::Note(PoolNote::Forget { broadcast })) => broadcast::forget(broadcast),
-            Ok(ToWorker::Note(PoolNote::Cancel { call, kill })) => self.cancel(call, kill),
-            Ok(ToWorker::Note(PoolNote::GiveBack { call })) => self.give_back_call(call),
-            Err(error) => tracing::error!("a message of the pool was ignored: {error}"),
+            Ok(ToWorker::Command(PoolCommand::DropBroadcast { id })) => broadcast::forget(id),
+            Ok(ToWorker::Command(PoolCommand::Cancel { call, kill })) => self.cancel(call, kill),
+            Ok(ToWorker::Command(PoolCommand::Return { call })) => self.return_call(call),
+            Err(error) => tracing::error!("ignored a message from the pool: {error}"),
         }
     }
 
@@ -157,20 +123,11 @@ impl WorkQueue {
         if known.is_none() {
             self.entries.lock().insert(assignment.entry, entry);
         }
-        let run = Assigned {
-            call: assignment.call,
-            entry,
-            timeout: assignment.timeout,
-            chunk: u64::from(assignment.chunk).max(1),
-            start: assignment.first,
-            first: assignment.first,
-            end: assignment.first + u64::from(assignment.count),
-            arguments: assignment.arguments,
-        };
+        let run = LocalRun::new(entry, assignment);
         let many = run.len() > 1;
         let mut work = self.work.lock();
         work.runs.push_back(run);
-        self.count_untaken(&work);
+        self.count_queued(&work);
         drop(work);
         if many {
             self.changed.notify_all();
@@ -179,69 +136,69 @@ impl WorkQueue {
         }
     }
 
-    fn count_untaken(&self, work: &Work) {
-        self.untaken.store(work.runs.iter().map(Assigned::len).sum(), Ordering::Relaxed);
+    fn count_queued(&self, work: &Work) {
+        self.queued.store(work.runs.iter().map(LocalRun::len).sum(), Ordering::Relaxed);
     }
 
     /// Fails tasks whose function this program does not have.
     fn refuse(&self, assignment: &Assignment, problem: &str) {
         let failure = Failure::new(FailureKind::Unknown, problem);
-        let failure = codec::encode(&failure).expect("a failure is made of text, which serialises");
+        let failure = codec::encode(&failure).expect("a failure contains only text");
         let mut outcomes = Vec::new();
         (0..assignment.count).for_each(|_| push_item(&mut outcomes, &failure, true));
         let length = outcomes.len() as u32;
-        let piece = super::wire::Piece { first: assignment.first, count: assignment.count, length };
+        let run = ResultRun { first: assignment.first, count: assignment.count, length };
         self.send(Results {
             call: assignment.call,
             busy: 1,
-            pieces: vec![piece],
+            runs: vec![run],
             outcomes: outcomes.into(),
         });
     }
 
     fn cancel(&self, call: CallId, kill: bool) {
-        let mut given_up = self.take_untaken(call);
-        let mut runs = false;
-        for slot in &self.slots {
-            let mut slot = slot.lock();
-            runs |= slot.runs(call);
-            given_up.extend(slot.drop_call(call));
+        let mut returned = self.take_queued(call);
+        let mut runs_call = false;
+        for executor in &self.executors {
+            let mut executor = executor.lock();
+            runs_call |= executor.runs(call);
+            returned.extend(executor.cancel_call(call));
         }
-        given_up.iter().for_each(|run| self.give_back(run));
-        if runs && kill {
-            self.note(WorkerNote::RunsCancelled);
+        returned.iter().for_each(|run| self.return_run(run));
+        if runs_call && kill {
+            self.report(WorkerEvent::RunsCancelled);
         }
     }
 
-    /// Gives back the tasks of a call that have not begun, but for those that belong to a chunk
-    /// that has.
-    fn give_back_call(&self, call: CallId) {
-        let mut given_up = self.take_untaken(call);
-        for slot in &self.slots {
-            let mut slot = slot.lock();
-            if slot.has_run_of(call) {
-                given_up.extend(slot.give_up());
+    /// Returns the tasks of a call that have not started to the pool, except those of a chunk that
+    /// has.
+    fn return_call(&self, call: CallId) {
+        let mut returned = self.take_queued(call);
+        for executor in &self.executors {
+            let mut executor = executor.lock();
+            if executor.has_run_of(call) {
+                returned.extend(executor.take_unstarted());
             }
         }
-        given_up.iter().for_each(|run| self.give_back(run));
+        returned.iter().for_each(|run| self.return_run(run));
     }
 
     /// Takes the runs of a call that no executor has taken.
-    fn take_untaken(&self, call: CallId) -> VecDeque<Assigned> {
+    fn take_queued(&self, call: CallId) -> VecDeque<LocalRun> {
         let mut work = self.work.lock();
         let (taken, others) = work.runs.drain(..).partition(|run| run.call == call);
         work.runs = others;
-        self.count_untaken(&work);
+        self.count_queued(&work);
         taken
     }
 
-    fn give_back(&self, run: &Assigned) {
-        self.note(WorkerNote::Returned { call: run.call, first: run.first, count: run.len() });
+    fn return_run(&self, run: &LocalRun) {
+        self.report(WorkerEvent::Returned { call: run.call, first: run.first, count: run.len() });
     }
 
-    fn note(&self, note: WorkerNote) {
-        // A closed link means that the parent is gone, and then this process is about to end.
-        let _ = self.link.send(FromWorker::Note(note).message());
+    fn report(&self, event: WorkerEvent) {
+        // Sending fails if the parent is gone. Then this process is about to end.
+        let _ = self.link.send(FromWorker::Event(event).message());
     }
 
     fn send(&self, results: Results) {

@@ -149,7 +149,8 @@ pub(crate) fn answer_with_backend() -> anyhow::Result<()> {
         "kubernetes" => Some(Box::new(pods::Model::of_a_worker()?)),
         _ => None,
     };
-    pool.terminate().wait()?;
+    pool.kill();
+    pool.join().wait()?;
     let settle = || engine.iter().try_for_each(|engine| engine.settle());
 
     let (mut ready, mut bare) = (Vec::new(), Vec::new());
@@ -158,7 +159,8 @@ pub(crate) fn answer_with_backend() -> anyhow::Result<()> {
         let start = Instant::now();
         let pool = ready_pool(WORKERS)?;
         ready.push(start.elapsed());
-        pool.terminate().wait()?;
+        pool.kill();
+        pool.join().wait()?;
         if let Some(engine) = &engine {
             settle()?;
             bare.push(engine.run_bare(WORKERS)?);

@@ -24,7 +24,8 @@ fn pid(_: u64) -> u32 {
 pub(super) fn many(table: &mut Table) -> anyhow::Result<()> {
     let few = ready_pool(FEW)?;
     let few_time = rounds(&few, FEW)?.time;
-    few.terminate().wait()?;
+    few.kill();
+    few.join().wait()?;
     drop(few);
     eprintln!("  {FEW} workers: {few_time:.1?} for {TASKS} tasks");
 
@@ -42,7 +43,8 @@ pub(super) fn many(table: &mut Table) -> anyhow::Result<()> {
     let sum: u64 = shares.iter().sum();
 
     let start = Instant::now();
-    pool.terminate().wait()?;
+    pool.kill();
+    pool.join().wait()?;
     let end = start.elapsed();
     let left = done.pids.iter().filter(|pid| Path::new(&format!("/proc/{pid}")).exists()).count();
     ensure!(left == 0, "{left} of {MANY} workers are still there after the pool has ended");

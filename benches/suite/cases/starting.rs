@@ -42,7 +42,8 @@ pub(super) fn ready(table: &mut Table) -> anyhow::Result<()> {
         let start = Instant::now();
         let pool = ready_pool(WORKERS)?;
         times.push(start.elapsed());
-        pool.terminate().wait()?;
+        pool.kill();
+        pool.join().wait()?;
     }
     eprintln!("  fiber: {times:.1?}");
     let row = Row::new(format!("{WORKERS} workers ready"), seconds(median(times)))

@@ -11,7 +11,7 @@ pub(super) fn detached() {
     joined.apply(|x: u32| assert!(x > 0, "too small"), 0).detach();
     joined.try_map(|x: u32| if x != 1 { Ok(x) } else { Err("odd") }, 0..3).detach();
     joined.max_deaths(1).apply(|code: i32| -> () { std::process::exit(code) }, 3).detach();
-    joined.join().wait().expect("all calls end");
+    joined.stop().wait().expect("all calls end");
     joined.apply(|x: u32| x, 0).detach();
 
     let dropped = pool("dropped");

@@ -43,7 +43,7 @@ pub(super) fn behind_a_proxy() {
                 println!("2 workers");
             }
             "join" => {
-                pool.take().expect("there is one").join().wait().unwrap();
+                pool.take().expect("there is one").stop().wait().unwrap();
                 println!("joined");
             }
             "actor" => {

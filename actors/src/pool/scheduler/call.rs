@@ -5,56 +5,76 @@ use std::collections::{HashMap, VecDeque};
 use fiber_core::entry::EntryRef;
 
 use super::worker::Worker;
-use super::{Caller, Effects, Settled, Terms};
+use super::{CallOptions, Caller, Completion, Effects};
 use crate::pool::run::{Items, Run};
 use crate::pool::wire::Assignment;
 
-/// The work that a worker's thread may have before it.
-pub(super) const HORIZON: f64 = 4e6;
-/// Work that is not worth being split among workers, in nanoseconds.
-const MORSEL: f64 = 200e3;
-/// Tasks that a worker's thread may hold, however short.
-const HELD: u64 = 16 << 10;
-/// Bytes of arguments that a worker may hold and still get more.
-const HELD_BYTES: usize = 2 << 20;
-/// A call, as far as its tasks are not settled.
+/// Nanoseconds of work that may be pending for each thread of a worker.
+pub(super) const PENDING_NANOS: f64 = 4e6;
+/// Nanoseconds of work that are not worth splitting among workers.
+const RUN_NANOS: f64 = 200e3;
+/// Tasks that may be pending for each thread of a worker, however short they are.
+const PENDING_TASKS: u64 = 16 << 10;
+/// Bytes of pending arguments from which on a worker gets no more tasks.
+const PENDING_BYTES: usize = 2 << 20;
+
+/// A call with its tasks that are not completed.
 pub(super) struct Call<C> {
     pub(super) caller: C,
     pub(super) entry: EntryRef,
-    pub(super) terms: Terms,
+    pub(super) options: CallOptions,
     pub(super) ready: VecDeque<Run>,
     pub(super) ready_tasks: u64,
     pub(super) suspects: VecDeque<Run>,
-    /// Nanoseconds of work that it has been given.
+    /// Nanoseconds of worker time that the call has received.
     pub(super) served: u64,
-    /// Tasks that were submitted and are not settled.
+    /// Tasks that were submitted and are not completed.
     pub(super) open: u64,
-    /// Tasks that had trouble.
-    pub(super) strikes: HashMap<u64, Strikes>,
-    /// Whether workers were asked to give tasks back, and none has been handed out since.
+    /// Counts of the tasks that did not complete at the first attempt.
+    pub(super) failures: HashMap<u64, FailureCounts>,
+    /// Whether workers were asked to return tasks, and none has been handed out since.
     pub(super) recalled: bool,
 }
 
+/// How often a task did not complete, by cause.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Strikes {
+pub(super) struct FailureCounts {
     pub(super) deaths: u32,
     pub(super) timeouts: u32,
-    pub(super) failures: u32,
+    /// Failures of the task itself.
+    pub(super) own: u32,
 }
 
 impl<C: Caller> Call<C> {
-    /// Whether there is something to hand out.
+    pub(super) fn new(caller: C, entry: EntryRef, options: CallOptions, served: u64) -> Call<C> {
+        Call {
+            caller,
+            entry,
+            options,
+            ready: VecDeque::new(),
+            ready_tasks: 0,
+            suspects: VecDeque::new(),
+            served,
+            open: 0,
+            failures: HashMap::new(),
+            recalled: false,
+        }
+    }
+
+    /// Returns whether the call has tasks to hand out.
     pub(super) fn has_tasks(&self) -> bool {
         !self.ready.is_empty() || !self.suspects.is_empty()
     }
 
-    /// How many tasks workers have.
+    /// Returns how many tasks are pending at workers.
     pub(super) fn pending(&self) -> u64 {
         self.open - self.ready_tasks - self.suspects.iter().map(Run::len).sum::<u64>()
     }
 
-    /// How many tasks may be handed out, if any. If there is no room for outcomes, still those that
-    /// were handed out before, and the one without which the caller can't make room.
+    /// Returns how many tasks the caller has room for, if any.
+    ///
+    /// Suspects, and the task without which the caller can't make room, are handed out even if there
+    /// is none.
     pub(super) fn room(&mut self, least: u64) -> Option<u64> {
         let room = self.caller.room(self.pending(), least);
         let exempt = room == 0 && (!self.suspects.is_empty() || self.bring_needed_to_front());
@@ -62,7 +82,7 @@ impl<C: Caller> Call<C> {
     }
 
     fn bring_needed_to_front(&mut self) -> bool {
-        let Some(index) = self.caller.needs() else { return false };
+        let Some(index) = self.caller.next_needed() else { return false };
         let Some(place) = self.ready.iter().position(|run| run.contains(index)) else {
             return false;
         };
@@ -73,6 +93,7 @@ impl<C: Caller> Call<C> {
         true
     }
 
+    /// Takes at most `count` tasks out of the first run, suspects first.
     pub(super) fn take(&mut self, count: u64) -> Run {
         let (queue, suspect) = if self.suspects.is_empty() {
             (&mut self.ready, false)
@@ -90,88 +111,89 @@ impl<C: Caller> Call<C> {
         run
     }
 
-    /// How many tasks a worker is to get now, if there is room for the outcomes of so many.
+    /// Returns how many tasks `worker` gets now. `nanos` is the mean time of a task, 0 if unknown;
+    /// `room` is the number of outcomes that the caller has room for.
     pub(super) fn count_for<W>(
         &self,
         worker: &Worker<W>,
-        pace: f64,
+        nanos: f64,
         workers: u64,
-        outcomes: u64,
+        room: u64,
     ) -> u64 {
-        let chunk = u64::from(self.terms.chunk);
-        let idle_threads = worker.threads.saturating_sub(worker.held);
-        let room = if pace == 0.0 {
+        let chunk = u64::from(self.options.chunk);
+        let idle_threads = worker.threads.saturating_sub(worker.pending_tasks);
+        let capacity = if nanos == 0.0 {
             idle_threads
         } else {
-            let horizon = HORIZON * worker.threads as f64;
-            let by_time = ((horizon - worker.held_nanos) / pace).max(0.0) as u64;
-            by_time.min((HELD * worker.threads).saturating_sub(worker.held)).max(idle_threads)
+            let limit = PENDING_NANOS * worker.threads as f64;
+            let by_time = ((limit - worker.pending_nanos) / nanos).max(0.0) as u64;
+            let by_count = (PENDING_TASKS * worker.threads).saturating_sub(worker.pending_tasks);
+            by_time.min(by_count).max(idle_threads)
         };
-        if room == 0 || (worker.held > 0 && worker.held_bytes >= HELD_BYTES) {
+        if capacity == 0 || (worker.pending_tasks > 0 && worker.pending_bytes >= PENDING_BYTES) {
             return 0;
         }
-        let share = (self.ready_tasks / (2 * workers.max(1))).max(morsel(pace));
-        let count = room.min(share).min(outcomes).max(chunk).min(u64::from(u32::MAX));
+        let share = (self.ready_tasks / (2 * workers.max(1))).max(run_size(nanos));
+        let count = capacity.min(share).min(room).max(chunk).min(u64::from(u32::MAX));
         worker.quota.map_or(count, |quota| count.min(quota))
     }
 
     pub(super) fn assignment(&self, run: &Run) -> Assignment {
+        let nanos = |limit: std::time::Duration| limit.as_nanos().min(u128::from(u64::MAX)) as u64;
         Assignment {
             call: run.call,
             entry: self.entry,
-            timeout: self
-                .terms
-                .timeout
-                .map_or(0, |limit| limit.as_nanos().min(u128::from(u64::MAX)) as u64),
-            chunk: self.terms.chunk,
+            timeout: self.options.timeout.map_or(0, nanos),
+            chunk: self.options.chunk,
             first: run.start,
             count: run.len() as u32,
             arguments: run.arguments(),
         }
     }
 
-    /// Passes outcomes on, but for failures that are to be tried again.
-    pub(super) fn settle<W>(
+    /// Passes outcomes to the caller. Failures that are to be retried go to `retries` instead.
+    pub(super) fn complete<W>(
         &mut self,
         run: Run,
         outcome: Run,
-        again: &mut Vec<Run>,
+        retries: &mut Vec<Run>,
         effects: &mut Effects<W, C>,
     ) {
-        let retries = self.terms.retries;
-        let mut settled = Some(outcome.clone());
-        if retries > 0 {
+        let max_retries = self.options.retries;
+        let mut rest = Some(outcome.clone());
+        if max_retries > 0 {
             let bytes = outcome.arguments();
             let failed = Items::new(&bytes)
                 .zip(outcome.start..outcome.end)
                 .filter(|((_, failed), _)| *failed);
             for (_, index) in failed {
-                let strikes = self.strikes.entry(index).or_default();
-                if strikes.failures < retries {
-                    strikes.failures += 1;
-                    again.extend(run.clone().cut(index, index + 1).0);
+                let failures = self.failures.entry(index).or_default();
+                if failures.own < max_retries {
+                    failures.own += 1;
+                    retries.extend(run.clone().cut(index, index + 1).0);
                     if let Some((_, before, after)) =
-                        settled.take().map(|rest| rest.cut(index, index + 1))
+                        rest.take().map(|rest| rest.cut(index, index + 1))
                     {
-                        self.pass_on(before, effects);
-                        settled = after;
+                        self.deliver(before, effects);
+                        rest = after;
                     }
                 }
             }
         }
-        self.pass_on(settled, effects);
+        self.deliver(rest, effects);
     }
 
-    fn pass_on<W>(&mut self, outcome: Option<Run>, effects: &mut Effects<W, C>) {
+    fn deliver<W>(&mut self, outcome: Option<Run>, effects: &mut Effects<W, C>) {
         if let Some(outcome) = outcome {
             self.open -= outcome.len();
-            self.caller.stored(outcome.len(), outcome.size() as u64);
-            effects.settled.push((self.caller.clone(), Settled::Outcomes(outcome)));
+            self.caller.store_outcomes(outcome.len(), outcome.size() as u64);
+            effects.completions.push((self.caller.clone(), Completion::Outcomes(outcome)));
         }
     }
 }
 
-/// How many tasks of this pace are not worth being split.
-pub(super) fn morsel(pace: f64) -> u64 {
-    if pace == 0.0 { 1 } else { ((MORSEL / pace) as u64).max(1) }
+/// Returns how many tasks of `nanos` each are not worth splitting among workers.
+#[inline]
+pub(super) fn run_size(nanos: f64) -> u64 {
+    if nanos == 0.0 { 1 } else { ((RUN_NANOS / nanos) as u64).max(1) }
 }

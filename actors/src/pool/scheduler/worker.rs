@@ -7,47 +7,49 @@ use fiber_core::ExitReason;
 use super::WorkerId;
 use crate::pool::run::{CallId, Run};
 
-/// A worker, as far as its tasks go.
+/// A worker and its pending tasks.
 pub(super) struct Worker<W> {
     pub(super) handle: W,
     pub(super) threads: u64,
     pub(super) pending: BTreeMap<(CallId, u64), Run>,
-    pub(super) held: u64,
-    pub(super) held_nanos: f64,
-    pub(super) held_bytes: usize,
-    /// It runs a suspect, and gets nothing else.
-    pub(super) alone: bool,
-    /// It gave tasks back, and has settled none since.
-    pub(super) held_up: bool,
-    /// It gets nothing more, and ends when it has done what it holds.
+    pub(super) pending_tasks: u64,
+    /// Estimated time of the pending tasks.
+    pub(super) pending_nanos: f64,
+    /// Bytes of the pending arguments.
+    pub(super) pending_bytes: usize,
+    /// The worker runs a suspect, and gets nothing else.
+    pub(super) isolated: bool,
+    /// The worker returned tasks, and has sent no outcome since.
+    pub(super) blocked: bool,
+    /// The worker gets no more tasks, and stops when it has completed those that are pending.
     pub(super) draining: bool,
-    /// How many tasks it may still be given.
+    /// How many more tasks the worker may be given.
     pub(super) quota: Option<u64>,
-    /// Tasks that it said it has been running for a while.
-    pub(super) running: Vec<(CallId, u64)>,
-    /// Tasks that ran past their timeout, for which it is killed.
+    /// Tasks that the worker has reported to be running for a while.
+    pub(super) long_running: Vec<(CallId, u64)>,
+    /// Tasks that ran past their timeout, for which the worker is killed.
     pub(super) overdue: Vec<(CallId, u64)>,
-    /// Whether it stands in the list of workers that have room.
-    pub(super) listed: bool,
-    pub(super) tasks: Tasks,
+    /// Whether the worker is in the list of available workers.
+    pub(super) available: bool,
+    pub(super) usage: Usage,
 }
 
 /// Whether a worker was ever given a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tasks {
-    None,
-    Some,
+pub(crate) enum Usage {
+    Unused,
+    Used,
 }
 
-/// Against which tasks the end of a worker counts.
+/// The tasks against which the end of a worker counts.
 pub(super) enum Blame {
-    Nobody,
-    /// One of those that it held.
-    Someone,
-    These(Cause, Vec<(CallId, u64)>),
+    NoTask,
+    /// One of the pending tasks.
+    Unknown,
+    Tasks(Cause, Vec<(CallId, u64)>),
 }
 
-/// How a task cost its worker.
+/// How a task ended its worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
     /// The worker died while it ran the task.
@@ -57,28 +59,48 @@ pub(super) enum Cause {
 }
 
 impl<W> Worker<W> {
+    pub(super) fn new(handle: W, threads: u64, quota: Option<u64>) -> Worker<W> {
+        Worker {
+            handle,
+            threads,
+            pending: BTreeMap::new(),
+            pending_tasks: 0,
+            pending_nanos: 0.0,
+            pending_bytes: 0,
+            isolated: false,
+            blocked: false,
+            draining: false,
+            quota,
+            long_running: Vec::new(),
+            overdue: Vec::new(),
+            available: false,
+            usage: Usage::Unused,
+        }
+    }
+
     pub(super) fn pending_of(&self, call: CallId) -> impl Iterator<Item = &Run> {
         self.pending.range((call, 0)..=(call, u64::MAX)).map(|(_, run)| run)
     }
 
-    pub(super) fn hold(&mut self, run: &Run, pace: f64, suspect: bool) {
-        self.tasks = Tasks::Some;
-        self.held += run.len();
-        self.held_nanos += pace * run.len() as f64;
-        self.held_bytes += run.size();
-        self.alone = suspect;
+    /// Counts a run as pending. `nanos` is the mean time of its tasks.
+    pub(super) fn count_pending(&mut self, run: &Run, nanos: f64, suspect: bool) {
+        self.usage = Usage::Used;
+        self.pending_tasks += run.len();
+        self.pending_nanos += nanos * run.len() as f64;
+        self.pending_bytes += run.size();
+        self.isolated = suspect;
         if let Some(quota) = &mut self.quota {
             *quota -= run.len();
         }
     }
 
-    /// Takes the tasks of `from..to` that are pending here.
+    /// Takes those of the tasks `from..to` that are pending.
     pub(super) fn take(&mut self, call: CallId, mut from: u64, to: u64) -> Vec<Run> {
         let mut taken = Vec::new();
         while from < to {
-            let here = find(&self.pending, call, from).map(|run| run.start);
+            let containing = find(&self.pending, call, from).map(|run| run.start);
             let next = || self.pending.range((call, from)..(call, to)).next().map(|(key, _)| key.1);
-            let Some(start) = here.or_else(next) else { break };
+            let Some(start) = containing.or_else(next) else { break };
             let run = self.pending.remove(&(call, start)).expect("it was just found");
             let end = run.end;
             let (inside, before, after) = run.cut(from, to);
@@ -91,42 +113,47 @@ impl<W> Worker<W> {
         taken
     }
 
+    /// Returns the tasks against which the worker's end counts.
     pub(super) fn blame(&self, reason: &ExitReason) -> Blame {
         if matches!(reason, ExitReason::TaskCancelled | ExitReason::Shutdown) {
-            return Blame::Nobody;
+            return Blame::NoTask;
         }
         if !self.overdue.is_empty() {
-            return Blame::These(Cause::Timeout, self.overdue.clone());
+            return Blame::Tasks(Cause::Timeout, self.overdue.clone());
         }
         let running: Vec<_> = self
-            .running
+            .long_running
             .iter()
             .copied()
             .filter(|(call, index)| find(&self.pending, *call, *index).is_some())
             .collect();
         let known = running.len() as u64;
-        if known > 0 && (known >= self.threads || known == self.held) {
-            return Blame::These(Cause::Death, running);
+        if known > 0 && (known >= self.threads || known == self.pending_tasks) {
+            return Blame::Tasks(Cause::Death, running);
         }
-        if self.held <= self.threads {
+        if self.pending_tasks <= self.threads {
             let tasks = self
                 .pending
                 .values()
                 .flat_map(|run| (run.start..run.end).map(|index| (run.call, index)));
-            return Blame::These(Cause::Death, tasks.collect());
+            return Blame::Tasks(Cause::Death, tasks.collect());
         }
-        Blame::Someone
+        Blame::Unknown
     }
 }
 
-/// Has a worker stand in the list of those that have room.
-pub(super) fn list<W>(with_room: &mut VecDeque<WorkerId>, worker: &mut Worker<W>, id: WorkerId) {
-    if !std::mem::replace(&mut worker.listed, true) {
-        if worker.held == 0 { with_room.push_front(id) } else { with_room.push_back(id) }
+/// Adds a worker to the list of available workers, idle ones in front.
+pub(super) fn mark_available<W>(
+    available: &mut VecDeque<WorkerId>,
+    worker: &mut Worker<W>,
+    id: WorkerId,
+) {
+    if !std::mem::replace(&mut worker.available, true) {
+        if worker.pending_tasks == 0 { available.push_front(id) } else { available.push_back(id) }
     }
 }
 
-/// The run that holds a task.
+/// Returns the pending run that contains a task.
 pub(super) fn find(
     pending: &BTreeMap<(CallId, u64), Run>,
     call: CallId,

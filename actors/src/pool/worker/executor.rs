@@ -2,34 +2,32 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use fiber_core::process::flush_output;
 use fiber_core::{BlockOn, Failure, FailureKind, Outcome, Spin, Tasks, codec, shortage};
 use parking_lot::{Mutex, MutexGuard};
 
-use super::{Assigned, Work, WorkQueue};
+use super::local_run::LocalRun;
+use super::outcomes::PendingOutcomes;
+use super::{Work, WorkQueue};
 use crate::blocking::BlockingRuntime;
 use crate::objects::wait_until_attached;
-use crate::pool::run::{CallId, Items, PREFIX, prefix, push_item};
-use crate::pool::wire::{FromWorker, Piece, Results};
+use crate::pool::run::{CallId, Items, PREFIX, prefix};
+use crate::pool::wire::{FromWorker, Results};
 use crate::runtime::ControlMessage;
 
-/// Outcomes leave when as many are there as tasks are left, and they took this long.
-const WORTH: Duration = Duration::from_micros(100);
-/// Outcomes leave when they are this many bytes.
-const FULL: usize = 32 << 10;
-/// An outcome of this many bytes leaves alone, and is not copied.
+/// An executor sends an outcome of this many bytes in a message of its own, without a copy.
 const LARGE: usize = 64 << 10;
-/// Output is flushed after each task while fewer tasks than this are left in the run, else with the
-/// outcomes: the tasks of a longer run are so short that flushing would take a good part of their
-/// time.
-const FEW: u64 = 256;
+/// While fewer tasks than this are left in a run, the executor flushes the output after each task,
+/// otherwise before it sends outcomes. The tasks of a longer run are so short that flushing would
+/// take a large part of their time.
+const SHORT_RUN: u64 = 256;
 
-/// Runs the executors until no work comes any more.
+/// Runs the executors until the worker stops.
 pub(super) fn run_all(queue: &Arc<WorkQueue>) {
-    let started: Result<Vec<_>, _> = (1..queue.slots.len())
+    let started: Result<Vec<_>, _> = (1..queue.executors.len())
         .map(|index| {
             let queue = Arc::clone(queue);
             let thread = std::thread::Builder::new().name(format!("fiber-task-{index}"));
@@ -56,10 +54,10 @@ pub(super) fn run_all(queue: &Arc<WorkQueue>) {
 fn run(queue: &WorkQueue, index: usize) {
     let mut executor = Executor {
         queue,
-        slot: &queue.slots[index],
+        state: &queue.executors[index],
         arguments: Bytes::new(),
         claimed: None,
-        flushes: false,
+        flush_after_task: false,
         busy: false,
         runtime: BlockingRuntime::default(),
     };
@@ -68,82 +66,60 @@ fn run(queue: &WorkQueue, index: usize) {
     }
 }
 
-/// What an executor is doing, for itself and for the node's thread.
+/// The state of an executor that the monitor reads.
 #[derive(Default)]
-pub(super) struct Slot(Mutex<SlotState>);
-
-impl Slot {
-    pub(super) fn lock(&self) -> MutexGuard<'_, SlotState> {
-        self.0.lock()
-    }
-}
-
-#[derive(Default)]
-pub(super) struct SlotState {
-    /// The run that it works on: the tasks that it has not begun.
-    run: Option<Assigned>,
-    /// Where, in the arguments, the next task's begin.
+pub(super) struct ExecutorState {
+    /// The current run, with the tasks that have not started.
+    run: Option<LocalRun>,
+    /// The offset of the next task's arguments.
     position: usize,
-    /// The task that it runs.
-    pub(super) current: Option<Current>,
-    /// How many tasks it has begun.
-    pub(super) begun: u64,
-    /// Whether the ticker has seen it held up, and wants to know when it goes on.
-    pub(super) held_up: bool,
-    outcomes: Outcomes,
+    pub(super) current: Option<CurrentTask>,
+    /// How many tasks the executor has started.
+    pub(super) started: u64,
+    /// Whether the monitor found the executor blocked, and waits until it continues.
+    pub(super) blocked: bool,
+    outcomes: PendingOutcomes,
 }
 
 /// A task that is running.
 #[derive(Clone, Copy)]
-pub(super) struct Current {
+pub(super) struct CurrentTask {
     pub(super) call: CallId,
     pub(super) index: u64,
     pub(super) timeout: u64,
 }
 
-/// Outcomes that have not left.
-#[derive(Default)]
-struct Outcomes {
-    call: CallId,
-    pieces: Vec<Piece>,
-    bytes: Vec<u8>,
-    count: u64,
-    since: Option<Instant>,
-    /// At how many outcomes the clock is worth a look: it costs as much as a short task.
-    look_at: u64,
-}
-
-impl SlotState {
+impl ExecutorState {
     pub(super) fn runs(&self, call: CallId) -> bool {
         self.current.is_some_and(|current| current.call == call)
     }
 
-    /// Whether few tasks of its run are left to begin.
+    /// Returns whether fewer than [`SHORT_RUN`] tasks of the run are left.
     #[inline]
-    fn has_few(&self) -> bool {
-        self.run.as_ref().is_none_or(|run| run.len() < FEW)
+    fn run_is_short(&self) -> bool {
+        self.run.as_ref().is_none_or(|run| run.len() < SHORT_RUN)
     }
 
-    /// Whether it has tasks of a call that were not begun.
+    /// Returns whether the current run is one of this call.
     pub(super) fn has_run_of(&self, call: CallId) -> bool {
         self.run.as_ref().is_some_and(|run| run.call == call)
     }
 
-    /// Takes the tasks of a call that were not begun.
-    pub(super) fn drop_call(&mut self, call: CallId) -> Option<Assigned> {
-        if self.has_run_of(call) { self.give_up_after(0) } else { None }
+    /// Takes the tasks of a call that have not started.
+    pub(super) fn cancel_call(&mut self, call: CallId) -> Option<LocalRun> {
+        if self.has_run_of(call) { self.take_after(0) } else { None }
     }
 
-    /// Takes the tasks that were not begun, but for those that belong to a chunk that was.
-    pub(super) fn give_up(&mut self) -> Option<Assigned> {
+    /// Takes the tasks that have not started, except those of a chunk that has.
+    pub(super) fn take_unstarted(&mut self) -> Option<LocalRun> {
         let run = self.run.as_ref()?;
-        let begun = (run.first - run.start) % run.chunk;
-        self.give_up_after(if begun == 0 { 0 } else { run.chunk - begun })
+        let started = (run.first - run.start) % run.chunk;
+        self.take_after(if started == 0 { 0 } else { run.chunk - started })
     }
 
-    fn give_up_after(&mut self, keep: u64) -> Option<Assigned> {
+    fn take_after(&mut self, keep: u64) -> Option<LocalRun> {
         let run = self.run.as_mut().filter(|run| run.len() > keep)?;
-        let mut rest = Assigned { arguments: run.arguments.slice(self.position..), ..run.clone() };
+        let mut rest = LocalRun { arguments: run.arguments.slice(self.position..), ..run.clone() };
         rest.split_front(keep);
         run.end = run.first + keep;
         Some(rest)
@@ -153,95 +129,57 @@ impl SlotState {
         if call == Some(self.outcomes.call) { None } else { self.take_outcomes() }
     }
 
-    /// The outcomes that are there, as a message.
+    /// Takes the outcomes that were not sent.
     pub(super) fn take_outcomes(&mut self) -> Option<Results> {
-        let outcomes = &mut self.outcomes;
-        if outcomes.count == 0 {
-            return None;
-        }
-        let now = Instant::now();
-        let busy = outcomes.since.replace(now).map_or(0, |since| (now - since).as_nanos() as u64);
-        (outcomes.count, outcomes.look_at) = (0, 0);
-        let (pieces, bytes) =
-            (std::mem::take(&mut outcomes.pieces), std::mem::take(&mut outcomes.bytes));
-        Some(Results { call: outcomes.call, busy: busy.max(1), pieces, outcomes: bytes.into() })
+        self.outcomes.take()
     }
 
-    /// Whether the outcomes that are there should leave, although more work is at hand, of which so
-    /// much is in no slot: so that the pool can send more before this worker has nothing left.
+    /// Takes the outcomes if they are due while `queued` tasks are in the queue.
     #[inline]
-    fn is_worth_sending(&mut self, untaken: u64) -> bool {
-        let left = untaken + self.run.as_ref().map_or(0, Assigned::len);
-        let outcomes = &mut self.outcomes;
-        outcomes.bytes.len() >= FULL
-            || (left > 0 && outcomes.count >= left.max(outcomes.look_at) && outcomes.took_long())
-    }
-}
-
-impl Outcomes {
-    /// Looks at the clock, and says when to look again: half way to [`WORTH`], if tasks go on as
-    /// they did.
-    fn took_long(&mut self) -> bool {
-        let Some(since) = self.since else { return true };
-        let taken = since.elapsed();
-        let missing = WORTH.saturating_sub(taken).as_nanos() as u64;
-        self.look_at =
-            self.count + self.count.saturating_mul(missing) / (2 * taken.as_nanos().max(1) as u64);
-        missing == 0
-    }
-
-    fn add(&mut self, index: u64, outcome: Outcome, value: &[u8]) {
-        push_item(&mut self.bytes, value, outcome == Outcome::Failure);
-        let length = (PREFIX + value.len()) as u32;
-        self.count += 1;
-        match self.pieces.last_mut() {
-            Some(piece) if piece.first + u64::from(piece.count) == index => {
-                piece.count += 1;
-                piece.length += length;
-            }
-            _ => self.pieces.push(Piece { first: index, count: 1, length }),
-        }
+    fn take_due_outcomes(&mut self, queued: u64) -> Option<Results> {
+        let left = queued + self.run.as_ref().map_or(0, LocalRun::len);
+        if self.outcomes.is_due(left) { self.outcomes.take() } else { None }
     }
 }
 
 /// One thread that runs tasks.
 struct Executor<'a> {
     queue: &'a WorkQueue,
-    slot: &'a Slot,
-    /// The arguments of the run in the slot.
+    state: &'a Mutex<ExecutorState>,
+    /// The arguments of the current run.
     arguments: Bytes,
-    /// Where, in them, those of the claimed task are.
+    /// The range of the claimed task's arguments.
     claimed: Option<(usize, usize)>,
-    /// Whether it flushes the output when the claimed task has ended.
-    flushes: bool,
-    /// Whether it counts as busy on the queue.
+    /// Whether to flush the output when the claimed task has ended.
+    flush_after_task: bool,
+    /// Whether the queue counts this executor as busy.
     busy: bool,
     runtime: BlockingRuntime,
 }
 
 impl Executor<'_> {
-    /// Waits for a run, and puts it into the slot.
+    /// Waits for a run and makes it the current one.
     fn take_run(&mut self) -> Option<&'static fiber_core::entry::Entry> {
         let mut spin = Spin::default();
         let mut work = self.queue.work.lock();
         if std::mem::take(&mut self.busy) {
             work.busy -= 1;
-            // Others that are busy may keep the output locked for as long as they run.
-            if work.busy == 0 && !self.is_alone() {
+            // Tasks of busy executors may keep the output locked as long as they run.
+            if work.busy == 0 && !self.is_only_executor() {
                 MutexGuard::unlocked(&mut work, flush_output);
             }
         }
         let run = loop {
             let next = work.runs.front().map(|run| run.call);
-            // What was done is told before this waits, and before another call's tasks are begun.
-            if let Some(results) = self.slot.lock().take_outcomes_unless_of(next) {
+            // Outcomes are sent before the executor sleeps or starts another call's tasks.
+            if let Some(results) = self.state.lock().take_outcomes_unless_of(next) {
                 drop(work);
                 self.queue.send(results);
                 work = self.queue.work.lock();
                 continue;
             }
-            if let Some(run) = next_run(&mut work, self.queue.slots.len() as u64) {
-                self.queue.count_untaken(&work);
+            if let Some(run) = next_run(&mut work, self.queue.executors.len() as u64) {
+                self.queue.count_queued(&work);
                 break run;
             }
             if work.closed {
@@ -258,35 +196,35 @@ impl Executor<'_> {
         self.busy = true;
         let entry = run.entry;
         self.arguments = run.arguments.clone();
-        let mut slot = self.slot.lock();
-        slot.outcomes.call = run.call;
-        if slot.outcomes.count == 0 {
-            slot.outcomes.since = Some(Instant::now());
+        let mut state = self.state.lock();
+        state.outcomes.call = run.call;
+        if state.outcomes.count == 0 {
+            state.outcomes.since = Some(Instant::now());
         }
-        slot.position = 0;
-        slot.run = Some(run);
-        self.flushes = self.is_alone() && slot.has_few();
-        self.claimed = claim(&mut slot, &self.arguments);
+        state.position = 0;
+        state.run = Some(run);
+        self.flush_after_task = self.is_only_executor() && state.run_is_short();
+        self.claimed = claim(&mut state, &self.arguments);
         Some(entry)
     }
 
-    /// Whether it is the only executor, so that no other task can have locked the output.
-    fn is_alone(&self) -> bool {
-        self.queue.slots.len() == 1
+    /// Returns whether the worker has one thread, so that no other task can have locked the output.
+    fn is_only_executor(&self) -> bool {
+        self.queue.executors.len() == 1
     }
 
-    /// Sends an outcome that is too large to be gathered with others, after those that are there.
+    /// Sends an outcome in a message of its own, after the outcomes that were not sent.
     fn send_large(
         &self,
-        mut slot: MutexGuard<'_, SlotState>,
+        mut state: MutexGuard<'_, ExecutorState>,
         index: u64,
         outcome: Outcome,
         value: &mut Vec<u8>,
     ) {
-        let before = slot.take_outcomes();
-        let call = slot.outcomes.call;
-        drop(slot);
-        if !self.flushes && self.is_alone() {
+        let before = state.take_outcomes();
+        let call = state.outcomes.call;
+        drop(state);
+        if !self.flush_after_task && self.is_only_executor() {
             flush_output();
         }
         let busy = before.as_ref().map_or(0, |results| results.busy);
@@ -302,8 +240,8 @@ impl Executor<'_> {
     }
 }
 
-/// The next run for an executor: all of it, or a share of it if there are others.
-fn next_run(work: &mut Work, executors: u64) -> Option<Assigned> {
+/// Takes the next run for one of `executors` executors: all of it, or a share.
+fn next_run(work: &mut Work, executors: u64) -> Option<LocalRun> {
     let front = work.runs.front_mut()?;
     let share = front.len().div_ceil(2 * executors).next_multiple_of(front.chunk);
     if executors == 1 || share >= front.len() {
@@ -312,25 +250,25 @@ fn next_run(work: &mut Work, executors: u64) -> Option<Assigned> {
     Some(front.split_front(share))
 }
 
-/// Makes the next task of the slot's run the current one.
+/// Makes the run's next task the current one. Returns the range of its arguments.
 #[inline]
-fn claim(slot: &mut SlotState, arguments: &[u8]) -> Option<(usize, usize)> {
-    slot.current = None;
-    let run = slot.run.as_mut()?;
+fn claim(state: &mut ExecutorState, arguments: &[u8]) -> Option<(usize, usize)> {
+    state.current = None;
+    let run = state.run.as_mut()?;
     if run.first == run.end {
-        slot.run = None;
+        state.run = None;
         return None;
     }
-    // The pool wrote the lengths; where they lie, the task's arguments will not decode, and it
-    // fails alone.
-    let length = Items::new(&arguments[slot.position.min(arguments.len())..])
+    // The pool wrote the lengths. If one is wrong, the task's arguments do not decode, and only this
+    // task fails.
+    let length = Items::new(&arguments[state.position.min(arguments.len())..])
         .next()
         .map_or(0, |(item, _)| item.len());
-    let start = (slot.position + PREFIX).min(arguments.len());
-    slot.position = start + length;
-    slot.current = Some(Current { call: run.call, index: run.first, timeout: run.timeout });
+    let start = (state.position + PREFIX).min(arguments.len());
+    state.position = start + length;
+    state.current = Some(CurrentTask { call: run.call, index: run.first, timeout: run.timeout });
     run.first += 1;
-    slot.begun += 1;
+    state.started += 1;
     Some((start, start + length))
 }
 
@@ -343,35 +281,36 @@ impl Tasks for Executor<'_> {
 
     #[inline]
     fn finish(&mut self, mut outcome: Outcome, value: &mut Vec<u8>) {
-        // With the outcome, the pool lets go of the objects whose handles are in the arguments.
+        // The outcome makes the pool drop the pins of the objects whose handles are in the
+        // arguments. By then this process has to be one of their holders.
         wait_until_attached();
-        // What a task printed leaves this process before its outcome does: the pool may kill it as
-        // soon as it has that.
-        if self.flushes {
+        // The output leaves this process before the outcome does: the pool may kill the process as
+        // soon as it has the outcome.
+        if self.flush_after_task {
             flush_output();
         }
         if value.len() > self.queue.max_message {
             outcome = too_large(value, self.queue.max_message);
         }
-        let mut slot = self.slot.lock();
-        let index = slot.current.expect("a task that ends was begun").index;
-        if std::mem::take(&mut slot.held_up) {
-            self.queue.went_on.notify_one();
+        let mut state = self.state.lock();
+        let index = state.current.expect("a task that ends has started").index;
+        if std::mem::take(&mut state.blocked) {
+            self.queue.unblocked.notify_one();
         }
         if value.len() >= LARGE {
-            self.send_large(slot, index, outcome, value);
-            slot = self.slot.lock();
+            self.send_large(state, index, outcome, value);
+            state = self.state.lock();
         } else {
-            slot.outcomes.add(index, outcome, value);
+            state.outcomes.add(index, outcome, value);
         }
-        let untaken = self.queue.untaken.load(Ordering::Relaxed) / self.queue.slots.len() as u64;
-        let results = if slot.is_worth_sending(untaken) { slot.take_outcomes() } else { None };
-        let flushed = self.flushes;
-        self.flushes = self.is_alone() && slot.has_few();
-        self.claimed = claim(&mut slot, &self.arguments);
-        drop(slot);
+        let queued = self.queue.queued.load(Ordering::Relaxed) / self.queue.executors.len() as u64;
+        let results = state.take_due_outcomes(queued);
+        let flushed = self.flush_after_task;
+        self.flush_after_task = self.is_only_executor() && state.run_is_short();
+        self.claimed = claim(&mut state, &self.arguments);
+        drop(state);
         if let Some(results) = results {
-            if !flushed && self.is_alone() {
+            if !flushed && self.is_only_executor() {
                 flush_output();
             }
             self.queue.send(results);
@@ -387,6 +326,6 @@ fn too_large(value: &mut Vec<u8>, limit: usize) -> Outcome {
     );
     value.clear();
     codec::append(value, &Failure::new(FailureKind::Result, problem))
-        .expect("a failure serialises");
+        .expect("a failure contains only text");
     Outcome::Failure
 }

@@ -1,166 +1,143 @@
-//! A pool as its handles, its manager and its workers' attendants share it.
+//! The state that a pool's handles, its controller and its workers' supervision share.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use actix::{Message, Recipient};
+use actix::Recipient;
 use bytes::Bytes;
 use fiber_core::{Error, Exit, ExitReason, Meta, PoolEndReason, Result, codec};
 use fiber_transport::Link;
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 
+use super::controller::ControllerRequest;
 use super::exchange::Exchange;
 use super::run::{CallId, Run};
-use super::scheduler::{Effects, LEAST, Scheduler, Tasks, WorkerId};
-use super::wire::{FromWorker, PoolNote, ToWorker, WorkerNote};
+use super::scheduler::{Effects, MIN_PENDING, Scheduler, Usage, WorkerId};
+use super::wire::{FromWorker, PoolCommand, ToWorker, WorkerEvent};
 use crate::runtime::{ProcessCommand, Runtime};
 
-/// A worker that was ready for less than this died young.
-const SHORT_LIFE: Duration = Duration::from_secs(1);
+/// A worker that dies after less than this died young.
+const YOUNG: Duration = Duration::from_secs(1);
 
-/// What becomes of a cancelled call's tasks that run.
+/// How a cancelled call's running tasks end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum Cancellation {
     LetFinish,
-    Kill,
+    KillWorkers,
 }
 
-/// What the handles of a pool, its manager and its workers' attendants share.
-pub(crate) struct Shared {
+/// The state of a pool.
+pub(crate) struct PoolState {
     pub(super) runtime: &'static Runtime,
     pub(super) name: String,
     pub(super) max_message: usize,
     pub(super) scheduler: Mutex<Scheduler<Arc<Worker>, Arc<Exchange>>>,
-    /// How many workers have nothing to do; feeders look at it.
+    /// Workers without pending tasks. Feeders read it without the scheduler's lock.
     pub(super) idle: AtomicUsize,
-    pub(super) ahead: AtomicU64,
-    pub(super) state: Mutex<State>,
+    /// How many tasks a feeder may always be ahead.
+    pub(super) min_ahead: AtomicU64,
+    pub(super) phase: Mutex<Phase>,
     pub(super) started: AtomicBool,
-    pub(super) ready: watch::Sender<Readiness>,
+    pub(super) readiness: watch::Sender<Readiness>,
     pub(super) broadcasts: Mutex<HashMap<u64, Bytes>>,
-    pub(super) controller: Recipient<Request>,
+    pub(super) controller: Recipient<ControllerRequest>,
 }
 
-pub(super) enum State {
+/// The phase of a pool's life.
+pub(super) enum Phase {
     Open,
     Closed,
-    /// No worker will do anything any more.
+    /// No worker runs a task any more.
     Ended(PoolEndReason),
 }
 
-/// How many workers there are and are to be.
+/// The number of workers that are ready, and that a caller waits for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Readiness {
     pub(super) ready: usize,
     pub(super) wanted: usize,
 }
 
-/// A worker as its pool sees it.
+/// The pool's handle of a worker's process.
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(super) id: WorkerId,
-    /// The name of its place in the pool, which its successor takes over.
+    /// The name of the supervisor's child, which is the same for a replacement.
     pub(super) child: String,
     pub(super) link: Arc<dyn Link>,
     pub(super) commands: mpsc::UnboundedSender<ProcessCommand>,
     pub(super) ready_since: Instant,
 }
 
-/// Answers when it is done.
-pub(super) type Done = oneshot::Sender<()>;
-
-/// What is asked of a pool's manager.
-pub(super) enum Request {
-    /// To start the workers, for a first task with these wishes.
-    Start(Meta),
-    /// To have this many workers, and to say when that is noted.
-    Scale(usize, Done),
-    /// To note that the worker of this name could not be started, and why.
-    FailedStart(String, String),
-    /// To note that it could.
-    Joined(String),
-    /// To note that a worker waits for room, in the cluster's words, or does so no more.
-    Waits(String, Option<String>),
-    /// To note that a worker died young, without having had a task, while no other worked.
-    DiedUnused(String),
-    /// To note that one lived longer, or had tasks, or that others do.
-    Lived,
-    /// To end a worker that has been drained.
-    Retire(String),
-    /// To end the workers when no call is under way.
-    Close,
-    /// The same, and to say when it is done.
-    Join(Done),
-    /// To end the workers at once.
-    Terminate(Arc<Shared>, Option<Done>),
+impl Worker {
+    fn is_young(&self) -> bool {
+        self.ready_since.elapsed() < YOUNG
+    }
 }
 
-impl Message for Request {
-    type Result = ();
-}
-
-impl Shared {
+impl PoolState {
     pub(super) fn new(
         runtime: &'static Runtime,
         name: String,
         max_message: usize,
-        controller: Recipient<Request>,
-    ) -> Shared {
-        Shared {
+        controller: Recipient<ControllerRequest>,
+    ) -> PoolState {
+        PoolState {
             runtime,
             name,
             max_message,
             scheduler: Mutex::new(Scheduler::new()),
             idle: AtomicUsize::new(0),
-            ahead: AtomicU64::new(LEAST),
-            state: Mutex::new(State::Open),
+            min_ahead: AtomicU64::new(MIN_PENDING),
+            phase: Mutex::new(Phase::Open),
             started: AtomicBool::new(false),
-            ready: watch::Sender::new(Readiness::default()),
+            readiness: watch::Sender::new(Readiness::default()),
             broadcasts: Mutex::default(),
             controller,
         }
     }
 
-    pub(super) fn refusal(&self, state: &State) -> Result<()> {
-        let reason = match state {
-            State::Open => return Ok(()),
-            State::Closed => PoolEndReason::Closed,
-            State::Ended(reason) => reason.clone(),
+    /// Returns an error if the pool takes no calls in this phase.
+    pub(super) fn check_open(&self, phase: &Phase) -> Result<()> {
+        let reason = match phase {
+            Phase::Open => return Ok(()),
+            Phase::Closed => PoolEndReason::Closed,
+            Phase::Ended(reason) => reason.clone(),
         };
         Err(Error::PoolEnded { pool: self.name.clone(), reason })
     }
 
-    /// That the pool has not ended; it may be closed.
-    pub(super) fn still_there(&self) -> Result<()> {
-        let state = self.state.lock();
-        if matches!(*state, State::Ended(_)) { self.refusal(&state) } else { Ok(()) }
+    /// Returns an error if the pool has ended. It may be closed.
+    pub(super) fn check_not_ended(&self) -> Result<()> {
+        let phase = self.phase.lock();
+        if matches!(*phase, Phase::Ended(_)) { self.check_open(&phase) } else { Ok(()) }
     }
 
     pub(super) fn ensure_started(&self, meta: Meta) {
         if !self.started.swap(true, Ordering::AcqRel) {
-            self.controller.do_send(Request::Start(meta));
+            self.controller.do_send(ControllerRequest::Start(meta));
         }
     }
 
     pub(super) async fn when_ready(&self, enough: impl Fn(&Readiness) -> bool) -> Result<()> {
-        let mut ready = self.ready.subscribe();
+        let mut readiness = self.readiness.subscribe();
         loop {
             {
-                let now = ready.borrow_and_update();
-                self.still_there()?;
+                let now = readiness.borrow_and_update();
+                self.check_not_ended()?;
                 if now.wanted > 0 && enough(&now) {
                     return Ok(());
                 }
             }
             // The sender lives in `self`.
-            let _ = ready.changed().await;
+            let _ = readiness.changed().await;
         }
     }
 
-    /// Changes the scheduler, and does what follows from it.
+    /// Changes the scheduler, and performs the effects.
     pub(super) fn with_scheduler<T>(
         &self,
         change: impl FnOnce(
@@ -175,33 +152,32 @@ impl Shared {
         let all_done = scheduler.is_empty();
         drop(scheduler);
         self.perform(effects);
-        if all_done && matches!(*self.state.lock(), State::Closed) {
-            self.controller.do_send(Request::Close);
+        if all_done && matches!(*self.phase.lock(), Phase::Closed) {
+            self.controller.do_send(ControllerRequest::Close);
         }
         result
     }
 
     fn perform(&self, effects: Effects<Arc<Worker>, Arc<Exchange>>) {
-        // A link or an attendant that is gone means that the worker is: its tasks are queued again
-        // when that is known.
+        // Sending fails if the worker is gone. Its tasks are queued again when `lost` reports that.
         for (worker, assignment) in effects.assignments {
             let _ = worker.link.send(ToWorker::Assignment(assignment).message());
         }
         for (worker, call) in effects.recalls {
-            let _ = worker.link.send(ToWorker::Note(PoolNote::GiveBack { call }).message());
+            let _ = worker.link.send(ToWorker::Command(PoolCommand::Return { call }).message());
         }
         for (worker, reason) in effects.kills {
             let _ = worker.commands.send(ProcessCommand::Kill(reason));
         }
         for (worker, drained) in effects.retired {
             if drained {
-                self.controller.do_send(Request::Retire(worker.child.clone()));
+                self.controller.do_send(ControllerRequest::Retire(worker.child.clone()));
             } else {
                 let _ = worker.commands.send(ProcessCommand::Shutdown);
             }
         }
-        for (exchange, settled) in effects.settled {
-            exchange.arrive(settled);
+        for (exchange, completion) in effects.completions {
+            exchange.complete(completion);
         }
     }
 
@@ -209,7 +185,7 @@ impl Shared {
         self.with_scheduler(|scheduler, effects| scheduler.submit(run, effects));
     }
 
-    /// The caller has taken outcomes, so there may be room for those of tasks that were kept back.
+    /// Resumes a throttled call, whose caller has taken outcomes.
     pub(super) fn resume(&self, call: CallId) {
         self.with_scheduler(|scheduler, effects| scheduler.resume(call, effects));
     }
@@ -218,11 +194,12 @@ impl Shared {
         self.with_scheduler(|scheduler, _| scheduler.finish_feeding(call));
     }
 
-    pub(super) fn cancel(&self, call: CallId, ending: Ending) {
-        let concerned = self.with_scheduler(|scheduler, _| scheduler.cancel(call));
-        for worker in concerned {
-            let note = PoolNote::Cancel { call, kill: ending == Ending::Kill };
-            let _ = worker.link.send(ToWorker::Note(note).message());
+    pub(super) fn cancel(&self, call: CallId, cancellation: Cancellation) {
+        let holders = self.with_scheduler(|scheduler, _| scheduler.cancel(call));
+        let kill = cancellation == Cancellation::KillWorkers;
+        for worker in holders {
+            let cancel = PoolCommand::Cancel { call, kill };
+            let _ = worker.link.send(ToWorker::Command(cancel).message());
         }
     }
 
@@ -232,11 +209,11 @@ impl Shared {
     }
 
     #[inline]
-    pub(super) fn ahead_at_least(&self) -> u64 {
-        self.ahead.load(Ordering::Relaxed)
+    pub(super) fn min_ahead(&self) -> u64 {
+        self.min_ahead.load(Ordering::Relaxed)
     }
 
-    /// A worker has become ready.
+    /// Adds a worker that is ready.
     pub(super) fn join(&self, worker: Arc<Worker>, threads: u64, quota: Option<u64>) {
         let broadcasts = self.broadcasts.lock();
         for (id, value) in &*broadcasts {
@@ -249,42 +226,43 @@ impl Shared {
             scheduler.workers()
         });
         drop(broadcasts);
-        self.ahead.fetch_max(LEAST * count as u64 * threads, Ordering::Relaxed);
-        self.ready.send_modify(|readiness| readiness.ready = count);
-        self.controller.do_send(Request::Joined(child));
+        self.min_ahead.fetch_max(MIN_PENDING * count as u64 * threads, Ordering::Relaxed);
+        self.readiness.send_modify(|readiness| readiness.ready = count);
+        self.controller.do_send(ControllerRequest::WorkerReady(child));
     }
 
-    /// A worker's process has ended.
+    /// Removes a worker whose process has ended.
     pub(super) fn lost(&self, worker: &Worker, exit: &Exit) {
-        let is_young = |worker: &Worker| worker.ready_since.elapsed() < SHORT_LIFE;
-        let (count, useless) = self.with_scheduler(|scheduler, effects| {
-            let tasks = scheduler.lost(worker.id, exit, effects);
+        let (count, died_unused) = self.with_scheduler(|scheduler, effects| {
+            let usage = scheduler.lost(worker.id, exit, effects);
             let others_work =
-                scheduler.is_of_use() || scheduler.handles().iter().any(|other| !is_young(other));
-            (scheduler.workers(), tasks == Tasks::None && is_young(worker) && !others_work)
+                scheduler.any_used() || scheduler.handles().iter().any(|other| !other.is_young());
+            (scheduler.workers(), usage == Usage::Unused && worker.is_young() && !others_work)
         });
-        self.ready.send_modify(|readiness| readiness.ready = count);
-        if useless {
-            self.controller.do_send(Request::DiedUnused(exit.to_string()));
+        self.readiness.send_modify(|readiness| readiness.ready = count);
+        if died_unused {
+            self.controller.do_send(ControllerRequest::DiedUnused(exit.to_string()));
         } else {
-            self.controller.do_send(Request::Lived);
+            self.controller.do_send(ControllerRequest::Worked);
         }
     }
 
-    /// A worker has said something.
+    /// Handles a message from a worker.
     pub(super) fn receive(&self, worker: &Worker, message: Bytes) {
         let id = worker.id;
         match FromWorker::read(message) {
             Ok(FromWorker::Results(results)) => {
                 self.with_scheduler(|scheduler, effects| scheduler.complete(id, results, effects));
             }
-            Ok(FromWorker::Note(note)) => self.with_scheduler(|scheduler, effects| match note {
-                WorkerNote::Returned { call, first, count } => {
+            Ok(FromWorker::Event(event)) => self.with_scheduler(|scheduler, effects| match event {
+                WorkerEvent::Returned { call, first, count } => {
                     scheduler.returned(id, call, first, count, effects)
                 }
-                WorkerNote::Running { call, index } => scheduler.runs(id, call, index),
-                WorkerNote::Overdue { call, index } => scheduler.overdue(id, call, index, effects),
-                WorkerNote::RunsCancelled => scheduler.runs_cancelled(id, effects),
+                WorkerEvent::Running { call, index } => {
+                    scheduler.note_long_running(id, call, index)
+                }
+                WorkerEvent::Overdue { call, index } => scheduler.overdue(id, call, index, effects),
+                WorkerEvent::RunsCancelled => scheduler.runs_cancelled(id, effects),
             }),
             Ok(FromWorker::Large { .. }) => unreachable!("large outcomes are read as results"),
             Err(error) => {
@@ -297,7 +275,7 @@ impl Shared {
 
     pub(super) fn send_broadcast(&self, id: u64, value: Bytes) -> Result<()> {
         codec::check_size(value.len(), self.max_message as u64, || "a broadcast value".into())?;
-        self.still_there()?;
+        self.check_not_ended()?;
         let mut broadcasts = self.broadcasts.lock();
         for worker in self.scheduler.lock().handles() {
             let _ = worker.link.send(ToWorker::Broadcast { id, value: value.clone() }.message());
@@ -306,26 +284,27 @@ impl Shared {
         Ok(())
     }
 
-    pub(super) fn forget_broadcast(&self, id: u64) {
+    pub(super) fn drop_broadcast(&self, id: u64) {
         let mut broadcasts = self.broadcasts.lock();
         broadcasts.remove(&id);
         for worker in self.scheduler.lock().handles() {
-            let _ = worker.link.send(ToWorker::Note(PoolNote::Forget { broadcast: id }).message());
+            let drop_it = PoolCommand::DropBroadcast { id };
+            let _ = worker.link.send(ToWorker::Command(drop_it).message());
         }
     }
 
-    /// Fails what is under way, and all that comes.
+    /// Fails all calls, and those that come.
     pub(super) fn end(&self, reason: PoolEndReason) {
-        let mut state = self.state.lock();
-        if matches!(*state, State::Ended(_)) {
+        let mut phase = self.phase.lock();
+        if matches!(*phase, Phase::Ended(_)) {
             return;
         }
-        *state = State::Ended(reason.clone());
-        drop(state);
+        *phase = Phase::Ended(reason.clone());
+        drop(phase);
         let callers = self.scheduler.lock().abandon();
         for exchange in callers {
             exchange.end(Error::PoolEnded { pool: self.name.clone(), reason: reason.clone() });
         }
-        self.ready.send_modify(|readiness| readiness.ready = 0);
+        self.readiness.send_modify(|readiness| readiness.ready = 0);
     }
 }

@@ -1,0 +1,111 @@
+//! The end of workers: redelivery of their tasks, and tasks that end too many workers.
+
+use std::collections::BTreeSet;
+
+use fiber_core::{Exit, ExitReason};
+
+use super::dispatch::Requeue;
+use super::worker::{Blame, Cause};
+use super::{Caller, Completion, Effects, Scheduler, Usage, WorkerId};
+use crate::pool::run::{CallId, Run};
+
+impl<W: Clone, C: Caller> Scheduler<W, C> {
+    /// Notes that a worker has been running a task for a while.
+    pub(crate) fn note_long_running(&mut self, id: WorkerId, call: CallId, index: u64) {
+        if let Some(worker) = self.workers.get_mut(&id) {
+            worker.long_running.push((call, index));
+        }
+    }
+
+    /// Kills a worker that runs a task past its timeout.
+    pub(crate) fn overdue(
+        &mut self,
+        id: WorkerId,
+        call: CallId,
+        index: u64,
+        effects: &mut Effects<W, C>,
+    ) {
+        let limit = self.calls.get(&call).and_then(|call| call.options.timeout);
+        let Some(worker) = self.workers.get_mut(&id) else { return };
+        let is_pending = worker.pending_of(call).any(|run| run.contains(index));
+        if let (Some(limit), true) = (limit, is_pending) {
+            worker.overdue.push((call, index));
+            effects.kills.push((worker.handle.clone(), ExitReason::TaskTimedOut(limit)));
+        }
+    }
+
+    /// Kills a worker that runs a task of a cancelled call.
+    pub(crate) fn runs_cancelled(&mut self, id: WorkerId, effects: &mut Effects<W, C>) {
+        if let Some(worker) = self.workers.get(&id) {
+            effects.kills.push((worker.handle.clone(), ExitReason::TaskCancelled));
+        }
+    }
+
+    /// Removes a worker that has ended. Queues its pending tasks again before all others, or
+    /// abandons them. Returns whether the worker was ever given a task.
+    pub(crate) fn lost(&mut self, id: WorkerId, exit: &Exit, effects: &mut Effects<W, C>) -> Usage {
+        let Some(worker) = self.workers.remove(&id) else { return Usage::Unused };
+        let usage = worker.usage;
+        self.threads -= worker.threads;
+        if worker.pending_tasks == 0 && !worker.draining {
+            self.idle -= 1;
+        }
+        let blame = worker.blame(&exit.reason);
+        let calls: BTreeSet<_> = worker.pending.keys().map(|(call, _)| *call).collect();
+        for run in worker.pending.into_values().rev() {
+            self.redeliver(run, &blame, exit, effects);
+        }
+        calls.into_iter().for_each(|call| self.remove_if_done(call));
+        self.dispatch(effects);
+        usage
+    }
+
+    fn redeliver(&mut self, run: Run, blame: &Blame, exit: &Exit, effects: &mut Effects<W, C>) {
+        let (cause, blamed) = match blame {
+            Blame::NoTask => return self.requeue(run, Requeue::Front),
+            Blame::Unknown => return self.requeue(run, Requeue::Suspect),
+            Blame::Tasks(cause, tasks) => (*cause, tasks),
+        };
+        let mut rest = Some(run);
+        let mut parts = Vec::new();
+        while let Some(run) = rest.take() {
+            let inside =
+                blamed.iter().filter(|(call, index)| *call == run.call && run.contains(*index));
+            let Some((_, index)) = inside.min() else {
+                parts.push((run, false));
+                break;
+            };
+            let (task, before, after) = run.cut(*index, *index + 1);
+            parts.extend(before.map(|run| (run, false)));
+            parts.extend(task.map(|run| (run, true)));
+            rest = after;
+        }
+        for (run, is_blamed) in parts.into_iter().rev() {
+            if is_blamed {
+                self.count_against(run, cause, exit, effects)
+            } else {
+                self.requeue(run, Requeue::Front)
+            }
+        }
+    }
+
+    /// Counts the end of a worker against the one task of `run`. Abandons the task if that is one
+    /// end too many.
+    fn count_against(&mut self, run: Run, cause: Cause, exit: &Exit, effects: &mut Effects<W, C>) {
+        let Some(call) = self.calls.get_mut(&run.call) else { return };
+        let failures = call.failures.entry(run.start).or_default();
+        match cause {
+            Cause::Death => failures.deaths += 1,
+            Cause::Timeout => failures.timeouts += 1,
+        }
+        let options = call.options;
+        if failures.deaths < options.max_deaths && failures.timeouts < options.max_timeouts {
+            return self.requeue(run, Requeue::Suspect);
+        }
+        let workers = failures.deaths + failures.timeouts;
+        let abandoned = Completion::Abandoned { index: run.start, workers, exit: exit.clone() };
+        call.open -= 1;
+        call.caller.store_outcomes(1, 0);
+        effects.completions.push((call.caller.clone(), abandoned));
+    }
+}

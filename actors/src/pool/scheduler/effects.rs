@@ -1,0 +1,39 @@
+//! Actions that follow from a change of the scheduler.
+
+use fiber_core::{Exit, ExitReason};
+
+use crate::pool::run::{CallId, Run};
+use crate::pool::wire::Assignment;
+
+/// Actions to perform after the scheduler was changed.
+pub(crate) struct Effects<W, C> {
+    pub(crate) assignments: Vec<(W, Assignment)>,
+    pub(crate) completions: Vec<(C, Completion)>,
+    /// Workers that return the tasks of a call that they have not started.
+    pub(crate) recalls: Vec<(W, CallId)>,
+    pub(crate) kills: Vec<(W, ExitReason)>,
+    /// Workers to stop, because they are out of tasks and get no more. `true` stands for a drained
+    /// worker, which is not replaced.
+    pub(crate) retired: Vec<(W, bool)>,
+}
+
+impl<W, C> Default for Effects<W, C> {
+    fn default() -> Effects<W, C> {
+        Effects {
+            assignments: Vec::new(),
+            completions: Vec::new(),
+            recalls: Vec::new(),
+            kills: Vec::new(),
+            retired: Vec::new(),
+        }
+    }
+}
+
+/// Tasks that are completed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Completion {
+    /// Encoded outcomes: the values that the functions returned, or their failures.
+    Outcomes(Run),
+    /// A task that `workers` workers did not survive, by deaths or by timeouts.
+    Abandoned { index: u64, workers: u32, exit: Exit },
+}

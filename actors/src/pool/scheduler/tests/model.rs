@@ -1,0 +1,434 @@
+//! The scheduler against a simple model: a table with the place of each task.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use fiber_core::entry::EntryRef;
+use fiber_core::{Exit, ExitReason};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+use crate::pool::run::Items;
+
+/// An event of a pool. A `usize` selects one of the calls, workers or tasks that exist.
+#[derive(Clone, Debug)]
+enum Step {
+    Begin {
+        chunk: u32,
+        deaths: u32,
+        timeouts: u32,
+        retries: u32,
+        order: Order,
+    },
+    Submit {
+        call: usize,
+        tasks: u64,
+    },
+    Join {
+        threads: u64,
+        quota: Option<u64>,
+    },
+    Complete {
+        worker: usize,
+        first: usize,
+        tasks: usize,
+        failed: bool,
+    },
+    /// An outcome from a worker that is gone, or that sends it a second time.
+    Stale {
+        worker: u64,
+        call: u64,
+        first: u64,
+    },
+    Return {
+        worker: usize,
+        tasks: usize,
+    },
+    Lose {
+        worker: usize,
+        planned: bool,
+    },
+    /// A task runs past its timeout, and its worker is killed.
+    TimeOut {
+        worker: usize,
+        task: usize,
+    },
+    /// The caller takes up to `tasks` outcomes.
+    Take {
+        call: usize,
+        tasks: usize,
+    },
+    Cancel {
+        call: usize,
+    },
+    Drain,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        1 => (1u32..5, 1u32..4, 1u32..3, 0u32..2, order()).prop_map(|(chunk, deaths, timeouts, retries, order)| {
+            Step::Begin { chunk, deaths, timeouts, retries, order }
+        }),
+        4 => (any::<usize>(), 1u64..30).prop_map(|(call, tasks)| Step::Submit { call, tasks }),
+        2 => (1u64..4, proptest::option::of(1u64..20)).prop_map(|(threads, quota)| Step::Join { threads, quota }),
+        8 => (any::<usize>(), any::<usize>(), 1usize..8, proptest::bool::weighted(0.2))
+            .prop_map(|(worker, first, tasks, failed)| Step::Complete { worker, first, tasks, failed }),
+        1 => (0u64..20, 0u64..4, 0u64..60).prop_map(|(worker, call, first)| Step::Stale { worker, call, first }),
+        1 => (any::<usize>(), 1usize..5).prop_map(|(worker, tasks)| Step::Return { worker, tasks }),
+        2 => (any::<usize>(), any::<bool>()).prop_map(|(worker, planned)| Step::Lose { worker, planned }),
+        1 => (any::<usize>(), any::<usize>()).prop_map(|(worker, task)| Step::TimeOut { worker, task }),
+        3 => (any::<usize>(), 1usize..8).prop_map(|(call, tasks)| Step::Take { call, tasks }),
+        1 => any::<usize>().prop_map(|call| Step::Cancel { call }),
+        1 => Just(Step::Drain),
+    ]
+}
+
+fn order() -> impl Strategy<Value = Order> {
+    prop_oneof![Just(Order::Together), Just(Order::Tasks), Just(Order::Arrival)]
+}
+
+type Task = (CallId, u64);
+
+/// The expected state of the pool.
+#[derive(Default)]
+struct Model {
+    calls: BTreeMap<CallId, CallOptions>,
+    callers: BTreeMap<CallId, TestCaller>,
+    /// Outcomes that have arrived and have not been taken: start and end of their tasks, and bytes.
+    untaken: BTreeMap<CallId, Vec<(u64, u64, u64)>>,
+    submitted: BTreeMap<CallId, u64>,
+    /// The pending tasks of each worker, in the order in which it received them.
+    workers: BTreeMap<WorkerId, Vec<Task>>,
+    threads: BTreeMap<WorkerId, u64>,
+    completed: BTreeSet<Task>,
+    certain_deaths: BTreeMap<Task, u32>,
+    timeouts: BTreeMap<Task, u32>,
+    /// Workers without a quota.
+    unlimited: BTreeSet<WorkerId>,
+    next_worker: WorkerId,
+    next_call: CallId,
+}
+
+/// A scheduler and the model of its state.
+struct Simulation {
+    scheduler: Scheduler<WorkerId, TestCaller>,
+    model: Model,
+}
+
+impl Simulation {
+    fn new() -> Simulation {
+        Simulation {
+            scheduler: Scheduler::new(),
+            model: Model { next_call: 1, ..Model::default() },
+        }
+    }
+
+    fn select<K: Copy, V>(map: &BTreeMap<K, V>, choice: usize) -> Option<K> {
+        map.keys().nth(choice.checked_rem(map.len())?).copied()
+    }
+
+    fn take(&mut self, step: Step) {
+        let mut effects = Effects::default();
+        match step {
+            Step::Begin { chunk, deaths, timeouts, retries, order } => {
+                let id = self.model.next_call;
+                self.model.next_call += 1;
+                let options = CallOptions {
+                    chunk,
+                    timeout: Some(LIMIT),
+                    retries,
+                    max_deaths: deaths,
+                    max_timeouts: timeouts,
+                };
+                // Room for two outcomes that are taken one by one.
+                let release =
+                    if order == Order::Together { Release::Completed } else { Release::Taken };
+                let caller =
+                    TestCaller { id, order, buffer: Rc::new(Buffer::new(4 * OUTCOME, release)) };
+                self.scheduler.begin(id, caller.clone(), EntryRef { offset: id, name: 0 }, options);
+                self.model.calls.insert(id, options);
+                self.model.callers.insert(id, caller);
+                self.model.submitted.insert(id, 0);
+            }
+            Step::Submit { call, tasks } => {
+                let Some(call) = Simulation::select(&self.model.calls, call) else { return };
+                let first = self.model.submitted[&call];
+                self.model.submitted.insert(call, first + tasks);
+                self.scheduler
+                    .submit(Run::new(call, first, first + tasks, arguments(tasks)), &mut effects);
+            }
+            Step::Join { threads, quota } => {
+                let id = self.model.next_worker;
+                self.model.next_worker += 1;
+                self.model.workers.insert(id, Vec::new());
+                self.model.threads.insert(id, threads);
+                if quota.is_none() {
+                    self.model.unlimited.insert(id);
+                }
+                self.scheduler.join(id, id, threads, quota, &mut effects);
+            }
+            Step::Complete { worker, first, tasks, failed } => {
+                let Some(worker) = Simulation::select(&self.model.workers, worker) else { return };
+                let held = self.model.workers.get_mut(&worker).expect("it was just selected");
+                let Some(first) = first.checked_rem(held.len()) else { return };
+                // Consecutive tasks, as an executor reports them.
+                let (call, start) = held[first];
+                let run = held[first..]
+                    .iter()
+                    .take(tasks)
+                    .zip(start..)
+                    .take_while(|(task, index)| **task == (call, *index));
+                let count = run.count();
+                let done: Vec<_> = held.drain(first..first + count).collect();
+                self.scheduler.complete(
+                    worker,
+                    results(call, start, count as u64, failed),
+                    &mut effects,
+                );
+                let known = self.model.calls.contains_key(&call);
+                let retried = failed
+                    && self.model.calls.get(&call).is_some_and(|options| options.retries > 0);
+                if known && !retried {
+                    assert_eq!(
+                        count_completed(&effects),
+                        done.len() as u64,
+                        "all pending tasks of the message complete"
+                    );
+                }
+            }
+            Step::Stale { worker, call, first } => {
+                let held = self.model.workers.get(&worker);
+                if held.is_some_and(|held| held.contains(&(call, first))) {
+                    return;
+                }
+                self.scheduler.complete(worker, results(call, first, 1, false), &mut effects);
+                assert_eq!(
+                    count_completed(&effects),
+                    0,
+                    "only the worker that holds a task completes it"
+                );
+            }
+            Step::Return { worker, tasks } => {
+                let Some(worker) = Simulation::select(&self.model.workers, worker) else { return };
+                let held = self.model.workers.get_mut(&worker).expect("it was just selected");
+                let Some(&(call, last)) = held.last() else { return };
+                let run = held.iter().rev().take(tasks).zip((0..=last).rev());
+                let count = run.take_while(|(task, index)| **task == (call, *index)).count();
+                held.truncate(held.len() - count);
+                self.scheduler.returned(
+                    worker,
+                    call,
+                    last + 1 - count as u64,
+                    count as u64,
+                    &mut effects,
+                );
+            }
+            Step::Lose { worker, planned } => {
+                let Some(worker) = Simulation::select(&self.model.workers, worker) else { return };
+                let held = self.model.workers.remove(&worker).expect("it was just selected");
+                self.model.unlimited.remove(&worker);
+                let certain = !planned && held.len() as u64 <= self.model.threads[&worker];
+                if certain {
+                    held.iter()
+                        .for_each(|task| *self.model.certain_deaths.entry(*task).or_default() += 1);
+                }
+                let reason =
+                    if planned { ExitReason::TaskCancelled } else { ExitReason::Signal(9) };
+                self.scheduler.lost(worker, &Exit::new(reason, Vec::new()), &mut effects);
+            }
+            Step::TimeOut { worker, task } => {
+                let Some(worker) = Simulation::select(&self.model.workers, worker) else { return };
+                let held = &self.model.workers[&worker];
+                let Some(&task) = task.checked_rem(held.len()).and_then(|task| held.get(task))
+                else {
+                    return;
+                };
+                if !self.model.calls.contains_key(&task.0) {
+                    return;
+                }
+                self.scheduler.overdue(worker, task.0, task.1, &mut effects);
+                let killed = std::mem::take(&mut effects.kills);
+                assert_eq!(killed, [(worker, ExitReason::TaskTimedOut(LIMIT))]);
+                self.model.workers.remove(&worker);
+                self.model.unlimited.remove(&worker);
+                *self.model.timeouts.entry(task).or_default() += 1;
+                self.scheduler.lost(
+                    worker,
+                    &Exit::new(ExitReason::TaskTimedOut(LIMIT), Vec::new()),
+                    &mut effects,
+                );
+            }
+            Step::Take { call, tasks } => {
+                let Some(call) = Simulation::select(&self.model.calls, call) else { return };
+                for _ in 0..tasks {
+                    self.take_outcome(call, &mut effects);
+                }
+            }
+            Step::Cancel { call } => {
+                let Some(call) = Simulation::select(&self.model.calls, call) else { return };
+                self.model.calls.remove(&call);
+                let concerned = self.scheduler.cancel(call);
+                let holders = self
+                    .model
+                    .workers
+                    .iter()
+                    .filter(|(_, held)| held.iter().any(|task| task.0 == call));
+                let holders: BTreeSet<_> = holders.map(|(worker, _)| *worker).collect();
+                assert_eq!(
+                    concerned.into_iter().collect::<BTreeSet<_>>(),
+                    holders,
+                    "the workers with tasks of the call are returned"
+                );
+            }
+            Step::Drain => {
+                if let Some(drained) = self.scheduler.drain_one(&mut effects) {
+                    self.model.unlimited.remove(&drained);
+                }
+            }
+        }
+        self.apply(effects);
+    }
+
+    /// Takes one outcome of a call, if the caller can take one. Returns whether it did.
+    fn take_outcome(&mut self, call: CallId, effects: &mut Effects<WorkerId, TestCaller>) -> bool {
+        let (caller, untaken) =
+            (&self.model.callers[&call], self.model.untaken.entry(call).or_default());
+        let in_turn = |(start, ..): &(u64, u64, u64)| {
+            caller.order != Order::Tasks || *start == caller.buffer.next()
+        };
+        let Some(place) = untaken.iter().position(in_turn) else { return false };
+        let (start, end, bytes) = untaken.remove(place);
+        if caller.buffer.free_outcomes(end - start, bytes, end) {
+            self.scheduler.resume(call, effects);
+        }
+        true
+    }
+
+    fn apply(&mut self, effects: Effects<WorkerId, TestCaller>) {
+        for (TestCaller { id: caller, .. }, completion) in effects.completions {
+            let (start, end, bytes) = match &completion {
+                Completion::Outcomes(run) => (run.start, run.end, run.size() as u64),
+                Completion::Abandoned { index, .. } => (*index, *index + 1, 0),
+            };
+            self.model.untaken.entry(caller).or_default().push((start, end, bytes));
+            let tasks: Vec<_> = match completion {
+                Completion::Outcomes(run) => {
+                    assert!(
+                        Items::new(&run.arguments()).count() as u64 >= run.len(),
+                        "each task has an outcome"
+                    );
+                    (run.start..run.end).collect()
+                }
+                Completion::Abandoned { index, workers, .. } => {
+                    let options = self.model.calls[&caller];
+                    let of = |counts: &BTreeMap<Task, u32>| {
+                        counts.get(&(caller, index)).copied().unwrap_or(0)
+                    };
+                    let (deaths, timeouts) =
+                        (of(&self.model.certain_deaths), of(&self.model.timeouts));
+                    assert!(deaths + timeouts >= workers, "only certain deaths and timeouts count");
+                    assert!(
+                        deaths >= options.max_deaths || timeouts >= options.max_timeouts,
+                        "deaths and timeouts have limits of their own"
+                    );
+                    vec![index]
+                }
+            };
+            for index in tasks {
+                assert!(
+                    self.model.calls.contains_key(&caller),
+                    "no task of a cancelled call completes"
+                );
+                assert!(
+                    self.model.completed.insert((caller, index)),
+                    "task {index} of call {caller} completed twice"
+                );
+            }
+        }
+        for (worker, assignment) in effects.assignments {
+            let held =
+                self.model.workers.get_mut(&worker).expect("only existing workers get tasks");
+            let end = assignment.first + u64::from(assignment.count);
+            assert!(Items::new(&assignment.arguments).count() >= assignment.count as usize);
+            let first = Items::new(&assignment.arguments).next().expect("a run has a task").0;
+            assert_eq!(first.len(), 8);
+            held.extend((assignment.first..end).map(|index| (assignment.call, index)));
+        }
+        for (worker, _) in effects.retired {
+            assert!(
+                self.model.workers[&worker].is_empty(),
+                "a worker stops when it has no pending tasks"
+            );
+        }
+        let mut seen = BTreeSet::new();
+        for task in self.model.workers.values().flatten() {
+            assert!(seen.insert(*task), "{task:?} is pending at two workers");
+            assert!(!self.model.completed.contains(task), "{task:?} is complete and runs again");
+        }
+    }
+
+    /// Returns a task that was submitted, not cancelled, and has not completed.
+    fn incomplete(&self) -> Option<Task> {
+        let all =
+            self.model.submitted.iter().filter(|(call, _)| self.model.calls.contains_key(call));
+        let mut all = all.flat_map(|(call, count)| (0..*count).map(|index| (*call, index)));
+        all.find(|task| !self.model.completed.contains(task))
+    }
+
+    /// Completes all pending tasks and takes all outcomes, until nothing is left.
+    fn work(&mut self) {
+        loop {
+            if let Some(busy) = self.model.workers.values().position(|held| !held.is_empty()) {
+                self.take(Step::Complete { worker: busy, first: 0, tasks: 1000, failed: false });
+                continue;
+            }
+            let mut effects = Effects::default();
+            let calls: Vec<_> = self.model.calls.keys().copied().collect();
+            let taken =
+                calls.into_iter().filter(|call| self.take_outcome(*call, &mut effects)).count();
+            self.apply(effects);
+            if taken == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Completes all tasks: with the existing workers if one has no quota, otherwise with a new one.
+    fn finish(&mut self) {
+        self.work();
+        if !self.model.unlimited.is_empty() {
+            assert_eq!(self.incomplete(), None, "a task is left, although a worker is idle");
+        }
+        for worker in self.model.workers.keys().copied().collect::<Vec<_>>() {
+            let position =
+                self.model.workers.keys().position(|id| *id == worker).expect("it is still there");
+            self.take(Step::Lose { worker: position, planned: true });
+        }
+        self.take(Step::Join { threads: 2, quota: None });
+        self.work();
+        assert_eq!(self.incomplete(), None, "a task was lost");
+        assert_eq!(self.scheduler.open(), 0);
+        assert_eq!(self.scheduler.idle(), 1);
+    }
+}
+
+fn count_completed(effects: &Effects<WorkerId, TestCaller>) -> u64 {
+    let count = |completion: &Completion| {
+        if let Completion::Outcomes(run) = completion { run.len() } else { 1 }
+    };
+    effects.completions.iter().map(|(_, completion)| count(completion)).sum()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn every_task_completes_once_whatever_happens(steps in vec(step(), 1..120)) {
+        let mut simulation = Simulation::new();
+        for step in steps {
+            simulation.take(step);
+        }
+        simulation.finish();
+    }
+}

@@ -1,0 +1,120 @@
+//! The monitor of a worker's executors. It runs on the runtime's thread, which no task can block.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep};
+
+use super::WorkQueue;
+use super::executor::ExecutorState;
+use crate::pool::wire::WorkerEvent;
+
+/// How often the monitor looks at the executors while tasks are short.
+const INTERVAL: Duration = Duration::from_millis(1);
+/// A task that runs this long blocks its executor: the executor's other tasks go back to the pool.
+const BLOCKED_AFTER: Duration = Duration::from_millis(5);
+/// The pause while there is nothing to report about a task before it ends.
+const IDLE: Duration = Duration::from_secs(3600);
+
+/// The monitor's last observation of one executor.
+#[derive(Default)]
+struct Observation {
+    /// The executor's number of started tasks.
+    started: u64,
+    /// When the monitor first saw the current task.
+    since: Option<Instant>,
+    reported_running: bool,
+    reported_overdue: bool,
+}
+
+/// Looks at the executors while they are busy. `arrived` is notified when work arrives.
+pub(super) async fn run(queue: Arc<WorkQueue>, arrived: Arc<Notify>) {
+    let mut observations: Vec<Observation> =
+        queue.executors.iter().map(|_| Observation::default()).collect();
+    loop {
+        arrived.notified().await;
+        while let Some(pause) = look(&queue, &mut observations) {
+            tokio::select! {
+                () = sleep(pause) => {}
+                () = queue.unblocked.notified() => {}
+                () = arrived.notified() => sleep(INTERVAL).await,
+            }
+        }
+    }
+}
+
+/// Looks at all executors. Returns the pause before the next look, or `None` if nothing runs.
+fn look(queue: &WorkQueue, observations: &mut [Observation]) -> Option<Duration> {
+    let now = Instant::now();
+    let pause = queue
+        .executors
+        .iter()
+        .zip(&mut *observations)
+        .filter_map(|(executor, seen)| look_at(queue, executor, seen, now))
+        .min();
+    let all_blocked = observations
+        .iter()
+        .all(|seen| seen.since.is_some_and(|since| now - since >= BLOCKED_AFTER));
+    if all_blocked {
+        // No executor of this worker will start the queued tasks soon.
+        let mut work = queue.work.lock();
+        let runs = std::mem::take(&mut work.runs);
+        queue.count_queued(&work);
+        drop(work);
+        runs.iter().for_each(|run| queue.return_run(run));
+    }
+    let work = queue.work.lock();
+    let soon = !work.runs.is_empty() || work.busy > 0;
+    pause.or(soon.then_some(INTERVAL))
+}
+
+fn look_at(
+    queue: &WorkQueue,
+    executor: &Mutex<ExecutorState>,
+    seen: &mut Observation,
+    now: Instant,
+) -> Option<Duration> {
+    let mut executor = executor.lock();
+    let Some(current) = executor.current else {
+        *seen = Observation::default();
+        return None;
+    };
+    if seen.started != executor.started || seen.since.is_none() {
+        *seen = Observation {
+            started: executor.started,
+            since: Some(now),
+            reported_running: false,
+            reported_overdue: false,
+        };
+        return Some(INTERVAL);
+    }
+    let ran = now - seen.since.unwrap_or(now);
+    let results = executor.take_outcomes();
+    let blocked = ran >= BLOCKED_AFTER;
+    let unstarted = if blocked { executor.take_unstarted() } else { None };
+    executor.blocked = blocked;
+    drop(executor);
+
+    if let Some(results) = results {
+        queue.send(results);
+    }
+    if let Some(run) = unstarted {
+        queue.return_run(&run);
+    }
+    if blocked && !std::mem::replace(&mut seen.reported_running, true) {
+        queue.report(WorkerEvent::Running { call: current.call, index: current.index });
+    }
+    if !blocked {
+        return Some(INTERVAL);
+    }
+    let limit = Duration::from_nanos(current.timeout);
+    if limit.is_zero() {
+        return Some(IDLE);
+    }
+    if ran >= limit && !std::mem::replace(&mut seen.reported_overdue, true) {
+        queue.report(WorkerEvent::Overdue { call: current.call, index: current.index });
+    }
+    Some(if seen.reported_overdue { IDLE } else { limit.saturating_sub(ran).max(INTERVAL) })
+}
