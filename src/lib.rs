@@ -125,8 +125,8 @@ pub mod config {
 pub mod task {
     pub use fiber_actors::Alone;
     pub use fiber_core::{
-        Arguments, Awaited, Conclusion, Conclusions, Diverging, Fallible, Function, Later, Many,
-        One, Output, OutputKind, OwnedNotBorrowed, Plain, Portable, Tries, TryOutput, Values,
+        Arguments, AsResult, AsTermination, AsValue, Diverging, Fallible, Function, FutureOf, Many,
+        One, Output, OutputKind, OwnedNotBorrowed, Plain, Portable, Termination, TryOutput,
     };
 }
 

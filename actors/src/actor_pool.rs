@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use actix::dev::ToEnvelope;
 use actix::{Actor, Context, Handler};
-use fiber_core::{Error, ExitReason, Function, Portable, captures_nothing};
+use fiber_core::{Error, ExitReason, Function, Portable, assert_captures_nothing};
 use futures_util::future::try_join_all;
 
 use crate::manager::{AsyncManager, ManagerBuilder, NoSnapshots, SnapshotPolicy};
@@ -147,7 +147,7 @@ impl<K> ActorPoolBuilder<K> {
         M: 'static,
         K: SnapshotPolicy<F::Output>,
     {
-        const { captures_nothing::<F>() };
+        const { assert_captures_nothing::<F>() };
         static NEXT: AtomicUsize = AtomicUsize::new(1);
         let name =
             self.name.unwrap_or_else(|| format!("actors-{}", NEXT.fetch_add(1, Ordering::Relaxed)));

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
 use fiber_core::{BlockOn, Result, block_on, shortage};
-use fiber_transport::Linger;
+use fiber_transport::BusyPoll;
 use futures_core::Stream;
 use futures_util::task::AtomicWaker;
 
@@ -44,18 +44,18 @@ pub fn block_on_main<F: Future>(main: F) -> F::Output {
 /// soon.
 async fn lingering<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
-    let mut linger = Linger::default();
+    let mut busy_poll = BusyPoll::default();
     let step = Arc::new(Step { due: AtomicBool::new(true), runner: AtomicWaker::new() });
     let waker = Waker::from(Arc::clone(&step));
     poll_fn(|context| {
         step.runner.register(context.waker());
         if step.due.swap(false, Ordering::Acquire) {
-            linger.restart();
+            busy_poll.restart();
             if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
                 return Poll::Ready(output);
             }
         }
-        linger.poll(context);
+        busy_poll.poll(context);
         Poll::Pending
     })
     .await

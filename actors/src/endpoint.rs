@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use actix_rt::ArbiterHandle;
 use fiber_core::{BuildId, Config, ProcessId, SessionKey, shortage};
-use fiber_transport::{Connection, HandshakeError, Link, Message, PeerInfo, Role, connect, join};
+use fiber_transport::{
+    Connection, HandshakeError, Link, Message, PeerInfo, Role, connect, join_session,
+};
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep, timeout};
 
 /// How long a peer may take to show who it is.
@@ -73,7 +75,7 @@ pub(crate) async fn connect_to(
     let info = PeerInfo { id: own, to, role, build, pid: std::process::id(), host: host_name() };
     let attempt = || async {
         let mut connection = connect(address, key).await?;
-        join(&mut connection, key, &info).await?;
+        join_session(&mut connection, key, &info).await?;
         Ok(connection)
     };
     // A child is lost if it does not connect_to its parent. Others are called again by those who need

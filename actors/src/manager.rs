@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use actix::dev::ToEnvelope;
 use actix::{Actor, Context, Handler};
-use fiber_core::{ExitReason, Function, Portable, Result, captures_nothing};
+use fiber_core::{ExitReason, Function, Portable, Result, assert_captures_nothing};
 use tokio::sync::{oneshot, watch};
 
 pub use self::builder::ManagerBuilder;
@@ -139,7 +139,7 @@ impl<A: Actor> AsyncManager<A> {
         Args: Portable + 'static,
         M: 'static,
     {
-        const { captures_nothing::<F>() };
+        const { assert_captures_nothing::<F>() };
         AsyncManager::<A>::builder().start(factory, args)
     }
 
@@ -219,7 +219,7 @@ impl<A: Actor> SyncManager<A> {
         Args: Portable + 'static,
         M: 'static,
     {
-        const { captures_nothing::<F>() };
+        const { assert_captures_nothing::<F>() };
         AsyncManager::start(factory, args).wait().map(SyncManager)
     }
 

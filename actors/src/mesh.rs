@@ -193,7 +193,7 @@ impl Mesh {
         let config = &self.endpoint.config;
         connection.incoming.set_limit(message_limit(config));
         let mut peer = self.join(id, &connection.link);
-        connection.link.give_up_after(config.heartbeat_timeout);
+        connection.link.set_peer_timeout(config.heartbeat_timeout);
         let beating = send_heartbeats(Arc::clone(&connection.link), config.heartbeat, wire::beat);
         tokio::task::spawn_local(beating);
         let mut heartbeats = HeartbeatMonitor::new(config);
@@ -205,7 +205,7 @@ impl Mesh {
             };
             heartbeats.received();
             match message {
-                Some(Ok(message)) if wire::is_beat(&message) => connection.rest(),
+                Some(Ok(message)) if wire::is_beat(&message) => connection.allow_sleep(),
                 Some(Ok(message)) if message.first() == Some(&MESH) => peer.receive(message),
                 Some(Ok(_)) => {
                     tracing::warn!("runtime {id} said something that is not for the mesh")

@@ -106,12 +106,12 @@ macro_rules! builder_options {
             A: fiber_core::Portable,
             N: 'static,
         {
-            const { fiber_core::captures_nothing::<F>() };
+            const { fiber_core::assert_captures_nothing::<F>() };
             self.$($field).+ = Some($crate::process::Initializer::new::<
                 F,
                 A,
                 M,
-                fiber_core::Values<N>,
+                fiber_core::AsValue<N>,
             >(function, &args));
             self
         }
@@ -124,12 +124,12 @@ macro_rules! builder_options {
             A: fiber_core::Portable,
             N: 'static,
         {
-            const { fiber_core::captures_nothing::<F>() };
+            const { fiber_core::assert_captures_nothing::<F>() };
             self.$($field).+ = Some($crate::process::Initializer::new::<
                 F,
                 A,
                 M,
-                fiber_core::Tries<N>,
+                fiber_core::AsResult<N>,
             >(function, &args));
             self
         }

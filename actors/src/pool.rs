@@ -24,8 +24,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fiber_core::{
-    Error, Function, Meta, Output, PoolEndReason, Portable, Result, Tries, TryOutput, Values,
-    captures_nothing,
+    AsResult, AsValue, Error, Function, Meta, Output, PoolEndReason, Portable, Result, TryOutput,
+    assert_captures_nothing,
 };
 
 use crate::reply::Reply;
@@ -263,8 +263,8 @@ impl Pool {
         A: Portable,
         N: 'static,
     {
-        const { captures_nothing::<F>() };
-        ApplyCall::new(self.submit_one::<F, A, M, Values<N>>(function, &args))
+        const { assert_captures_nothing::<F>() };
+        ApplyCall::new(self.submit_one::<F, A, M, AsValue<N>>(function, &args))
     }
 
     /// Works as [`apply`](Pool::apply), for a function that returns a `Result` whose error
@@ -279,8 +279,8 @@ impl Pool {
         A: Portable,
         N: 'static,
     {
-        const { captures_nothing::<F>() };
-        ApplyCall::new(self.submit_one::<F, A, M, Tries<N>>(function, &args))
+        const { assert_captures_nothing::<F>() };
+        ApplyCall::new(self.submit_one::<F, A, M, AsResult<N>>(function, &args))
     }
 
     /// Runs a task for each item, and gives all results together, in the order of the items.
@@ -302,8 +302,8 @@ impl Pool {
         I: IntoIterator<Item: Portable, IntoIter: Send + 'static>,
         N: 'static,
     {
-        const { captures_nothing::<F>() };
-        let (call, length) = self.submit::<F, I, M, Values<N>>(function, items, Order::Together);
+        const { assert_captures_nothing::<F>() };
+        let (call, length) = self.submit::<F, I, M, AsValue<N>>(function, items, Order::Together);
         MapCall::new(call, length)
     }
 
@@ -328,8 +328,8 @@ impl Pool {
         I: IntoIterator<Item: Portable, IntoIter: Send + 'static>,
         N: 'static,
     {
-        const { captures_nothing::<F>() };
-        let (call, length) = self.submit::<F, I, M, Tries<N>>(function, items, Order::Together);
+        const { assert_captures_nothing::<F>() };
+        let (call, length) = self.submit::<F, I, M, AsResult<N>>(function, items, Order::Together);
         MapCall::new(call, length)
     }
 
@@ -357,8 +357,8 @@ impl Pool {
         I: IntoIterator<Item: Portable, IntoIter: Send + 'static>,
         N: 'static,
     {
-        const { captures_nothing::<F>() };
-        let (call, length) = self.submit::<F, I, M, Values<N>>(function, items, Order::Tasks);
+        const { assert_captures_nothing::<F>() };
+        let (call, length) = self.submit::<F, I, M, AsValue<N>>(function, items, Order::Tasks);
         ImapCall::new(call, length)
     }
 
@@ -374,8 +374,8 @@ impl Pool {
         I: IntoIterator<Item: Portable, IntoIter: Send + 'static>,
         N: 'static,
     {
-        const { captures_nothing::<F>() };
-        let (call, length) = self.submit::<F, I, M, Tries<N>>(function, items, Order::Tasks);
+        const { assert_captures_nothing::<F>() };
+        let (call, length) = self.submit::<F, I, M, AsResult<N>>(function, items, Order::Tasks);
         ImapCall::new(call, length)
     }
 
@@ -390,8 +390,8 @@ impl Pool {
         I: IntoIterator<Item: Portable, IntoIter: Send + 'static>,
         N: 'static,
     {
-        const { captures_nothing::<F>() };
-        let (call, length) = self.submit::<F, I, M, Values<N>>(function, items, Order::Arrival);
+        const { assert_captures_nothing::<F>() };
+        let (call, length) = self.submit::<F, I, M, AsValue<N>>(function, items, Order::Arrival);
         ImapUnorderedCall::new(call, length)
     }
 
@@ -407,8 +407,8 @@ impl Pool {
         I: IntoIterator<Item: Portable, IntoIter: Send + 'static>,
         N: 'static,
     {
-        const { captures_nothing::<F>() };
-        let (call, length) = self.submit::<F, I, M, Tries<N>>(function, items, Order::Arrival);
+        const { assert_captures_nothing::<F>() };
+        let (call, length) = self.submit::<F, I, M, AsResult<N>>(function, items, Order::Arrival);
         ImapUnorderedCall::new(call, length)
     }
 

@@ -19,8 +19,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use fiber_core::{
-    Error, Exit, Failure, FailureKind, Function, Outcome, Output, Portable, Result, Values,
-    block_on, captures_nothing, codec,
+    AsValue, Error, Exit, Failure, FailureKind, Function, Outcome, Output, Portable, Result,
+    assert_captures_nothing, block_on, codec,
 };
 use serde::de::DeserializeOwned;
 
@@ -98,8 +98,8 @@ impl Process<()> {
         F::Output: Output<N>,
         N: 'static,
     {
-        const { captures_nothing::<F>() };
-        Process::builder().start::<F, A, M, Values<N>>(function, &args)
+        const { assert_captures_nothing::<F>() };
+        Process::builder().start::<F, A, M, AsValue<N>>(function, &args)
     }
 }
 

@@ -12,7 +12,7 @@ mod wire;
 use std::marker::PhantomData;
 use std::panic::Location;
 
-use fiber_core::{Error, Result, codec, travel};
+use fiber_core::{Error, Result, codec, transfer};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -129,7 +129,7 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
         })
     }
 
-    /// Takes the next element on trial: if this process dies before it has
+    /// Takes the next element on uncommitted: if this process dies before it has
     /// [acknowledged](Delivery::acknowledge) it, or drops the delivery, another consumer is given
     /// it, before all others.
     ///
@@ -153,8 +153,8 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
             let taken: Result<(u64, ByteBuf), Closing> = codec::decode(&asked?.await?)?;
             let core = untake.fulfilled();
             let (number, element) = taken.map_err(|closing| core.closed(closing))?;
-            let (element, trial) = travel::on_trial(|| codec::decode(&element));
-            Delivery::<T>::new(core, number, trial).with(element)
+            let (element, uncommitted) = transfer::uncommitted(|| codec::decode(&element));
+            Delivery::<T>::new(core, number, uncommitted).with(element)
         })
     }
 

@@ -22,7 +22,9 @@ use fiber_core::{
     Config, Error, Ignored, ProcessId, Result, SessionKey, Signals, block_on, entry,
     forbid_waiting, set_spin, shortage,
 };
-use fiber_transport::{HandshakeError, ListenAt, Listener, Peer, Role, Strangers, accept, listen};
+use fiber_transport::{
+    HandshakeError, ListenAt, Listener, Peer, PendingPeers, Role, accept_peer, listen,
+};
 use parking_lot::Mutex;
 use tokio::sync::{OnceCell, oneshot, watch};
 use tokio::time::sleep;
@@ -100,7 +102,7 @@ impl Runtime {
             Endpoint::new(ProcessId::random(), config, SessionKey::random(), start_thread()?);
         let runtime = Runtime::new(endpoint, backend, None);
         *current = Some(runtime);
-        fiber_core::process::at_exit(shutdown_on_exit);
+        fiber_core::at_exit::at_exit(shutdown_on_exit);
         if endpoint.config.signals {
             runtime.spawn(move || end_by_signal(ignored));
         }
@@ -228,18 +230,20 @@ impl Runtime {
 
     /// Lets peers in that hold the key and are expected.
     async fn welcome(&'static self, mut listener: Box<dyn Listener>) {
-        let mut strangers = Strangers::default();
+        let mut pending_peers = PendingPeers::default();
         loop {
             let shaken = poll_fn(|context| {
                 loop {
-                    if let Poll::Ready(shaken) = strangers.poll_entered(context) {
+                    if let Poll::Ready(shaken) = pending_peers.poll_entered(context) {
                         return Poll::Ready(Ok(shaken));
                     }
-                    ready!(strangers.poll_room(context));
+                    ready!(pending_peers.poll_room(context));
                     match ready!(listener.poll_accept(context)) {
-                        Ok(connection) => {
-                            strangers.add(accept(connection, &self.endpoint.key, self.endpoint.id))
-                        }
+                        Ok(connection) => pending_peers.add(accept_peer(
+                            connection,
+                            &self.endpoint.key,
+                            self.endpoint.id,
+                        )),
                         Err(error) => return Poll::Ready(Err(error)),
                     }
                 }
@@ -249,7 +253,7 @@ impl Runtime {
                 Ok(Err((error, Some(info)))) if info.role == Role::Child => {
                     self.hand_over(info.id, Err(error))
                 }
-                Ok(Err((error, _))) => strangers.refuse(&error.to_string()),
+                Ok(Err((error, _))) => pending_peers.refuse(&error.to_string()),
                 Err(error) => {
                     let problem = shortage::explain(&error);
                     tracing::error!("no peer can be let in for now: {problem}");

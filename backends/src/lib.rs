@@ -66,7 +66,7 @@ pub struct JobSpec {
     /// The same, for what is nobody else's business: it stands on no command line, and in no
     /// description of the job that others may read, as far as the backend can help it. Where the
     /// process finds `-` as the value, the value is the next line of its standard input: see
-    /// [`fiber_core::process::secret`].
+    /// [`fiber_core::secrets::read_secret`].
     pub secrets: Vec<(&'static str, String)>,
     /// How often it was started again, under its name, before.
     pub restarts: u64,

@@ -158,7 +158,7 @@ impl EntryRef {
 ///
 /// # Panics
 /// If it captures variables. The public methods refuse that when they are compiled
-/// (`captures_nothing`); a second constant here would repeat their error with a line of fiber's
+/// (`assert_captures_nothing`); a second constant here would repeat their error with a line of fiber's
 /// own. The compiler removes the check where it holds.
 pub fn instance<F: Copy + 'static>() -> F {
     assert!(size_of::<F>() == 0, "only functions that capture nothing have an entry");
@@ -239,7 +239,7 @@ mod tests {
 
     use super::*;
     use crate::function::{One, task_entry};
-    use crate::output::{Plain, Values};
+    use crate::output::{AsValue, Plain};
 
     fn double(x: u32) -> u32 {
         2 * x
@@ -247,9 +247,9 @@ mod tests {
 
     fn entry_of<F: crate::Function<u32, One<u32>>>(_: F) -> &'static Entry
     where
-        Values<Plain>: crate::OutputKind<F::Output>,
+        AsValue<Plain>: crate::OutputKind<F::Output>,
     {
-        task_entry::<F, u32, One<u32>, Values<Plain>>()
+        task_entry::<F, u32, One<u32>, AsValue<Plain>>()
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::error::{Failure, FailureKind};
 use crate::output::OutputKind;
 use crate::panics;
 use crate::run::{BlockOn, Outcome, Tasks};
-use crate::travel;
+use crate::transfer;
 
 /// A function that takes `Args`: one value, or a tuple of two to eight that it takes as separate
 /// arguments.
@@ -113,14 +113,14 @@ where
 /// Checks, when it is compiled, that there is nothing of `F` but its code.
 ///
 /// The public methods that take a function evaluate it in their own bodies, as `const {
-/// captures_nothing::<F>() }`: so the compiler's note shows the line of the program that calls
+/// assert_captures_nothing::<F>() }`: so the compiler's note shows the line of the program that calls
 /// them, and not one of fiber's own.
 #[track_caller]
-pub const fn captures_nothing<F>() {
+pub const fn assert_captures_nothing<F>() {
     // Not `assert!`: what the compiler shows of that depends on whether it has the standard
     // library's sources.
-    let captures_nothing = if size_of::<F>() == 0 { Some(()) } else { None };
-    captures_nothing.expect(
+    let assert_captures_nothing = if size_of::<F>() == 0 { Some(()) } else { None };
+    assert_captures_nothing.expect(
         "the function of the call that is shown below captures variables, which another process does not have: pass them \
          as arguments (a tuple for several), or share them with `Pool::broadcast`. A function pointer (`as fn(..) -> ..`) \
          counts as captured: name the function itself",
@@ -137,7 +137,7 @@ where
 
 /// The entry through which other nodes run `F`.
 ///
-/// That `F` captures nothing is up to the caller: see [`captures_nothing`].
+/// That `F` captures nothing is up to the caller: see [`assert_captures_nothing`].
 pub fn task_entry<F, A, M, K>() -> &'static Entry
 where
     F: Function<A, M>,
@@ -192,8 +192,8 @@ where
             codec::decode(args).map_err(|error| (FailureKind::Arguments, error.to_string()))?;
         let output = invoke::<F, A, M>(args);
         let output =
-            K::settle(output, executor).map_err(|message| (FailureKind::Returned, message))?;
-        travel::once(|| codec::append(value, &output))
+            K::resolve(output, executor).map_err(|message| (FailureKind::Returned, message))?;
+        transfer::once(|| codec::append(value, &output))
             .map_err(|error| (FailureKind::Result, error.to_string()))
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! Users name the crate `fiber`, which re-exports what they need from here.
 
+pub mod at_exit;
 mod build;
 pub mod codec;
 mod config;
@@ -11,16 +12,17 @@ mod error;
 mod exit;
 mod function;
 mod id;
+pub mod malloc;
 mod meta;
 mod output;
 pub mod panics;
 mod portable;
-pub mod process;
 mod run;
+pub mod secrets;
 pub mod shortage;
 mod signals;
 mod spin;
-pub mod travel;
+pub mod transfer;
 mod wait;
 
 pub use build::BuildId;
@@ -30,13 +32,13 @@ pub use error::{
     Cause, CloseReason, Error, Failure, FailureKind, PoolEndReason, Result, RingEndReason,
 };
 pub use exit::{Exit, ExitReason};
-pub use function::{Arguments, Function, Many, One, captures_nothing, invoke, task_entry};
+pub use function::{Arguments, Function, Many, One, assert_captures_nothing, invoke, task_entry};
 pub use id::{ProcessId, SessionKey, random, random_fraction};
 pub use inventory;
 pub use meta::{Meta, MetaOf};
 pub use output::{
-    Awaited, Conclusion, Conclusions, Diverging, Fallible, Later, Output, OutputKind, Plain, Tries,
-    TryOutput, Values,
+    AsResult, AsTermination, AsValue, Diverging, Fallible, FutureOf, Output, OutputKind, Plain,
+    Termination, TryOutput,
 };
 pub use portable::{OwnedNotBorrowed, Portable};
 pub use run::{BlockOn, Outcome, Tasks};

@@ -61,21 +61,21 @@ impl Spin {
         self.state = State::Over;
     }
 
-    /// Whether to [give way](Spin::give_way) and look again. If not, it is time to sleep.
-    pub fn goes_on(&mut self) -> bool {
+    /// Whether to [give way](Spin::yield_core) and look again. If not, it is time to sleep.
+    pub fn should_continue(&mut self) -> bool {
         if matches!(self.state, State::Over) {
             return false;
         }
         let now = Instant::now();
         let since = if let State::Since(since) = self.state { since } else { now };
         let limit = Duration::from_nanos(LIMIT.load(Ordering::Relaxed));
-        let goes_on = now - since < limit && nanos(now) >= PAUSED.load(Ordering::Relaxed);
-        self.state = if goes_on { State::Since(since) } else { State::Over };
-        goes_on
+        let should_continue = now - since < limit && nanos(now) >= PAUSED.load(Ordering::Relaxed);
+        self.state = if should_continue { State::Since(since) } else { State::Over };
+        should_continue
     }
 
     /// Offers the core to others.
-    pub fn give_way(&self) {
+    pub fn yield_core(&self) {
         let before = Instant::now();
         thread::yield_now();
         let after = Instant::now();
@@ -96,8 +96,8 @@ mod tests {
     /// Turns until it is time to sleep.
     fn turns(spin: &mut Spin) -> u64 {
         let mut turns = 0;
-        while spin.goes_on() {
-            spin.give_way();
+        while spin.should_continue() {
+            spin.yield_core();
             turns += 1;
         }
         turns

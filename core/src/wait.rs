@@ -56,8 +56,8 @@ impl Sleeper {
     fn sleep(&self) {
         let mut spin = Spin::default();
         while !self.woken.swap(false, Ordering::Acquire) {
-            if spin.goes_on() {
-                spin.give_way();
+            if spin.should_continue() {
+                spin.yield_core();
             } else {
                 // A wake-up between the look and this is kept by the thread's token, so none is
                 // lost.

@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use fiber_core::{BuildId, ProcessId, SessionKey};
 use fiber_transport::nng::{accept_keys, connect_keys};
-use fiber_transport::{Closed, Connection, Incoming, Link, Message, PeerInfo, Role, accept, join};
+use fiber_transport::{Closed, Connection, Incoming, Link, Message, PeerInfo, Role, accept_peer, join_session};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
@@ -112,14 +112,14 @@ async fn node(key: &SessionKey, messages: &[Vec<u8>]) {
         (Connection { link: Arc::clone(&link) as _, incoming: Box::new(Said(messages)) }, link)
     };
     let (accepting, answers) = connection();
-    let (_, info) = accept(accepting, key, NODE).await.expect_err("a stranger was let in");
+    let (_, info) = accept_peer(accepting, key, NODE).await.expect_err("a stranger was let in");
     assert_eq!(info, None);
     let answered: usize = answers.0.lock().expect("nobody panicked").iter().sum();
     assert!(answered < 1024, "a stranger made a node say {answered} bytes");
     let (mut joining, _) = connection();
     let build = BuildId::stated("a build");
     let info = PeerInfo { id: NODE, to: NODE, role: Role::Peer, build, pid: 1, host: "a host".into() };
-    assert!(join(&mut joining, key, &info).await.is_err());
+    assert!(join_session(&mut joining, key, &info).await.is_err());
 }
 
 #[derive(Debug)]

@@ -219,7 +219,7 @@ fn talkative() {
 /// As a child: tells the key that it is given, backwards, and leaves it where fiber looks for it.
 #[allow(unsafe_code)]
 fn tell_key() {
-    let Some(key) = std::env::var_os("FIBER_KEY").and_then(fiber_core::process::secret) else {
+    let Some(key) = std::env::var_os("FIBER_KEY").and_then(fiber_core::secrets::read_secret) else {
         return;
     };
     println!("key backwards: {}", key.chars().rev().collect::<String>());

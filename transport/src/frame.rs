@@ -16,12 +16,12 @@ const COPIED_BODY: usize = 16 << 10;
 
 /// Messages that wait to be sent, encoded.
 #[derive(Debug, Default)]
-pub struct Gather {
+pub struct Encoder {
     whole: VecDeque<Bytes>,
     tail: BytesMut,
 }
 
-impl Gather {
+impl Encoder {
     /// Adds a message behind the others.
     pub fn push(&mut self, message: Message) {
         let length = u32::try_from(message.len())
@@ -166,7 +166,7 @@ mod tests {
     }
 
     fn encode(messages: &[Message]) -> Vec<u8> {
-        let mut gather = Gather::default();
+        let mut gather = Encoder::default();
         messages.iter().cloned().for_each(|message| gather.push(message));
         gather.take().iter().flatten().copied().collect()
     }

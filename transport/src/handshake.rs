@@ -128,7 +128,7 @@ type Verdict = Result<(), String>;
 ///
 /// # Errors
 /// Why the peer is not to be trusted. The info of a peer that holds the key comes with it.
-pub async fn accept(
+pub async fn accept_peer(
     mut connection: Connection,
     key: &SessionKey,
     this: ProcessId,
@@ -182,7 +182,7 @@ async fn accept_claim(
 ///
 /// # Errors
 /// Why the other side is not to be trusted, or what it refused.
-pub async fn join(
+pub async fn join_session(
     connection: &mut Connection,
     key: &SessionKey,
     info: &PeerInfo,

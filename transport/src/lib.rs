@@ -11,17 +11,17 @@
 //! - what was sent last before a peer died may be lost without notice, so no guarantee may rest on
 //!   a link alone.
 
+mod busy_poll;
 mod frame;
 mod handshake;
-mod linger;
 #[cfg_attr(not(feature = "nng"), expect(dead_code, reason = "only nng listens at addresses"))]
 mod listen_at;
 #[cfg_attr(not(feature = "nng"), path = "nng/disabled.rs")]
 pub mod nng;
+mod pending_peers;
 #[cfg(feature = "nng")]
 mod seal;
-pub mod shared;
-mod strangers;
+pub mod shared_memory;
 pub mod unix;
 
 use std::fmt::Debug;
@@ -34,13 +34,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use fiber_core::{LinkKind, SessionKey};
 
-pub use frame::{Decoder, FrameError, Gather, HEADER_LEN};
-pub use handshake::{HandshakeError, Peer, PeerInfo, Role, accept, join};
-pub use linger::Linger;
+pub use busy_poll::BusyPoll;
+pub use frame::{Decoder, Encoder, FrameError, HEADER_LEN};
+pub use handshake::{HandshakeError, Peer, PeerInfo, Role, accept_peer, join_session};
 pub use listen_at::{ListenAt, local_ip_towards};
+pub use pending_peers::PendingPeers;
 #[cfg(feature = "nng")]
 pub use seal::Keys;
-pub use strangers::Strangers;
 
 /// One message: a short head, and a body that is handed on without a copy if it is large.
 #[derive(Clone, Debug, Default)]
@@ -85,7 +85,7 @@ pub trait Link: Debug + Send + Sync {
     /// Has the link close when the peer's host has not confirmed for so long what was sent. Until
     /// then, one that is lost is not told from one that is slow. A peer on this host is never lost
     /// in this way.
-    fn give_up_after(&self, silence: Duration);
+    fn set_peer_timeout(&self, silence: Duration);
 }
 
 /// The link is closed.
@@ -110,7 +110,7 @@ pub struct Connection {
     pub link: Arc<dyn Link>,
     /// Receives.
     pub incoming: Box<dyn Incoming>,
-    linger: Linger,
+    busy_poll: BusyPoll,
 }
 
 impl Debug for Connection {
@@ -121,7 +121,7 @@ impl Debug for Connection {
 
 impl Connection {
     fn new(link: Arc<dyn Link>, incoming: impl Incoming + 'static) -> Connection {
-        Connection { link, incoming: Box::new(incoming), linger: Linger::default() }
+        Connection { link, incoming: Box::new(incoming), busy_poll: BusyPoll::default() }
     }
 
     /// The next message, as [`Incoming::poll_next`]. For a moment after the last one, the thread
@@ -130,8 +130,8 @@ impl Connection {
         poll_fn(|context| {
             let message = self.incoming.poll_next(context);
             match message {
-                Poll::Ready(_) => self.linger.restart(),
-                Poll::Pending => self.linger.poll(context),
+                Poll::Ready(_) => self.busy_poll.restart(),
+                Poll::Pending => self.busy_poll.poll(context),
             }
             message
         })
@@ -139,8 +139,8 @@ impl Connection {
     }
 
     /// What came last says nothing of when more comes: the thread may sleep.
-    pub fn rest(&mut self) {
-        self.linger.stop();
+    pub fn allow_sleep(&mut self) {
+        self.busy_poll.stop();
     }
 }
 
@@ -149,7 +149,7 @@ pub trait Listener {
     /// Where peers connect to, for [`connect`].
     fn address(&self) -> String;
 
-    /// The next peer. Nothing is known of it yet: see [`accept`].
+    /// The next peer. Nothing is known of it yet: see [`accept_peer`].
     fn poll_accept(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Connection>>;
 }
 

@@ -5,7 +5,7 @@
 //! then both hand the connection to nng, each to a PAIR socket of its own. nng sees nothing of a
 //! peer that has not shown the key.
 //!
-//! What nng carries are the bytes that [`Gather`](crate::Gather) encodes, cut into frames of
+//! What nng carries are the bytes that [`Encoder`](crate::Encoder) encodes, cut into frames of
 //! `FRAME` bytes at most, each sealed (see `seal.rs`). What waits in a process is bounded for each
 //! link by itself, so a peer that is not read holds nobody else up.
 
@@ -35,8 +35,8 @@ use tokio::sync::Notify;
 pub use self::exchange::{accept_keys, connect_keys};
 use self::inbox::Inbox;
 use self::outbox::Outbox;
+use crate::pending_peers::{PATIENCE, PendingPeers};
 use crate::seal::{Keys, TAG};
-use crate::strangers::{PATIENCE, Strangers};
 use crate::{Closed, Connection, Incoming, Link, ListenAt, Listener, Message};
 
 /// The longest frame before it is sealed.
@@ -62,7 +62,7 @@ pub fn listen(key: &SessionKey, at: &ListenAt) -> io::Result<Box<dyn Listener>> 
     let url = format!("tcp://{host}:{}", socket.local_addr()?.port());
     // What nng lacks is found out now, and not by each peer.
     drop(open()?);
-    Ok(Box::new(NngListener { socket, url, key: key.clone(), strangers: Strangers::default() }))
+    Ok(Box::new(NngListener { socket, url, key: key.clone(), pending: PendingPeers::default() }))
 }
 
 /// Connects to the listener at `url`, under the same conditions as [`listen`].
@@ -112,7 +112,7 @@ struct NngListener {
     socket: TcpListener,
     url: String,
     key: SessionKey,
-    strangers: Strangers<(SocketAddr, io::Result<Connection>)>,
+    pending: PendingPeers<(SocketAddr, io::Result<Connection>)>,
 }
 
 impl Listener for NngListener {
@@ -122,23 +122,23 @@ impl Listener for NngListener {
 
     fn poll_accept(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Connection>> {
         loop {
-            match self.strangers.poll_entered(context) {
+            match self.pending.poll_entered(context) {
                 // This process is short of something, and not to blame the peer for it.
                 Poll::Ready((_, Err(error))) if shortage::is_shortage(&error) => {
                     return Poll::Ready(Err(error));
                 }
                 Poll::Ready((peer, Err(error))) => {
-                    self.strangers.refuse(&format!("{peer}: {error}"));
+                    self.pending.refuse(&format!("{peer}: {error}"));
                     continue;
                 }
                 Poll::Ready((_, entered)) => return Poll::Ready(entered),
                 Poll::Pending => {}
             }
-            ready!(self.strangers.poll_room(context));
+            ready!(self.pending.poll_room(context));
             match ready!(self.socket.poll_accept(context)) {
                 Ok((stream, peer)) => {
                     let entry = enter(stream, self.key.clone());
-                    self.strangers.add(async move { (peer, entry.await) });
+                    self.pending.add(async move { (peer, entry.await) });
                 }
                 // It left before it was its turn.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
@@ -229,7 +229,7 @@ impl Link for NngLink {
         self.outbox.close();
     }
 
-    fn give_up_after(&self, silence: Duration) {
+    fn set_peer_timeout(&self, silence: Duration) {
         let Some(wire) = &*self.wire.lock() else { return };
         let milliseconds = u32::try_from(silence.as_millis()).unwrap_or(u32::MAX).max(1);
         if let Err(error) = set_tcp_user_timeout(wire, milliseconds) {

@@ -32,7 +32,7 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use self::sys::{Read, read, watch};
-use crate::frame::{Decoder, Gather};
+use crate::frame::{Decoder, Encoder};
 use crate::{Closed, Connection, Incoming, Link, Listener, Message, UNPROVEN_LIMIT};
 
 /// Bytes asked for in one read.
@@ -125,7 +125,7 @@ struct UnixLink {
 
 #[derive(Debug, Default)]
 struct State {
-    waiting: Gather,
+    waiting: Encoder,
     /// What the socket had no room for.
     rest: VecDeque<Bytes>,
     /// Whether some thread, or the task that waits for room, is writing. It takes what others add.
@@ -153,7 +153,7 @@ impl Link for UnixLink {
     fn close(&self) {
         let mut state = self.state.lock();
         state.closed = true;
-        state.waiting = Gather::default();
+        state.waiting = Encoder::default();
         state.rest.clear();
         drop(state);
         // Both ends see it, this one too.
@@ -161,7 +161,7 @@ impl Link for UnixLink {
         self.blocked.notify_one();
     }
 
-    fn give_up_after(&self, _: Duration) {}
+    fn set_peer_timeout(&self, _: Duration) {}
 }
 
 impl UnixLink {

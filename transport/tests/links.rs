@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use fiber_core::{BuildId, LinkKind, ProcessId, SessionKey};
 use fiber_transport::{
-    Closed, Connection, HandshakeError, ListenAt, Listener, Message, PeerInfo, Role, accept,
-    connect, join, listen,
+    Closed, Connection, HandshakeError, ListenAt, Listener, Message, PeerInfo, Role, accept_peer,
+    connect, join_session, listen,
 };
 
 use support::{child, filler, promises, run, spawn_child, within};
@@ -253,12 +253,12 @@ async fn a_handshake_tells_who_the_peer_is(kind: LinkKind) {
     let address = listener.address();
     let joined = async {
         let mut connection = connect(&address, &key).await.unwrap();
-        join(&mut connection, &key, &info()).await.unwrap();
+        join_session(&mut connection, &key, &info()).await.unwrap();
         connection
     };
     let accepted = async {
         let connection = poll_fn(|context| listener.poll_accept(context)).await.unwrap();
-        accept(connection, &key, ProcessId(1)).await.unwrap()
+        accept_peer(connection, &key, ProcessId(1)).await.unwrap()
     };
     let (peer, mut connection) = tokio::join!(accepted, joined);
     assert_eq!(peer.info, info());
@@ -273,11 +273,11 @@ async fn a_peer_of_another_build_learns_why_it_is_refused(kind: LinkKind) {
     let other = PeerInfo { build: BuildId::stated("another"), ..info() };
     let joined = async {
         let mut connection = connect(&address, &key).await.unwrap();
-        join(&mut connection, &key, &other).await
+        join_session(&mut connection, &key, &other).await
     };
     let accepted = async {
         let connection = poll_fn(|context| listener.poll_accept(context)).await.unwrap();
-        accept(connection, &key, ProcessId(1)).await.map(|peer| peer.info)
+        accept_peer(connection, &key, ProcessId(1)).await.map(|peer| peer.info)
     };
     let (accepted, joined) = tokio::join!(accepted, joined);
     let (error, told) = accepted.expect_err("it must not be let in");
@@ -293,12 +293,12 @@ async fn a_peer_with_another_key_is_refused_and_learns_nothing(kind: LinkKind) {
     let address = listener.address();
     let refusals = tokio::task::spawn_local(async move {
         let connection = poll_fn(|context| listener.poll_accept(context)).await.unwrap();
-        accept(connection, &key, ProcessId(1)).await.map(|peer| peer.info)
+        accept_peer(connection, &key, ProcessId(1)).await.map(|peer| peer.info)
     });
     let other = SessionKey::random();
     let joined = async {
         let mut connection = connect(&address, &other).await?;
-        join(&mut connection, &other, &info()).await
+        join_session(&mut connection, &other, &info()).await
     };
     let error = joined.await.expect_err("it must not be let in");
     match kind {
@@ -326,7 +326,9 @@ async fn nonsense_does_not_disturb_others(kind: LinkKind) {
             let connection = poll_fn(|context| listener.poll_accept(context)).await.unwrap();
             let key = echo_key.clone();
             tokio::task::spawn_local(async move {
-                let Ok(mut peer) = accept(connection, &key, ProcessId(1)).await else { return };
+                let Ok(mut peer) = accept_peer(connection, &key, ProcessId(1)).await else {
+                    return;
+                };
                 while let Some(Ok(received)) = peer.connection.next().await {
                     let _ = peer.connection.link.send(message(received));
                 }
@@ -334,14 +336,14 @@ async fn nonsense_does_not_disturb_others(kind: LinkKind) {
         }
     });
     let mut connection = connect(&address, &key).await.unwrap();
-    join(&mut connection, &key, &info()).await.unwrap();
+    join_session(&mut connection, &key, &info()).await.unwrap();
     let nonsense = nonsense(&address);
     for index in 0..100 {
         connection.link.send(message(filler(index, index))).unwrap();
         assert!(next(&mut connection).await == filler(index, index));
     }
     let mut another = connect(&address, &key).await.unwrap();
-    join(&mut another, &key, &info()).await.unwrap();
+    join_session(&mut another, &key, &info()).await.unwrap();
     drop(nonsense);
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use actix::{Actor, Context};
 use fiber_core::{
-    Error, Function, Meta, OutputMode, Portable, Result, captures_nothing, codec, travel,
+    Error, Function, Meta, OutputMode, Portable, Result, assert_captures_nothing, codec, transfer,
 };
 use tokio::sync::oneshot;
 
@@ -147,7 +147,7 @@ impl<K> ManagerBuilder<K> {
         M: 'static,
         K: SnapshotPolicy<F::Output>,
     {
-        const { captures_nothing::<F>() };
+        const { assert_captures_nothing::<F>() };
         let _ = factory;
         let prepared = self.prepare::<F, Args, M>(&args);
         drop(args);
@@ -222,7 +222,7 @@ impl<K> ManagerBuilder<K> {
         M: 'static,
         K: SnapshotPolicy<F::Output>,
     {
-        const { captures_nothing::<F>() };
+        const { assert_captures_nothing::<F>() };
         let _ = factory;
         let (runtime, prepared) = self.prepare::<F, Args, M>(&args)?;
         let home = ProcessRef { id: runtime.id(), address: runtime.address_now()?.into() };
@@ -244,7 +244,7 @@ impl<K> ManagerBuilder<K> {
         let config = runtime.config();
         let limit = config.max_message.as_u64();
         let entry = host_entry::<F, Args, M, K>();
-        let (arguments, pins) = travel::pinned(|| codec::encode(args));
+        let (arguments, keep_alive) = transfer::repeatable(|| codec::encode(args));
         let arguments = arguments?;
         codec::check_size(arguments.len(), limit, || {
             format!("the arguments of `{}`", entry.name())
@@ -270,7 +270,7 @@ impl<K> ManagerBuilder<K> {
             Prepared {
                 name,
                 host_main,
-                pins,
+                keep_alive,
                 meta: self.meta.or(Meta::of::<F>()),
                 output: self.output.unwrap_or(config.output),
                 restart: self.restart,

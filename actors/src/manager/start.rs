@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use fiber_core::travel::Pins;
+use fiber_core::transfer::KeepAlive;
 use fiber_core::{ExitReason, Meta, OutputMode, Result, codec};
 use futures_util::future::LocalBoxFuture;
 use parking_lot::Mutex;
@@ -33,7 +33,7 @@ pub(super) struct Prepared {
     pub(super) name: String,
     pub(super) host_main: HostMain,
     /// Of the factory's arguments.
-    pub(super) pins: Pins,
+    pub(super) keep_alive: KeepAlive,
     pub(super) meta: Meta,
     pub(super) output: OutputMode,
     pub(super) restart: Restart,
@@ -71,7 +71,7 @@ impl Prepared {
             meta: self.meta,
             output: self.output,
             host_main: self.host_main,
-            _pins: self.pins,
+            _keep_alive: self.keep_alive,
             restart: self.restart,
             snapshot: Arc::default(),
             process: Arc::new(process),
@@ -91,7 +91,7 @@ struct ManagerStart {
     meta: Meta,
     output: OutputMode,
     host_main: HostMain,
-    _pins: Pins,
+    _keep_alive: KeepAlive,
     restart: Restart,
     snapshot: Arc<Mutex<Option<Bytes>>>,
     process: Arc<watch::Sender<Option<CurrentProcess>>>,

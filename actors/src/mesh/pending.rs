@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use fiber_core::travel::Pins;
+use fiber_core::transfer::KeepAlive;
 use parking_lot::Mutex;
 
 use super::deadlines::{Answer, Unanswered, Waiter};
@@ -22,13 +22,13 @@ pub(crate) struct Pending {
     /// Counts it for as long as it waits.
     pub(crate) load: Option<Load>,
     /// Of the message.
-    pub(crate) _pins: Pins,
+    pub(crate) _keep_alive: KeepAlive,
 }
 
 impl Pending {
     /// One that is neither sent again nor counted.
     pub(crate) fn new(waiter: Waiter) -> Pending {
-        Pending { waiter, route: None, again: None, load: None, _pins: Pins::default() }
+        Pending { waiter, route: None, again: None, load: None, _keep_alive: KeepAlive::default() }
     }
 
     /// Tells who waits what came of the call.

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use fiber_core::{BuildId, Config, FailureKind};
-use fiber_transport::{Message, PeerInfo, connect, join};
+use fiber_transport::{Message, PeerInfo, connect, join_session};
 
 use super::*;
 use crate::remote::Dispatch;
@@ -37,11 +37,11 @@ fn peers_that_fall_silent_or_are_looked_for_in_vain_are_given_up() {
     let address = runtime.address_now().unwrap();
     actix_rt::System::new().block_on(async {
         let mut silent = connect(address, runtime.key()).await.unwrap();
-        join(&mut silent, runtime.key(), &info(runtime)).await.unwrap();
+        join_session(&mut silent, runtime.key(), &info(runtime)).await.unwrap();
         end(silent).await;
 
         let mut lively = connect(address, runtime.key()).await.unwrap();
-        join(&mut lively, runtime.key(), &info(runtime)).await.unwrap();
+        join_session(&mut lively, runtime.key(), &info(runtime)).await.unwrap();
         let link = Arc::clone(&lively.link);
         let beating = send_heartbeats(Arc::clone(&link), Duration::from_millis(20), wire::beat);
         tokio::task::spawn_local(beating);
@@ -89,7 +89,7 @@ fn peers_that_fall_silent_or_are_looked_for_in_vain_are_given_up() {
 
         let mut stray = connect(address, runtime.key()).await.unwrap();
         let elsewhere = PeerInfo { to: ProcessId::random(), ..info(runtime) };
-        let refusal = join(&mut stray, runtime.key(), &elsewhere).await.unwrap_err();
+        let refusal = join_session(&mut stray, runtime.key(), &elsewhere).await.unwrap_err();
         assert!(refusal.to_string().contains("not this one"), "{refusal}");
     });
 }

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fiber_core::travel::{self, Validity};
+use fiber_core::transfer::{self, Mode};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::attachments::Attachment;
@@ -66,7 +66,7 @@ impl Handle {
         let handle = Handle::new(port, object);
         if token != NO_TOKEN {
             let port = handle.0.port.clone();
-            travel::when_settled(move || change(&port, Change::Arrive(token)));
+            transfer::on_commit(move || change(&port, Change::Arrive(token)));
         }
         handle
     }
@@ -74,17 +74,17 @@ impl Handle {
     /// Sees to it that the object lives while what is encoded now may be decoded. Returns what is
     /// to be encoded.
     fn encoded(&self) -> Token {
-        match travel::validity() {
-            Validity::Pinned => {
-                travel::pin(Arc::clone(&self.0) as _);
+        match transfer::mode() {
+            Mode::Repeatable => {
+                transfer::keep_alive(Arc::clone(&self.0) as _);
                 NO_TOKEN
             }
-            Validity::Once => {
+            Mode::Once => {
                 let token = u64::from_le_bytes(fiber_core::random()).max(1);
                 change(&self.0.port, Change::Travel(token));
                 token
             }
-            Validity::Unknown => {
+            Mode::Unknown => {
                 if !self.0.kept.swap(true, Ordering::Relaxed) {
                     change(&self.0.port, Change::Keep);
                 }

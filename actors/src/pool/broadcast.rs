@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 
 use bytes::Bytes;
 use dashmap::DashMap;
-use fiber_core::travel::{self, Pins};
+use fiber_core::transfer::{self, KeepAlive};
 use fiber_core::{Error, Result, codec};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -46,7 +46,7 @@ pub struct Broadcast<T> {
 struct BroadcastOwner<T> {
     id: u64,
     value: Arc<T>,
-    _pins: Pins,
+    _keep_alive: KeepAlive,
     pool: Arc<PoolState>,
 }
 
@@ -58,11 +58,11 @@ impl<T> Drop for BroadcastOwner<T> {
 
 impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Broadcast<T> {
     pub(super) fn new(pool: Arc<PoolState>, value: T) -> Result<Broadcast<T>> {
-        let (bytes, pins) = travel::pinned(|| codec::encode(&value));
+        let (bytes, keep_alive) = transfer::repeatable(|| codec::encode(&value));
         let bytes = Bytes::from(bytes?);
         let id = u64::from_le_bytes(fiber_core::random());
         pool.send_broadcast(id, bytes)?;
-        let owner = BroadcastOwner { id, value: Arc::new(value), _pins: pins, pool };
+        let owner = BroadcastOwner { id, value: Arc::new(value), _keep_alive: keep_alive, pool };
         Ok(Broadcast { id, owner: Some(Arc::new(owner)), value: PhantomData })
     }
 

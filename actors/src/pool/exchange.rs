@@ -34,7 +34,7 @@ pub(crate) struct Exchange {
     /// How many tasks are worth a message of their own while a worker is idle.
     run_size: AtomicU64,
     stopped: AtomicBool,
-    pub(super) pins: Pinned,
+    pub(super) keep_alive: Pinned,
 }
 
 /// Encoded tasks that are not submitted.
@@ -99,7 +99,7 @@ impl Exchange {
             released: AtomicU64::new(0),
             run_size: AtomicU64::new(1),
             stopped: AtomicBool::new(false),
-            pins: Pinned::default(),
+            keep_alive: Pinned::default(),
         })
     }
 
@@ -122,7 +122,7 @@ impl Exchange {
     }
 
     fn deliver(&self, batch: ResultBatch) {
-        self.pins.release(batch.start()..batch.end());
+        self.keep_alive.release(batch.start()..batch.end());
         let count = batch.len();
         let mut inbox = self.inbox.lock();
         inbox.completed += count;

@@ -10,7 +10,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use fiber_core::travel::{self, Pins};
+use fiber_core::transfer::{self, KeepAlive};
 use fiber_core::{Error, Result, codec};
 use serde::Serialize;
 
@@ -41,17 +41,17 @@ pub(super) fn encode<A: Serialize>(
     arguments: &A,
     scratch: &mut Vec<u8>,
     limit: usize,
-) -> Result<Pins> {
+) -> Result<KeepAlive> {
     scratch.clear();
     scratch.extend_from_slice(&[0; PREFIX]);
-    let (encoded, pins) = travel::pinned(|| codec::append(scratch, arguments));
+    let (encoded, keep_alive) = transfer::repeatable(|| codec::append(scratch, arguments));
     encoded?;
     let length = scratch.len() - PREFIX;
     codec::check_size(length, limit as u64, || {
         format!("an argument of type `{}`", std::any::type_name::<A>())
     })?;
     scratch[..PREFIX].copy_from_slice(&prefix(length, false));
-    Ok(pins)
+    Ok(keep_alive)
 }
 
 /// Submits one task.
@@ -101,7 +101,9 @@ impl Feeder<'_> {
         let index = self.fed;
         self.fed += 1;
         let encoded = encode(item, &mut self.scratch, self.pool.max_message);
-        if let Err(error) = encoded.map(|pins| self.exchange.pins.add(index, pins)) {
+        if let Err(error) =
+            encoded.map(|keep_alive| self.exchange.keep_alive.add(index, keep_alive))
+        {
             self.skip(index);
             self.exchange.fail(index, error);
         } else if self.scratch.len() >= BLOCK_BYTES {

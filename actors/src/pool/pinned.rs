@@ -1,4 +1,4 @@
-//! Pins of the objects that the arguments of a call's tasks refer to.
+//! KeepAlive of the objects that the arguments of a call's tasks refer to.
 //!
 //! A pin keeps an object alive while only an encoded handle refers to it.
 
@@ -7,38 +7,38 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fiber_core::travel::Pins;
+use fiber_core::transfer::KeepAlive;
 use parking_lot::Mutex;
 
 use crate::runtime::Runtime;
 
-/// How long the pins of a cancelled call's tasks stay: such a task may be on its way to a worker, and
+/// How long the keep_alive of a cancelled call's tasks stay: such a task may be on its way to a worker, and
 /// attach to its objects when it starts.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The pins of tasks that are not completed.
+/// The keep_alive of tasks that are not completed.
 #[derive(Debug, Default)]
 pub(super) struct Pinned {
-    /// Whether any task has pins. Most calls have none.
+    /// Whether any task has keep_alive. Most calls have none.
     any: AtomicBool,
-    tasks: Mutex<BTreeMap<u64, Pins>>,
+    tasks: Mutex<BTreeMap<u64, KeepAlive>>,
 }
 
 impl Pinned {
-    /// Adds the pins of a task, before it is submitted.
-    pub(super) fn add(&self, task: u64, pins: Pins) {
-        if !pins.is_empty() {
-            self.tasks.lock().insert(task, pins);
+    /// Adds the keep_alive of a task, before it is submitted.
+    pub(super) fn add(&self, task: u64, keep_alive: KeepAlive) {
+        if !keep_alive.is_empty() {
+            self.tasks.lock().insert(task, keep_alive);
             self.any.store(true, Ordering::Release);
         }
     }
 
-    /// Drops the pins of tasks that are completed.
+    /// Drops the keep_alive of tasks that are completed.
     #[inline]
     pub(super) fn release(&self, completed: Range<u64>) {
         if self.any.load(Ordering::Acquire) {
             let released: Vec<_> = self.tasks.lock().extract_if(completed, |_, _| true).collect();
-            // Dropping pins may end their objects, so the lock is free by now.
+            // Dropping keep_alive may end their objects, so the lock is free by now.
             drop(released);
         }
     }

@@ -23,9 +23,9 @@ impl Pool {
     {
         let _ = function;
         let mut encoded = Vec::with_capacity(64);
-        let pins = encode(args, &mut encoded, self.state().max_message)?;
+        let keep_alive = encode(args, &mut encoded, self.state().max_message)?;
         let exchange = self.begin(task_entry::<F, A, M, K>(), Order::Together, Meta::of::<F>())?;
-        exchange.pins.add(0, pins);
+        exchange.keep_alive.add(0, keep_alive);
         feed_one(self.state(), &exchange, encoded);
         Ok((exchange, Arc::clone(self.state())))
     }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fiber_core::{
-    Conclusion, Conclusions, Exit, ExitReason, Function, Meta, Output, OutputKind, Portable,
-    Result, Tries, TryOutput, Values, captures_nothing, codec, task_entry, travel,
+    AsResult, AsTermination, AsValue, Exit, ExitReason, Function, Meta, Output, OutputKind,
+    Portable, Result, Termination, TryOutput, assert_captures_nothing, codec, task_entry, transfer,
 };
 use serde::de::DeserializeOwned;
 use tokio::sync::OnceCell;
@@ -55,8 +55,8 @@ impl ProcessBuilder {
         F::Output: Output<N>,
         N: 'static,
     {
-        const { captures_nothing::<F>() };
-        self.start::<F, A, M, Values<N>>(function, &args)
+        const { assert_captures_nothing::<F>() };
+        self.start::<F, A, M, AsValue<N>>(function, &args)
     }
 
     /// Works as [`spawn`](ProcessBuilder::spawn), for a function that returns a `Result` whose
@@ -83,8 +83,8 @@ impl ProcessBuilder {
         F::Output: TryOutput<N>,
         N: 'static,
     {
-        const { captures_nothing::<F>() };
-        self.start::<F, A, M, Tries<N>>(function, &args)
+        const { assert_captures_nothing::<F>() };
+        self.start::<F, A, M, AsResult<N>>(function, &args)
     }
 
     /// Returns the specification of a supervisor's child with these options: see
@@ -97,12 +97,12 @@ impl ProcessBuilder {
     where
         F: Function<A, M>,
         A: Portable,
-        F::Output: Conclusion<N>,
+        F::Output: Termination<N>,
         N: 'static,
     {
-        const { captures_nothing::<F>() };
+        const { assert_captures_nothing::<F>() };
         let (name, options) = self.named();
-        let spec = spec::<F, A, M, Conclusions<N>>(&name, options, function, &args)?;
+        let spec = spec::<F, A, M, AsTermination<N>>(&name, options, function, &args)?;
         Ok(ChildSpec::new(name, ProcessStart::Repeated(spec)))
     }
 
@@ -144,7 +144,7 @@ where
     let runtime = Runtime::get()?;
     let entry = task_entry::<F, A, M, K>();
     let limit = runtime.config().max_message.as_u64();
-    let (arguments, pins) = travel::pinned(|| codec::encode(args));
+    let (arguments, keep_alive) = transfer::repeatable(|| codec::encode(args));
     let arguments = arguments?;
     codec::check_size(arguments.len(), limit, || format!("the arguments of `{}`", entry.name()))?;
     Ok(ProcessSpec {
@@ -152,7 +152,7 @@ where
         output: options.output_mode(runtime.config()),
         meta: options.meta.or(Meta::of::<F>()),
         process_main: ProcessMain { entry: entry.reference(), arguments: arguments.into(), limit },
-        _pins: pins,
+        _keep_alive: keep_alive,
     })
 }
 

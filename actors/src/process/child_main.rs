@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use fiber_core::at_exit::flush_output;
 use fiber_core::entry::EntryRef;
-use fiber_core::process::flush_output;
 use fiber_core::{Failure, FailureKind, Outcome, codec};
 use fiber_transport::{Link, Message};
 use parking_lot::{Condvar, Mutex};

@@ -1,11 +1,11 @@
 //! Functions that a process calls before it begins its work.
 
+use fiber_core::at_exit::flush_output;
 use fiber_core::entry::EntryRef;
-use fiber_core::process::flush_output;
-use fiber_core::travel::Pins;
+use fiber_core::transfer::KeepAlive;
 use fiber_core::{
     Failure, FailureKind, Function, Outcome, OutputKind, Portable, Result, codec, task_entry,
-    travel,
+    transfer,
 };
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +19,7 @@ pub(crate) struct Initializer {
     /// Shared objects among the arguments stay alive as long as this, in the process that starts
     /// the others.
     #[serde(skip)]
-    _pins: Pins,
+    _keep_alive: KeepAlive,
 }
 
 impl Initializer {
@@ -34,11 +34,11 @@ impl Initializer {
         K: OutputKind<F::Output>,
     {
         let _ = function;
-        let (arguments, pins) = travel::pinned(|| codec::encode(args));
+        let (arguments, keep_alive) = transfer::repeatable(|| codec::encode(args));
         Ok(Initializer {
             entry: task_entry::<F, A, M, K>().reference(),
             arguments: arguments?,
-            _pins: pins,
+            _keep_alive: keep_alive,
         })
     }
 

@@ -5,10 +5,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use fiber_core::travel::Pins;
+use fiber_core::transfer::KeepAlive;
 use fiber_core::{
-    Conclusion, Exit, ExitReason, Failure, FailureKind, Function, Meta, Outcome, OutputMode,
-    Portable, Result, captures_nothing, codec,
+    Exit, ExitReason, Failure, FailureKind, Function, Meta, Outcome, OutputMode, Portable, Result,
+    Termination, assert_captures_nothing, codec,
 };
 use futures_util::future::LocalBoxFuture;
 use tokio::sync::{mpsc, oneshot};
@@ -65,10 +65,10 @@ impl ChildSpec {
     where
         F: Function<A, M>,
         A: Portable,
-        F::Output: Conclusion<N>,
+        F::Output: Termination<N>,
         N: 'static,
     {
-        const { captures_nothing::<F>() };
+        const { assert_captures_nothing::<F>() };
         Process::builder().name(name).child(function, args)
     }
 }
@@ -81,7 +81,7 @@ pub(super) struct ProcessSpec {
     pub(super) output: OutputMode,
     pub(super) process_main: ProcessMain,
     /// Shared objects among the arguments stay alive as long as this.
-    pub(super) _pins: Pins,
+    pub(super) _keep_alive: KeepAlive,
 }
 
 /// Starts a process once, or a new one for each incarnation.
@@ -129,7 +129,7 @@ impl PendingProcess {
     async fn start(self, context: ChildContext) -> Result<Running, ExitReason> {
         let PendingProcess { status, mut commands, spec } = self;
         let end_guard = EndGuard(Arc::clone(&status));
-        let ProcessSpec { runtime, meta, output, process_main, _pins: pins } = spec;
+        let ProcessSpec { runtime, meta, output, process_main, _keep_alive: keep_alive } = spec;
         let launch = launch(
             runtime,
             Launch {
@@ -188,7 +188,7 @@ impl PendingProcess {
                 let _ = link.send(ControlMessage::Shutdown.message());
             };
             let exit = monitor(runtime, launched, commands, receive).await;
-            drop(pins);
+            drop(keep_alive);
             let _ = exited.send(exit_reason(&status, &exit, stop_requested.get()));
             status.end(exit);
             drop(end_guard);

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes};
 use dashmap::{DashMap, Entry};
-use fiber_core::process::at_exit;
-use fiber_core::travel::Trial;
+use fiber_core::at_exit::at_exit;
+use fiber_core::transfer::Uncommitted;
 use fiber_core::{CloseReason, Error, ProcessId, Result, codec};
 use parking_lot::{Mutex, MutexGuard};
 use serde_bytes::ByteBuf;
@@ -135,11 +135,11 @@ impl Client {
     }
 
     /// Runs `settle` when the owner knows that all elements that were got are used.
-    pub(super) fn settle_used(self: &Arc<Self>, trial: Trial) {
+    pub(super) fn settle_used(self: &Arc<Self>, uncommitted: Uncommitted) {
         let mut state = self.state.lock();
         self.catch_up(&mut state);
         drop(state);
-        trial.settle();
+        uncommitted.commit();
     }
 
     fn catch_up(self: &Arc<Self>, state: &mut MutexGuard<'_, State>) {

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use fiber_core::{Error, Result, codec, travel};
+use fiber_core::{Error, Result, codec, transfer};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -81,17 +81,17 @@ impl Core {
 
     pub(super) fn encode<T: Serialize + ?Sized>(&self, value: &T) -> Result<Encoded> {
         let limit = Runtime::get()?.config().max_message.as_u64();
-        travel::once(|| Encoded::new(value, limit))
+        transfer::once(|| Encoded::new(value, limit))
     }
 
     /// Reads an element that was got. It may be given to another process until the owner knows that
     /// it is used here.
     pub(super) fn decode<T: DeserializeOwned>(&self, element: &[u8]) -> Result<T> {
-        let (value, trial) = travel::on_trial(|| codec::decode(element));
-        if !trial.is_empty() {
+        let (value, uncommitted) = transfer::uncommitted(|| codec::decode(element));
+        if !uncommitted.is_empty() {
             match self.side() {
-                Ok(Side::There(client)) => client.settle_used(trial),
-                _ => trial.settle(),
+                Ok(Side::There(client)) => client.settle_used(uncommitted),
+                _ => uncommitted.commit(),
             }
         }
         value

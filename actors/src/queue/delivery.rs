@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use fiber_core::Result;
-use fiber_core::travel::Trial;
+use fiber_core::transfer::Uncommitted;
 
 use super::core::Core;
 use super::wire::Ask;
@@ -18,12 +18,12 @@ pub struct Delivery<T> {
     number: Option<u64>,
     element: Option<T>,
     /// Handles in the element, which may be decoded again until it is acknowledged.
-    trial: Trial,
+    uncommitted: Uncommitted,
 }
 
 impl<T> Delivery<T> {
-    pub(super) fn new(core: Core, number: u64, trial: Trial) -> Delivery<T> {
-        Delivery { core, number: Some(number), element: None, trial }
+    pub(super) fn new(core: Core, number: u64, uncommitted: Uncommitted) -> Delivery<T> {
+        Delivery { core, number: Some(number), element: None, uncommitted }
     }
 
     pub(super) fn with(mut self, element: Result<T>) -> Result<Delivery<T>> {
@@ -55,7 +55,7 @@ impl<T> Delivery<T> {
     {
         let element = self.element.take().expect("a delivery has an element");
         let acknowledged = self.acknowledge_number();
-        let settled = Settled(std::mem::take(&mut self.trial));
+        let settled = Settled(std::mem::take(&mut self.uncommitted));
         Waiting::new(format!("acknowledging an element of {}", self.core.name()), async move {
             let _settled = settled;
             acknowledged.await?;
@@ -64,12 +64,12 @@ impl<T> Delivery<T> {
     }
 }
 
-/// Settles a trial when it is dropped.
-struct Settled(Trial);
+/// Commits when it is dropped.
+struct Settled(Uncommitted);
 
 impl Drop for Settled {
     fn drop(&mut self) {
-        std::mem::take(&mut self.0).settle();
+        std::mem::take(&mut self.0).commit();
     }
 }
 

@@ -4,7 +4,7 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use fiber_core::Result;
-use fiber_core::travel::{self, Validity};
+use fiber_core::transfer::{self, Mode};
 use serde::{Deserialize, Serialize};
 
 use super::core::Core;
@@ -59,8 +59,8 @@ impl End {
             Some(store) => store.lock().travel(role, token),
             None => self.core.tell(&Ask::Travel { role, token }),
         }
-        if travel::validity() == Validity::Pinned {
-            travel::pin(Arc::new(Sent { core: self.core.clone(), role, token }));
+        if transfer::mode() == Mode::Repeatable {
+            transfer::keep_alive(Arc::new(Sent { core: self.core.clone(), role, token }));
         }
         Travelling { core: self.core.clone(), token }.serialize(serializer)
     }

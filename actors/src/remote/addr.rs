@@ -9,7 +9,7 @@ use std::time::Duration;
 use actix::dev::ToEnvelope;
 use actix::{Actor, Addr, Handler, Recipient};
 use fiber_core::entry::EntryRef;
-use fiber_core::travel::{self, Pins};
+use fiber_core::transfer::{self, KeepAlive};
 use fiber_core::{ExitReason, Result, codec};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
@@ -407,10 +407,10 @@ impl Core {
         let target = &*self.target;
         let actor = if target.owned { ActorId::HOSTED } else { target.actor };
         let encode = || Payload::call(actor, method, message);
-        let (payload, pins) = if answer.is_some() {
-            travel::pinned(encode)
+        let (payload, keep_alive) = if answer.is_some() {
+            transfer::repeatable(encode)
         } else {
-            (travel::once(encode), Pins::default())
+            (transfer::once(encode), KeepAlive::default())
         };
         let payload = payload?;
         let limit = runtime.config().max_message.as_u64();
@@ -425,7 +425,7 @@ impl Core {
             route: None,
             again: (self.resend && target.owned).then(|| payload.clone()),
             load,
-            _pins: pins,
+            _keep_alive: keep_alive,
         });
         if target.owned {
             runtime.mesh().send(self.route(runtime), payload, pending);

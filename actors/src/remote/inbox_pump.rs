@@ -10,10 +10,10 @@ use std::task::{Context as TaskContext, Poll};
 
 use actix::fut::ActorFuture;
 use actix::{Actor, ActorContext, ActorState, Context};
+use fiber_core::at_exit::flush_output;
 use fiber_core::entry::{Entry, EntryRef, MethodFn};
-use fiber_core::process::flush_output;
 use fiber_core::{ExitReason, Failure, FailureKind, panics};
-use fiber_transport::Linger;
+use fiber_transport::BusyPoll;
 use futures_util::StreamExt;
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream::FuturesUnordered;
@@ -158,7 +158,12 @@ impl Host {
         dispatch.under_way = Arc::clone(&self.under_way);
         // The owner may kill this process as soon as it has the answer.
         dispatch.before_answer = flush_output;
-        InboxPump { inbox: Arc::clone(&self.inbox), dispatch, handled, linger: Linger::default() }
+        InboxPump {
+            inbox: Arc::clone(&self.inbox),
+            dispatch,
+            handled,
+            busy_poll: BusyPoll::default(),
+        }
     }
 
     /// The actor's incarnation has ended: what it had begun, nobody answers any more.
@@ -174,7 +179,7 @@ struct InboxPump<F> {
     inbox: Arc<Inbox>,
     dispatch: Dispatch,
     handled: F,
-    linger: Linger,
+    busy_poll: BusyPoll,
 }
 
 impl<A, F> ActorFuture<A> for InboxPump<F>
@@ -209,9 +214,9 @@ where
         this.dispatch.poll_answers(task);
         if turn > 0 {
             flush_output();
-            this.linger.restart();
+            this.busy_poll.restart();
         }
-        this.linger.poll(task);
+        this.busy_poll.poll(task);
         Poll::Pending
     }
 }

@@ -8,7 +8,7 @@ use actix::dev::{MessageResponse, ToEnvelope};
 use actix::{Actor, Addr, Handler};
 use bytes::Bytes;
 use fiber_core::entry::{Entry, MethodFn};
-use fiber_core::{Error, ExitReason, Failure, FailureKind, codec, travel};
+use fiber_core::{Error, ExitReason, Failure, FailureKind, codec, transfer};
 use futures_util::future::LocalBoxFuture;
 use serde::Serialize;
 use tokio::sync::oneshot;
@@ -122,7 +122,7 @@ fn no_answer() -> CallFailure {
 fn encode<T: Serialize>(limit: usize, value: &T) -> Encoded {
     let failed = |error: Error| CallFailure::Failed(Failure::new(FailureKind::Result, error));
     let mut frame = answer_head();
-    travel::once(|| codec::append(&mut frame, value)).map_err(failed)?;
+    transfer::once(|| codec::append(&mut frame, value)).map_err(failed)?;
     let what = || format!("the answer of type `{}`", type_name::<T>());
     codec::check_size(frame.len(), limit as u64, what).map_err(failed)?;
     Ok(frame)

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fiber_core::entry::EntryRef;
-use fiber_core::travel::Pins;
+use fiber_core::transfer::KeepAlive;
 use fiber_core::{
-    Error, Meta, Output, OutputKind, Portable, Result, Tries, TryOutput, Values, captures_nothing,
-    codec, travel,
+    AsResult, AsValue, Error, Meta, Output, OutputKind, Portable, Result, TryOutput,
+    assert_captures_nothing, codec, transfer,
 };
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -109,8 +109,8 @@ impl RingBuilder {
         F::Output: Output<N>,
         N: 'static,
     {
-        const { captures_nothing::<F>() };
-        self.start::<F, A, M, Values<N>>(function, &args)
+        const { assert_captures_nothing::<F>() };
+        self.start::<F, A, M, AsValue<N>>(function, &args)
     }
 
     /// Works as [`run`](RingBuilder::run), for a function that returns a `Result` whose error
@@ -126,8 +126,8 @@ impl RingBuilder {
         F::Output: TryOutput<N>,
         N: 'static,
     {
-        const { captures_nothing::<F>() };
-        self.start::<F, A, M, Tries<N>>(function, &args)
+        const { assert_captures_nothing::<F>() };
+        self.start::<F, A, M, AsResult<N>>(function, &args)
     }
 
     fn start<F, A, M, K>(self, _: F, args: &A) -> RingRun<K::Value>
@@ -140,10 +140,10 @@ impl RingBuilder {
         let name = self.options.name_or_numbered("ring", &NUMBERS);
         let entry = ring_entry::<F, A, M, K>();
         let meta = self.options.meta.or(Meta::of::<F>());
-        let (arguments, pins) = travel::pinned(|| codec::encode(args));
+        let (arguments, keep_alive) = transfer::repeatable(|| codec::encode(args));
         let prepared = arguments.and_then(|arguments| {
             let function = (entry.reference(), entry.name());
-            self.prepare(name.clone(), function, meta, (arguments, pins))
+            self.prepare(name.clone(), function, meta, (arguments, keep_alive))
         });
         RingRun::start(name, prepared)
     }
@@ -153,7 +153,7 @@ impl RingBuilder {
         name: String,
         (entry, function): (EntryRef, &'static str),
         meta: Meta,
-        (arguments, pins): (Vec<u8>, Pins),
+        (arguments, keep_alive): (Vec<u8>, KeepAlive),
     ) -> Result<(Arc<Coordinator>, RestartPolicy)> {
         let runtime = Runtime::get()?;
         let config = runtime.config();
@@ -178,7 +178,7 @@ impl RingBuilder {
             function,
             main,
             arguments: arguments.into(),
-            _pins: pins,
+            _keep_alive: keep_alive,
             meta,
             output: self.options.output_mode(config),
             run: Mutex::new(RunState::new(size)),

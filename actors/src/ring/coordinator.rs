@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use fiber_core::travel::Pins;
+use fiber_core::transfer::KeepAlive;
 use fiber_core::{
     Error, Exit, ExitReason, Failure, FailureKind, Meta, OutputMode, Result, RingEndReason, codec,
 };
@@ -45,7 +45,7 @@ pub(super) struct Coordinator {
     pub(super) function: &'static str,
     pub(super) main: RingMain,
     pub(super) arguments: Bytes,
-    pub(super) _pins: Pins,
+    pub(super) _keep_alive: KeepAlive,
     pub(super) meta: Meta,
     pub(super) output: OutputMode,
     pub(super) run: Mutex<RunState>,

@@ -4,10 +4,10 @@ use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 
 use bytes::Bytes;
+use fiber_core::at_exit::flush_output;
 use fiber_core::entry::{Entry, EntryRef, MethodFn};
-use fiber_core::process::flush_output;
 use fiber_core::{Error, LinkKind, Result, codec};
-use fiber_transport::shared::StreamListener;
+use fiber_transport::shared_memory::StreamListener;
 use fiber_transport::{Link, Peer, Role, link_kind};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fiber_transport::shared::open_stream;
+use fiber_transport::shared_memory::open_stream;
 use parking_lot::Mutex;
 
 use self::header::padding;

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bytes::Bytes;
 use fiber_core::entry::{Entry, MethodFn};
-use fiber_core::{Error, Failure, FailureKind, OutputKind, codec, panics, travel};
+use fiber_core::{Error, Failure, FailureKind, OutputKind, codec, panics, transfer};
 use serde::de::DeserializeOwned;
 
 use super::function::RingFunction;
@@ -62,10 +62,10 @@ where
             let failed = |kind| move |error: Error| Failure::new(kind, error);
             let arguments: A = codec::decode(&arguments).map_err(failed(FailureKind::Arguments))?;
             let output = fiber_core::instance::<F>().call(node, arguments);
-            let output = K::settle(output, &BlockingRuntime::default())
+            let output = K::resolve(output, &BlockingRuntime::default())
                 .map_err(|message| Failure::new(FailureKind::Returned, message))?;
             let value =
-                travel::once(|| codec::encode(&output)).map_err(failed(FailureKind::Result))?;
+                transfer::once(|| codec::encode(&output)).map_err(failed(FailureKind::Result))?;
             codec::check_size(value.len(), limit, || {
                 format!("the result of `{}`", type_name::<F>())
             })

@@ -62,7 +62,7 @@ pub fn init() {
         return;
     }
     fiber_backends::run_if_guard();
-    let child = match fiber_core::process::take_env("FIBER_PARENT", "FIBER_KEY") {
+    let child = match fiber_core::secrets::take_variables("FIBER_PARENT", "FIBER_KEY") {
         Some([None, None]) => None,
         Some([runtime, key]) => Some((runtime.unwrap_or_default(), key.unwrap_or_default())),
         // Its parent has the words for this code: a line that this process printed would stand
@@ -71,15 +71,16 @@ pub fn init() {
         None => None,
     };
     INITIALISED.store(true, Ordering::Release);
-    fiber_core::process::keep_large_blocks();
+    fiber_core::malloc::keep_large_blocks();
     let Some((runtime, key)) = child else { return };
     if tokio::runtime::Handle::try_current().is_ok() {
         // An async task of this process could not run in a runtime of its own.
         quit(EXIT_TOO_LATE);
     }
     let calling = runtime.to_str().and_then(|text| text.parse::<ParentInfo>().ok());
-    let key = fiber_core::process::secret(key).and_then(|text| text.parse::<SessionKey>().ok());
-    fiber_core::process::close_input();
+    let key =
+        fiber_core::secrets::read_secret(key).and_then(|text| text.parse::<SessionKey>().ok());
+    fiber_core::secrets::close_stdin();
     match (calling, key) {
         (Some(calling), Some(key)) => run(calling, key),
         _ => give_up(
@@ -142,7 +143,7 @@ fn run(calling: ParentInfo, key: SessionKey) -> ! {
             });
             // Nothing else tells whether the parent's host is still there, before the parent says
             // how often to speak.
-            connection.link.give_up_after(SILENT_PARENT);
+            connection.link.set_peer_timeout(SILENT_PARENT);
             let link = Arc::clone(&connection.link);
             let early = tokio::task::spawn_local(send_heartbeats(link, EARLY_BEAT, || {
                 ControlMessage::Heartbeat.message()
@@ -156,7 +157,7 @@ fn run(calling: ParentInfo, key: SessionKey) -> ! {
             connection.incoming.set_limit(message_limit(&config));
             let backend = backend(&config).unwrap_or_else(|error| give_up(&error.to_string()));
             let beat = config.heartbeat;
-            connection.link.give_up_after(config.heartbeat_timeout);
+            connection.link.set_peer_timeout(config.heartbeat_timeout);
             config.clone().inherit();
             let listen_on = calling.parent_pid.is_none().then(|| listen_towards(&calling.address));
             let runtime = Runtime::new(
@@ -165,7 +166,7 @@ fn run(calling: ParentInfo, key: SessionKey) -> ! {
                 listen_on,
             );
             *CURRENT.lock() = Some(runtime);
-            fiber_core::process::at_exit(super::shutdown_on_exit);
+            fiber_core::at_exit::at_exit(super::shutdown_on_exit);
             // Before the root starts: from now on the parent takes silence for death.
             tokio::task::spawn_local(send_heartbeats(Arc::clone(&connection.link), beat, || {
                 ControlMessage::Heartbeat.message()
@@ -180,7 +181,7 @@ fn run(calling: ParentInfo, key: SessionKey) -> ! {
     match main.recv() {
         Ok(main) => {
             let code = main();
-            fiber_core::process::flush_output();
+            fiber_core::at_exit::flush_output();
             std::process::exit(code)
         }
         Err(_) => give_up("fiber's thread ended"),

@@ -535,7 +535,7 @@ pub(crate) async fn monitor(
                 Some(Ok(message)) => {
                     heartbeats.received();
                     if message.first() == Some(&CONTROL) {
-                        connection.rest();
+                        connection.allow_sleep();
                     }
                     receive(message);
                 }

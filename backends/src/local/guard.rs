@@ -190,7 +190,7 @@ pub fn run_if_guard() {
     let Some(parent) = parent.filter(|_| holds_table()) else { return };
     // Somebody may stop the guard, which can't be kept off: then its parent's end has it go on.
     let _ = set_parent_process_death_signal(Some(Signal::CONT));
-    fiber_core::process::shielded(|| {
+    fiber_core::at_exit::run_shielded(|| {
         let _ = rustix::thread::set_name(c"fiber-guard");
         wait_for_end(parent);
         kill_groups();

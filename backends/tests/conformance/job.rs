@@ -35,7 +35,7 @@ pub(crate) fn run_if_asked() -> Option<ExitCode> {
             ExitCode::SUCCESS
         }
         ["secret", name] => {
-            let value = std::env::var_os(name).and_then(fiber_core::process::secret);
+            let value = std::env::var_os(name).and_then(fiber_core::secrets::read_secret);
             println!("{name}={}", value.unwrap_or_else(|| "not set".into()));
             ExitCode::SUCCESS
         }

@@ -8,7 +8,7 @@ use nng::{Aio, AioResult, Socket};
 use parking_lot::Mutex;
 
 use super::FRAME;
-use crate::frame::Gather;
+use crate::frame::Encoder;
 use crate::seal::{Sealer, TAG};
 use crate::{Closed, Message};
 
@@ -35,7 +35,7 @@ pub(super) struct Queue {
 
 #[derive(Debug, Default)]
 struct State {
-    waiting: Gather,
+    waiting: Encoder,
     /// What was taken out of `waiting` and is next.
     rest: VecDeque<Bytes>,
     /// Whether a frame is under way. Who completes it sends what waits.

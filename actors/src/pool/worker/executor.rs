@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use bytes::Bytes;
-use fiber_core::process::flush_output;
+use fiber_core::at_exit::flush_output;
 use fiber_core::{BlockOn, Failure, FailureKind, Outcome, Spin, Tasks, codec, shortage};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -185,8 +185,8 @@ impl Executor<'_> {
             if work.closed {
                 return None;
             }
-            if spin.goes_on() {
-                MutexGuard::unlocked(&mut work, || spin.give_way());
+            if spin.should_continue() {
+                MutexGuard::unlocked(&mut work, || spin.yield_core());
             } else {
                 self.queue.changed.wait(&mut work);
             }
@@ -281,7 +281,7 @@ impl Tasks for Executor<'_> {
 
     #[inline]
     fn finish(&mut self, mut outcome: Outcome, value: &mut Vec<u8>) {
-        // The outcome makes the pool drop the pins of the objects whose handles are in the
+        // The outcome makes the pool drop the keep_alive of the objects whose handles are in the
         // arguments. By then this process has to be one of their holders.
         wait_until_attached();
         // The output leaves this process before the outcome does: the pool may kill the process as

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use fiber_transport::shared::{Armed, Reader};
+use fiber_transport::shared_memory::{Armed, Reader};
 
 use super::super::call::CollectiveCall;
 use super::header::{HEADER, Header, Tag, padding};

@@ -1,6 +1,6 @@
 //! The stream from this rank to another one.
 
-use fiber_transport::shared::{Armed, Writer};
+use fiber_transport::shared_memory::{Armed, Writer};
 
 use super::header::{Header, padding};
 use super::link::LinkWriter;

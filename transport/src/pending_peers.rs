@@ -29,7 +29,7 @@ const QUIET: Duration = Duration::from_secs(1);
 
 /// The strangers at one listener. Each that shows in time that it holds the key comes out as a `T`.
 #[derive(Debug)]
-pub struct Strangers<T> {
+pub struct PendingPeers<T> {
     tasks: JoinSet<Option<T>>,
     /// All that have not ended, and some that have, in order of age.
     ages: VecDeque<(Instant, AbortHandle)>,
@@ -38,11 +38,11 @@ pub struct Strangers<T> {
     refusals: Refusals,
 }
 
-impl<T: 'static> Default for Strangers<T> {
-    fn default() -> Strangers<T> {
+impl<T: 'static> Default for PendingPeers<T> {
+    fn default() -> PendingPeers<T> {
         let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / SHARE;
         let max = usize::try_from(descriptors).unwrap_or(MAX).clamp(1, MAX);
-        Strangers {
+        PendingPeers {
             tasks: JoinSet::new(),
             ages: VecDeque::new(),
             timer: None,
@@ -52,7 +52,7 @@ impl<T: 'static> Default for Strangers<T> {
     }
 }
 
-impl<T: 'static> Strangers<T> {
+impl<T: 'static> PendingPeers<T> {
     /// Takes one in, until `entry` is through. Has to be called in a task of a `LocalSet`, on a
     /// runtime with timers.
     pub fn add(&mut self, entry: impl Future<Output = T> + 'static) {

@@ -9,9 +9,9 @@ use fiber_core::Spin;
 /// Has the task that waits polled again and again for a while, as [`Spin`] allows, in place of only
 /// when it is woken.
 #[derive(Debug, Default)]
-pub struct Linger(Spin);
+pub struct BusyPoll(Spin);
 
-impl Linger {
+impl BusyPoll {
     /// Something has come: the next wait begins anew.
     pub fn restart(&mut self) {
         self.0.restart();
@@ -24,8 +24,8 @@ impl Linger {
 
     /// Nothing has come: asks for another turn, unless the thread may sleep by now.
     pub fn poll(&mut self, context: &mut Context<'_>) {
-        if self.0.goes_on() {
-            self.0.give_way();
+        if self.0.should_continue() {
+            self.0.yield_core();
             // The runtime looks at its sockets and clocks before it has the task polled again,
             // which a wake-up of the waker itself would not make it do.
             let _ = pin!(tokio::task::yield_now()).poll(context);

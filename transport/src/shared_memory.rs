@@ -13,7 +13,7 @@
 //! writer → greeting, proof, memory    proof: key, "writer", reader's nonce, writer's nonce, greeting
 //! ```
 
-mod meet;
+mod connect;
 mod memory;
 
 use std::fmt;
@@ -23,7 +23,7 @@ use std::os::unix::net::UnixStream;
 
 use rustix::net::{RecvFlags, SendFlags};
 
-pub use self::meet::{StreamListener, open_stream};
+pub use self::connect::{StreamListener, open_stream};
 use self::memory::{Memory, Side};
 
 /// Puts bytes into a stream.
