@@ -1,4 +1,4 @@
-# What there is to run. Each target installs what it lacks first (scripts/setup.sh): see `make help`.
+# Each target first installs what it lacks (scripts/setup.sh). `make help` lists them.
 
 CARGO ?= cargo
 ARGS ?=
@@ -7,11 +7,12 @@ RUNTIME ?= docker
 SUITES ?= conformance docker kubernetes engines
 FUZZ_SECONDS ?= 60
 
-# Where scripts/setup.sh puts what it installs without root. The name is harmless while nothing is there.
+# scripts/setup.sh installs into this directory where it does not run as root.
 export PATH := $(shell scripts/setup.sh bin):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run install reference test test-nng cluster-up cluster-down test-cluster lint bench bench-all fuzz clean
+.PHONY: help setup setup-local run install reference test test-nng test-features cluster-up cluster-down test-cluster lint \
+	deny package bench bench-all fuzz clean
 
 ## help: this list
 help:
@@ -22,55 +23,74 @@ help:
 setup:
 	@scripts/setup.sh
 
+# Default features need no cmake.
+setup-local:
+	@scripts/setup.sh local
+
 ## run: estimate pi on a pool of worker processes; ARGS="--processes 8 --samples 100000000"
-run: setup
-	$(CARGO) run --release --example pi_estimation -- $(ARGS)
+run: setup-local
+	$(CARGO) run --release -p fiber-examples --example pi_estimation -- $(ARGS)
 
 ## install: the command `fiber`, where cargo puts commands
 install: setup
 	$(CARGO) install --locked --path cli
 
-## reference: writes docs/cli.md, which is made of the command itself
+## reference: write docs/cli.md from the command's own help
 reference: setup
 	$(CARGO) run --quiet -p fiber-cli -- reference >docs/cli.md.new
 	mv docs/cli.md.new docs/cli.md
 
 ## test: all tests and the examples in the documentation; ARGS="name" picks some
 test: setup
-	$(CARGO) test --workspace $(ARGS)
+	$(CARGO) test --workspace --all-features $(ARGS)
 
 ## test-nng: the same, with nng between the processes in place of Unix sockets
 test-nng: setup
-	FIBER_LINK=nng $(CARGO) test --workspace $(ARGS)
+	FIBER_LINK=nng $(CARGO) test --workspace --all-features $(ARGS)
 
-## cluster-up: a Docker engine and a Kubernetes cluster for the tests, if none answer; as root it installs and builds them; RUNTIME=containerd
+## test-features: fiber with default features: crates, errors that name a missing feature, size of a program
+test-features: setup-local
+	@scripts/test-features.sh
+
+## cluster-up: start a Docker engine and a Kubernetes cluster for the tests, if none answer; as root it installs and builds them; RUNTIME=containerd
 cluster-up:
 	@tests/cluster/docker-up.sh
 	@tests/cluster/registry.sh
 	@if echo "$(BACKENDS)" | grep -q kubernetes; then RUNTIME="$(RUNTIME)" tests/cluster/k8s-up.sh; fi
 
-## cluster-down: stops what cluster-up started
+## cluster-down: stop what cluster-up started
 cluster-down:
 	@tests/cluster/k8s-down.sh
 	@tests/cluster/docker-down.sh
 
-## test-cluster: the SUITES on BACKENDS (docker,kubernetes), which it starts if need be; ARGS="name" picks some; RUNTIME=containerd
+## test-cluster: the SUITES on BACKENDS (docker,kubernetes), after cluster-up; ARGS="name" picks some; RUNTIME=containerd
 test-cluster: setup cluster-up
 	KUBECONFIG="$$(tests/cluster/kubeconfig.sh)" TEST_BACKENDS="$(BACKENDS)" \
 		TEST_REGISTRY="$(if $(filter containerd,$(RUNTIME)),$$(tests/cluster/registry-address.sh))" \
-		$(CARGO) test --workspace $(SUITES:%=--test %) $(ARGS)
+		$(CARGO) test --workspace --all-features $(SUITES:%=--test %) $(ARGS)
 
-## lint: formatting, clippy, documentation: a warning fails
+## lint: formatting, clippy with all features and with few, documentation: a warning fails
 lint: setup
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
+	$(CARGO) clippy --workspace --all-targets --all-features -- -D warnings
+	$(CARGO) clippy -p fiber -- -D warnings
+	$(CARGO) clippy -p fiber --features docker -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --all-features
 
-## bench: fiber beside multiprocessing and bare sockets; prints a table, writes docs/benchmarks.md
+## deny: licences, sources and duplicates of all dependencies (deny.toml)
+deny:
+	@scripts/setup.sh deny
+	$(CARGO) deny --all-features check bans licenses sources
+
+## package: build each crate from the files that its package has
+package: setup
+	$(CARGO) package --workspace --all-features --locked $(ARGS)
+
+## bench: fiber beside multiprocessing, bare sockets and other crates; prints a table, writes docs/benchmarks.md
 bench: setup
 	KUBECONFIG="$${KUBECONFIG:-$$(tests/cluster/kubeconfig.sh)}" $(CARGO) bench --bench suite -- $(ARGS)
 
-## bench-all: the same beside Ray, Dask, joblib, Open MPI and gloo too, which it installs for itself
+## bench-all: the same beside Ray, Dask, joblib, Open MPI and gloo, which it installs
 bench-all: setup
 	@scripts/setup.sh peers
 	KUBECONFIG="$${KUBECONFIG:-$$(tests/cluster/kubeconfig.sh)}" \
@@ -81,6 +101,6 @@ bench-all: setup
 fuzz: setup
 	@scripts/fuzz.sh $(FUZZ_SECONDS)
 
-## clean: what was built
+## clean: remove what was built
 clean:
 	$(CARGO) clean

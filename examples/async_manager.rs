@@ -2,7 +2,7 @@
 //! at once.
 //!
 //! ```text
-//! cargo run --release --example async_manager [-- STEPS]
+//! cargo run --release -p fiber-examples --example async_manager [-- STEPS]
 //! ```
 
 mod cartpole;

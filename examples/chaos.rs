@@ -1,10 +1,10 @@
-//! Has its workers die while they work, and gets all results all the same.
+//! A pool whose workers kill themselves at random and that still returns every result.
 //!
 //! ```text
-//! cargo run --release --example chaos
+//! cargo run --release -p fiber-examples --example chaos
 //! ```
 //!
-//! The tree of supervisors is printed on the way: it shows who has died how often.
+//! Prints the supervision tree a few times, which counts the restarts of each worker.
 
 use std::time::Duration;
 
@@ -17,12 +17,12 @@ struct Arguments {
     /// Worker processes.
     #[arg(long, default_value_t = 6)]
     processes: usize,
-    /// Tasks, of half a millisecond each.
+    /// Tasks of half a millisecond each.
     #[arg(long, default_value_t = 20_000)]
     tasks: u64,
 }
 
-/// One in five hundred kills its worker.
+/// Kills its worker in one call of 500.
 fn square(x: u64) -> u64 {
     if rand::random_bool(1.0 / 500.0) {
         let _ = kill_process(getpid(), Signal::KILL);
@@ -36,7 +36,7 @@ fn main() -> fiber::Result<()> {
     let Arguments { processes, tasks } = Arguments::parse();
     let pool = Pool::builder().name("chaos").processes(processes).start().wait()?;
     let mut wrong = 0;
-    // It is chance that a worker dies, so no task is to be given up for it.
+    // Deaths are random here, so no number of them speaks against a task.
     let results = pool.max_deaths(u32::MAX).imap(square, 0..tasks);
     for (x, squared) in (0..).zip(results.wait()) {
         wrong += u64::from(squared? != x * x);

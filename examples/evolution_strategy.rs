@@ -1,13 +1,15 @@
-//! An evolution strategy learns to keep the pole on its cart upright.
+//! An evolution strategy that learns to balance a pole on a cart.
 //!
-//! Each generation tries the current policy with many small random changes, in pairs of opposite
-//! sign, and moves it towards those that did better (T. Salimans, J. Ho, X. Chen, S. Sidor and I.
-//! Sutskever, "Evolution Strategies as a Scalable Alternative to Reinforcement Learning", 2017).
-//! The changes are pieces of one table of random numbers that every worker has been given once, so
-//! that a task's argument says only where in the table its piece begins.
+//! Each generation evaluates the current policy with many small random perturbations, in pairs of
+//! opposite sign, and moves it towards the better ones (T. Salimans, J. Ho, X. Chen, S. Sidor and
+//! I. Sutskever, "Evolution Strategies as a Scalable Alternative to Reinforcement Learning", 2017).
+//! The perturbations are slices of one table of random numbers. Each worker gets the table once, by
+//! `broadcast`; a task's argument is only an offset into it.
 //!
 //! ```text
-//! cargo run --release --example evolution_strategy [-- --generations 50 --plot learning.svg]
+//! cargo run --release -p fiber-examples --features science --example evolution_strategy
+//! cargo run --release -p fiber-examples --features science --example evolution_strategy \
+//!     -- --generations 50 --plot learning.svg
 //! ```
 
 mod cartpole;
@@ -24,28 +26,27 @@ use rand::{Rng, SeedableRng};
 /// Learns to balance a pole, on a pool of worker processes.
 #[derive(Parser)]
 struct Options {
-    /// Worker processes; by default one for each core.
+    /// Worker processes (default: one a core).
     #[arg(long)]
     processes: Option<usize>,
-    /// How many generations to go on at most; it ends sooner when the pole is kept up.
+    /// Generations at most. The program ends earlier when the pole stays up.
     #[arg(long, default_value_t = 50)]
     generations: usize,
-    /// Where to write a plot of the learning curve.
+    /// File for a plot of the learning curve (SVG).
     #[arg(long, default_value = "learning.svg")]
     plot: PathBuf,
 }
 
-/// A weight for each number of the state: the cart is pushed to the right if the weighted sum is
-/// positive.
+/// A weight for each number of the state. A positive weighted sum pushes the cart to the right.
 type Policy = [f64; 4];
 
 const TABLE: usize = 100_000;
-/// Pairs of opposite changes in a generation.
+/// Pairs of opposite perturbations in a generation.
 const PAIRS: usize = 50;
-/// How large the changes are.
+/// Standard deviation of the perturbations.
 const SIGMA: f64 = 0.1;
 const LEARNING_RATE: f64 = 0.2;
-/// Episodes that a policy is tried for.
+/// Episodes in which a policy is evaluated.
 const EPISODES: u64 = 3;
 
 fn decide(policy: &Policy, state: &State) -> Action {
@@ -53,8 +54,8 @@ fn decide(policy: &Policy, state: &State) -> Action {
     if sum > 0.0 { Action::Right } else { Action::Left }
 }
 
-/// How many steps a policy keeps the pole up, on average.
-fn try_out(policy: &Policy, seed: u64) -> f64 {
+/// Returns the mean number of steps for which a policy keeps the pole up.
+fn evaluate(policy: &Policy, seed: u64) -> f64 {
     let episode = |number| {
         let mut environment = CartPole::new(seed + number);
         let mut steps = 1;
@@ -66,21 +67,21 @@ fn try_out(policy: &Policy, seed: u64) -> f64 {
     (0..EPISODES).map(episode).sum::<f64>() / EPISODES as f64
 }
 
-/// A task: a policy is tried with a change, and with its opposite.
-fn try_pair(
+/// Evaluates a policy with a perturbation, and with its opposite. This is the pool's task.
+fn evaluate_pair(
     table: Broadcast<Vec<f64>>,
     policy: Policy,
-    place: usize,
+    offset: usize,
     seed: u64,
 ) -> fiber::Result<(f64, f64)> {
     let table = table.get()?;
-    let changed = |sign: f64| {
-        std::array::from_fn(|index| policy[index] + sign * SIGMA * table[place + index])
+    let perturbed = |sign: f64| {
+        std::array::from_fn(|index| policy[index] + sign * SIGMA * table[offset + index])
     };
-    Ok((try_out(&changed(1.0), seed), try_out(&changed(-1.0), seed)))
+    Ok((evaluate(&perturbed(1.0), seed), evaluate(&perturbed(-1.0), seed)))
 }
 
-/// A normally distributed number, by the method of Box and Muller (1958).
+/// Returns a normally distributed number (Box and Muller, 1958).
 fn normal(random: &mut impl Rng) -> f64 {
     let (radius, angle): (f64, f64) = (random.random(), random.random());
     (-2.0 * (1.0 - radius).ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
@@ -100,32 +101,32 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut policy = Policy::default();
     let mut curve = Vec::new();
     for generation in 1..=options.generations {
-        let places: Vec<usize> =
+        let offsets: Vec<usize> =
             (0..PAIRS).map(|_| random.random_range(0..TABLE - policy.len())).collect();
         let seed = random.random::<u32>().into();
         let tasks: Vec<_> =
-            places.iter().map(|place| (shared.clone(), policy, *place, seed)).collect();
+            offsets.iter().map(|offset| (shared.clone(), policy, *offset, seed)).collect();
         let rewards =
-            pool.try_map(try_pair, tasks).progress(format!("generation {generation}")).await?;
+            pool.try_map(evaluate_pair, tasks).progress(format!("generation {generation}")).await?;
 
         let all = rewards.iter().flat_map(|(up, down)| [*up, *down]);
         let mean = all.clone().sum::<f64>() / (2 * PAIRS) as f64;
         let spread = (all.map(|reward| (reward - mean).powi(2)).sum::<f64>() / (2 * PAIRS) as f64)
             .sqrt()
             .max(1e-9);
-        for (place, (up, down)) in places.iter().zip(&rewards) {
+        for (offset, (up, down)) in offsets.iter().zip(&rewards) {
             let better = (up - down) / spread;
             for (index, weight) in policy.iter_mut().enumerate() {
                 *weight += LEARNING_RATE / (2.0 * PAIRS as f64 * SIGMA)
                     * better
-                    * table[place + index]
+                    * table[offset + index]
                     * SIGMA;
             }
         }
-        let reached = try_out(&policy, 1_000_000);
+        let reached = evaluate(&policy, 1_000_000);
         curve.push((mean, reached));
         println!(
-            "generation {generation}: {mean:.1} steps on average, {reached:.1} with what was learnt"
+            "generation {generation}: {mean:.1} steps on average, {reached:.1} with the learnt policy"
         );
         if reached >= f64::from(MAX_STEPS) {
             break;
@@ -141,12 +142,12 @@ fn plot(path: &std::path::Path, curve: &[(f64, f64)]) -> Result<(), Box<dyn std:
     area.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(&area)
         .margin(20)
-        .caption("Steps that the pole stays up", ("sans-serif", 20))
+        .caption("Steps for which the pole stays up", ("sans-serif", 20))
         .x_label_area_size(40)
         .y_label_area_size(50)
         .build_cartesian_2d(1..curve.len().max(2), 0.0..f64::from(MAX_STEPS))?;
     chart.configure_mesh().x_desc("generation").y_desc("steps").draw()?;
-    let lines = [("with what was learnt", BLUE), ("on average, with changes", RED)];
+    let lines = [("learnt policy", BLUE), ("mean of the perturbed policies", RED)];
     for (line, (label, colour)) in lines.into_iter().enumerate() {
         let points = curve.iter().enumerate().map(|(generation, (mean, reached))| {
             (generation + 1, if line == 0 { *reached } else { *mean })

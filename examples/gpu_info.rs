@@ -1,8 +1,9 @@
-//! What a child process with a graphics processor of its own sees of it.
+//! Prints which GPUs a child process sees when it asks for some of its own.
 //!
 //! ```text
-//! cargo run --example gpu_info -- --gpus 1
-//! FIBER_BACKEND=docker cargo run --example gpu_info -- --gpus 1
+//! cargo run -p fiber-examples --example gpu_info -- --gpus 1
+//! FIBER_BACKEND=docker \
+//!     cargo run -p fiber-examples --features docker --example gpu_info -- --gpus 1
 //! ```
 
 use std::process::Command;
@@ -10,15 +11,15 @@ use std::process::Command;
 use clap::Parser;
 use fiber::prelude::*;
 
-/// Print what a child process sees of its graphics processors.
+/// Print which GPUs a child process sees.
 #[derive(Parser)]
 struct Arguments {
-    /// Graphics processors for the child.
+    /// GPUs of the child.
     #[arg(long, default_value_t = 1)]
     gpus: u32,
 }
 
-/// What CUDA was told, what devices there are, and what the driver's own tool says of them.
+/// Lists the value of `CUDA_VISIBLE_DEVICES`, the device files, and the output of `nvidia-smi`.
 fn describe() -> String {
     let visible = std::env::var("CUDA_VISIBLE_DEVICES").unwrap_or_else(|_| "not set".into());
     let devices: Vec<String> = std::fs::read_dir("/dev")
@@ -47,12 +48,10 @@ async fn main() -> fiber::Result<()> {
     let meta = Meta::new().gpu(arguments.gpus);
     match Process::builder().name("gpu").meta(meta).spawn(describe, ()).await {
         Ok(seen) => println!("{seen}"),
-        // No graphics processor is nothing to fail for here: it is what this program is to find
-        // out.
-        Err(error) => println!(
-            "There is no child process with {} graphics processor(s): {error}",
-            arguments.gpus
-        ),
+        // A host without GPUs is a result of this program, not a failure.
+        Err(error) => {
+            println!("no child process with {} GPU(s) could run: {error}", arguments.gpus)
+        }
     }
     Ok(())
 }

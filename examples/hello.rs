@@ -1,7 +1,7 @@
-//! The smallest program: four greetings from two worker processes.
+//! The smallest program: two worker processes greet four names.
 //!
 //! ```text
-//! cargo run --example hello
+//! cargo run -p fiber-examples --example hello
 //! ```
 
 use fiber::prelude::*;

@@ -1,11 +1,10 @@
-//! Counts the lines of files, each in a worker process: a pool over inputs of very different size.
+//! Counts the lines of files on a pool: tasks of very different size that may fail.
 //!
 //! ```text
-//! cargo run --example line_count -- src/lib.rs README.md
+//! cargo run -p fiber-examples --example line_count -- src/lib.rs README.md
 //! ```
 //!
-//! A file that can't be read fails alone; the others are counted all the same, and the program then
-//! exits with code 1.
+//! An unreadable file fails only its own task. The program then exits with code 1.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -50,6 +49,6 @@ fn main() -> fiber::Result<ExitCode> {
             }
         }
     }
-    println!("{total:>10} in all");
+    println!("{total:>10} total");
     Ok(code)
 }

@@ -1,12 +1,12 @@
-//! Estimates a probability density with windows of many widths at once: one `apply` for each width.
+//! Estimates a probability density with windows of many widths: one `apply` for each width.
 //!
-//! The density at a point is estimated by the part of the samples that fall into a window around
-//! it, divided by the window's volume (E. Parzen, "On Estimation of a Probability Density Function
-//! and Mode", 1962). The samples are normally distributed in two dimensions, so the true density at
-//! the centre is 1 / 2π ≈ 0.159.
+//! The estimate at a point is the share of samples inside a window around it, divided by the
+//! window's volume (E. Parzen, "On Estimation of a Probability Density Function and Mode", 1962).
+//! The samples are normally distributed in two dimensions: the true density at the centre is
+//! 1 / 2π ≈ 0.159.
 //!
 //! ```text
-//! cargo run --release --example parzen_estimation
+//! cargo run --release -p fiber-examples --example parzen_estimation
 //! ```
 
 use fiber::prelude::*;
@@ -15,14 +15,14 @@ use rand::{Rng, SeedableRng};
 const SAMPLES: usize = 10_000;
 const WIDTHS: usize = 102;
 
-/// Two independent, normally distributed numbers, by the method of Box and Muller (1958).
+/// Returns two independent, normally distributed numbers (Box and Muller, 1958).
 fn sample(random: &mut impl Rng) -> (f64, f64) {
     let (radius, angle): (f64, f64) = (random.random(), random.random());
     let radius = (-2.0 * (1.0 - radius).ln()).sqrt();
     (radius * (std::f64::consts::TAU * angle).cos(), radius * (std::f64::consts::TAU * angle).sin())
 }
 
-/// The estimate at the centre, with a square window of this width.
+/// Estimates the density at the centre with a square window of this width.
 fn estimate(samples: Broadcast<Vec<(f64, f64)>>, width: f64) -> fiber::Result<(f64, f64)> {
     let samples = samples.get()?;
     let inside =

@@ -1,12 +1,13 @@
-//! Files that outlive the program: each run adds a line to what earlier runs have left on a volume.
+//! Files that outlive the program: each run appends a line to a file on a volume.
 //!
 //! ```text
-//! docker volume create notes      # on Kubernetes: a persistent volume claim of this name
+//! cargo build --release -p fiber-examples --features docker --example persistent
+//! docker volume create notes      # on Kubernetes: a PersistentVolumeClaim of this name
 //! fiber run --backend docker -a -v notes target/release/examples/persistent
 //! fiber run --backend docker -a -v notes target/release/examples/persistent
 //! ```
 //!
-//! Without containers, name a directory: `cargo run --example persistent -- .`
+//! Without containers, pass a directory: `cargo run -p fiber-examples --example persistent -- .`
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use fiber::Process;
 
-/// Adds a line to the file, and says how many it has then.
+/// Appends a line to the file and returns its number of lines.
 fn add_line(file: PathBuf) -> Result<usize, String> {
     let add = || -> std::io::Result<usize> {
         let mut notes = OpenOptions::new().create(true).append(true).open(&file)?;
@@ -28,7 +29,7 @@ fn add_line(file: PathBuf) -> Result<usize, String> {
 pub(crate) fn run() -> fiber::Result<()> {
     let directory = std::env::args().nth(1).unwrap_or_else(|| "/persistent".into());
     let file = Path::new(&directory).join("notes.txt");
-    // Another process sees the volume in the same place.
+    // The child process sees the volume at the same path.
     match Process::spawn(add_line, file.clone()).wait()? {
         Ok(lines) => println!("lines: {lines}"),
         Err(problem) => println!("error: {problem}"),
@@ -37,7 +38,7 @@ pub(crate) fn run() -> fiber::Result<()> {
     Ok(())
 }
 
-#[allow(dead_code, reason = "a test runs this example as one of its programs")]
+#[allow(dead_code, reason = "a test includes this file and calls `run`")]
 fn main() -> fiber::Result<()> {
     fiber::init();
     run()

@@ -1,20 +1,21 @@
-//! Estimates pi by throwing darts, on all cores: the first program that one writes with a pool.
+//! Estimates pi on all cores: random points in a square, and the share of them inside a circle.
 //!
 //! ```text
-//! cargo run --release --example pi_estimation -- --processes 4 --samples 10000000
+//! cargo run --release -p fiber-examples --example pi_estimation -- --processes 4 --samples 1000000
 //! ```
 //!
-//! Kill some of the workers while it runs (`kill -9`): the estimate comes out all the same.
+//! `make run` does the same. Kill workers while it runs (`kill -9`): their tasks run again, and the
+//! estimate stays right.
 
 use clap::Parser;
 use fiber::prelude::*;
 
 #[derive(Parser)]
 struct Arguments {
-    /// Worker processes; one a core by default.
+    /// Worker processes (default: one a core).
     #[arg(long)]
     processes: Option<usize>,
-    /// Darts to throw.
+    /// Points to sample.
     #[arg(long, default_value_t = 10_000_000)]
     samples: u64,
 }
@@ -33,7 +34,7 @@ async fn main() -> fiber::Result<()> {
         pool = pool.processes(processes);
     }
     let pool = pool.start().await?;
-    let hits = pool.map(inside, 0..arguments.samples).progress("darts").await?;
+    let hits = pool.map(inside, 0..arguments.samples).progress("points").await?;
     let hits = hits.into_iter().filter(|hit| *hit).count();
     println!("Pi is roughly {}", 4.0 * hits as f64 / arguments.samples as f64);
     Ok(())

@@ -1,7 +1,7 @@
-//! Several producers and consumers around one queue; a consumer that is killed loses nothing.
+//! Several producers and consumers share one queue. Killing a consumer loses no job.
 //!
 //! ```text
-//! cargo run --example queue
+//! cargo run -p fiber-examples --example queue
 //! ```
 
 use std::time::Duration;
@@ -15,7 +15,7 @@ fn produce(producer: u32, jobs: Queue<String>) {
     }
 }
 
-/// Takes jobs until the queue is closed, and counts them.
+/// Takes jobs until the queue closes, and counts them.
 fn consume(consumer: u32, jobs: Queue<String>, done: Map<u32, u32>) {
     while let Ok(job) = jobs.get_acknowledged().wait() {
         std::thread::sleep(Duration::from_millis(5));
@@ -36,7 +36,7 @@ fn main() -> fiber::Result<()> {
         producer.wait()?;
     }
 
-    println!("killing a consumer in the middle of its work");
+    println!("killing a consumer while it works");
     consumers[0].kill();
     jobs.join().wait()?;
     jobs.close().wait()?;

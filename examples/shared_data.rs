@@ -1,7 +1,7 @@
-//! State that workers share: a map, a list, a value, a lock.
+//! State that workers share: a map, a list, a value and a lock.
 //!
 //! ```text
-//! cargo run --example shared_data
+//! cargo run -p fiber-examples --example shared_data
 //! ```
 
 use fiber::prelude::*;
@@ -21,7 +21,7 @@ fn count(word: String, counts: Map<String, u32>, longest: Value<String>) -> fibe
     Ok(())
 }
 
-/// Two steps that nobody may come between: the lock sees to that.
+/// Reads and changes the list in two steps; the lock makes them one.
 fn sign(name: String, guests: List<String>, lock: Lock) -> fiber::Result<()> {
     let _held = lock.lock().wait()?;
     let number = guests.len().wait()? + 1;

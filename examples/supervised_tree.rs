@@ -2,7 +2,7 @@
 //! supervisor. It is printed before and after some of it has died.
 //!
 //! ```text
-//! cargo run --example supervised_tree
+//! cargo run -p fiber-examples --example supervised_tree
 //! ```
 
 use std::time::Duration;

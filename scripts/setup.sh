@@ -1,29 +1,29 @@
 #!/bin/sh
-# Installs what building fiber needs and a fresh machine lacks, and says nothing when nothing is
-# missing.
+# Installs what a fresh machine lacks to build and test fiber. Prints nothing if nothing is missing.
 #
-#   scripts/setup.sh check for cargo and a C compiler; install cmake (for nng) where it is missing
-#   scripts/setup.sh peers make a virtual environment with the benchmarks' peers: Ray, Dask, joblib;
-#   for root on
-#                             Debian, Open MPI and PyTorch too
-#   scripts/setup.sh collectives the last two alone: a test of rings uses PyTorch where it is
-#   scripts/setup.sh bin print the directory that must come first in PATH (the Makefile does this by
-#   itself) scripts/setup.sh python print the Python that `peers` installed
+#   scripts/setup.sh              check for cargo and a C compiler; install cmake, which builds nng
+#   scripts/setup.sh local        check for cargo and a C compiler: enough for default features
+#   scripts/setup.sh deny         install cargo-deny
+#   scripts/setup.sh peers        install the benchmarks' peers (Ray, Dask, joblib) into a virtual
+#                                 environment; as root on Debian, Open MPI and PyTorch too
+#   scripts/setup.sh collectives  install Open MPI and PyTorch, which a test of rings also uses
+#   scripts/setup.sh bin          print the directory that belongs in PATH (the Makefile adds it)
+#   scripts/setup.sh python       print the Python of `peers`
 #
-# cmake comes from apt for root, else from PyPI into fiber's own cache directory,
+# As root, cmake comes from apt. Otherwise it comes from PyPI, into fiber's cache directory:
 # ${XDG_CACHE_HOME:-$HOME/.cache}/fiber.
 
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 
-# An unset HOME must not put the cache in "/.cache".
+# With HOME unset, the cache must not end up in "/.cache".
 if [ -n "${XDG_CACHE_HOME:-}" ]; then
     cache=$XDG_CACHE_HOME/fiber
 elif [ -n "${HOME:-}" ]; then
     cache=$HOME/.cache/fiber
 else
-    echo "setup: neither HOME nor XDG_CACHE_HOME is set: set one, so that there is a place for fiber's tools" >&2
+    echo "setup: set HOME or XDG_CACHE_HOME: fiber's tools are installed below it" >&2
     exit 1
 fi
 
@@ -41,8 +41,8 @@ have() {
     command -v "$1" >/dev/null 2>&1
 }
 
-# nng's build asks for cmake 3.13. A cmake that does not start (a shim, a broken install) counts as
-# missing.
+# nng's build needs cmake 3.13. A cmake that does not start (a shim, a broken installation) counts
+# as missing.
 cmake_serves() {
     version=$("$1" --version 2>/dev/null | sed -n '1s/^cmake version \([0-9]*\)\.\([0-9]*\).*/\1 \2/p')
     # shellcheck disable=SC2086 # two words on purpose: major and minor
@@ -55,11 +55,11 @@ check_cargo() {
 }
 
 check_cc() {
-    # The compiler that the build will take: $CC if it is set, else cc. It may carry arguments or a
-    # wrapper. shellcheck disable=SC2086
+    # The build uses $CC if it is set, else cc. $CC may contain a wrapper and arguments.
+    # shellcheck disable=SC2086
     set -- ${CC:-cc}
     have "$1" && return
-    fail "no C compiler: '$1' is not on PATH${CC:+ (from CC)}, and fiber builds nng, which is written in C.
+    fail "no C compiler: '$1' is not on PATH${CC:+ (from CC)}. Rust links programs with it.
   Debian, Ubuntu:  apt-get install build-essential
   Fedora:          dnf install gcc make
   Alpine:          apk add build-base
@@ -74,7 +74,7 @@ cmake_from_apt() {
     apt-get install -y -qq --no-install-recommends cmake </dev/null >&2 && cmake_serves cmake
 }
 
-# A virtual environment with its own pip in $1, or a reason why not on stderr.
+# Makes a virtual environment with its own pip in $1. On failure the reason is in venv.log.
 make_venv() {
     [ -x "$1/bin/pip" ] && "$1/bin/python" -c '' 2>/dev/null && return
     rm -rf "$1"
@@ -91,8 +91,8 @@ cmake_from_pypi() {
         "$cache/cmake/bin/pip" install --quiet --disable-pip-version-check 'cmake>=3.13' </dev/null >&2 || return 1
         ln -sf "$cache/cmake/bin/cmake" "$cache/bin/cmake"
     elif python3 -m pip --version >/dev/null 2>&1; then
-        # Debian splits venv from python3. A target directory is outside of what its pip guards
-        # against.
+        # Debian packages venv separately. Its pip refuses to install into the system, but not
+        # into a target directory.
         say "python3 can't make a virtual environment here: using pip --target"
         python3 -m pip install --quiet --disable-pip-version-check --upgrade --target "$cache/cmake" 'cmake>=3.13' \
             </dev/null >&2 || return 1
@@ -108,12 +108,13 @@ cmake_from_pypi() {
 
 ensure_cmake() {
     cmake_serves cmake && return
-    # The same from an earlier run, found when this is called without the Makefile's PATH.
+    # Without the Makefile's PATH, the one of an earlier run is not on PATH.
     if ! cmake_serves "$cache/bin/cmake"; then
         if [ "$(id -u)" -eq 0 ] && have apt-get && cmake_from_apt; then
             return
         fi
-        cmake_from_pypi || fail "cmake 3.13 or later is missing, and it could not be installed. nng is built with it. Do one of:
+        cmake_from_pypi || fail "cmake 3.13 or later is missing and could not be installed. It builds nng, for fiber's features \`nng\`, \`docker\`
+  and \`kubernetes\`. Do one of:
   Debian, Ubuntu, as root:  apt-get install cmake
   Fedora, as root:          dnf install cmake
   macOS:                    brew install cmake
@@ -121,8 +122,16 @@ ensure_cmake() {
   with conda:               conda install cmake
 Then run this again."
     fi
-    # Said only to who calls this by hand: make puts the directory into PATH for what it runs.
+    # make adds the directory to PATH by itself.
     [ -n "${MAKELEVEL:-}" ] || say "cmake is at $cache/bin/cmake; for cargo: export PATH=\"$cache/bin:\$PATH\""
+}
+
+# The debug build takes a third of the time, and checks this workspace in a second.
+ensure_cargo_deny() {
+    have cargo-deny && return
+    say "installing cargo-deny with cargo"
+    cargo install --quiet --locked --debug cargo-deny </dev/null >&2 ||
+        fail "cargo-deny could not be installed: see https://embarkstudios.github.io/cargo-deny"
 }
 
 ensure_peers() {
@@ -140,7 +149,7 @@ ensure_peers() {
     cp "$wanted" "$cache/peers/installed.txt"
 }
 
-# The rings' peers. Where they can't be installed, the benchmark says that they are left out.
+# The peers of the rings. The benchmark reports those that are not installed.
 ensure_collectives() {
     packages=
     have mpicc && have mpirun || packages="openmpi-bin libopenmpi-dev"
@@ -165,9 +174,17 @@ build)
     check_cc
     ensure_cmake
     ;;
+local)
+    check_cargo
+    check_cc
+    ;;
+deny)
+    check_cargo
+    ensure_cargo_deny
+    ;;
 peers) ensure_peers && ensure_collectives ;;
 collectives) ensure_collectives ;;
 bin) echo "$cache/bin" ;;
 python) echo "$cache/peers/bin/python" ;;
-*) fail "unknown command '$1': none, peers, collectives, bin or python" ;;
+*) fail "unknown command '$1': none, local, deny, peers, collectives, bin or python" ;;
 esac

@@ -1,6 +1,7 @@
 //! What is measured. Each case adds its rows to the table.
 
 mod actors;
+mod building;
 mod containers;
 mod endless;
 mod many;
@@ -44,5 +45,6 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "many", measure: many::many },
     Case { name: "containers", measure: containers::containers },
     Case { name: "pods", measure: containers::pods },
+    Case { name: "build", measure: building::building },
     Case { name: "endless", measure: endless::endless },
 ];

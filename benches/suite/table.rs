@@ -21,6 +21,8 @@ pub(crate) enum Figure {
     Seconds(f64),
     /// An amount of memory.
     Bytes(f64),
+    /// A number of things.
+    Count(f64),
 }
 
 impl Figure {
@@ -29,7 +31,8 @@ impl Figure {
             Self::Rate(value)
             | Self::Throughput(value)
             | Self::Seconds(value)
-            | Self::Bytes(value) => value,
+            | Self::Bytes(value)
+            | Self::Count(value) => value,
         }
     }
 }
@@ -45,6 +48,7 @@ impl fmt::Display for Figure {
             Self::Bytes(value) => {
                 scaled(value, &[(1e9, " GB"), (1e6, " MB"), (1e3, " kB"), (1.0, " B")])
             }
+            Self::Count(value) => format!("{value}"),
         };
         f.pad(&text)
     }

@@ -1,12 +1,11 @@
-//! The cart and the pole: a pole stands on a cart, and is to be kept from falling by pushing the
-//! cart left or right.
+//! The cart-pole environment: pushing a cart left or right keeps the pole on it from falling.
 //!
 //! Equations and constants are those of A. G. Barto, R. S. Sutton and C. W. Anderson, "Neuronlike
 //! adaptive elements that can solve difficult learning control problems", IEEE Transactions on
 //! Systems, Man, and Cybernetics SMC-13 (1983), pp. 834–846, without friction; limits, reward and
 //! the length of an episode are those of Gym's CartPole-v1.
 
-// Each program that includes this uses a part of it.
+// The programs that include this module each use a part of it.
 #![allow(dead_code)]
 
 use rand::rngs::SmallRng;
@@ -39,18 +38,17 @@ pub(crate) enum Action {
     Right,
 }
 
-/// What can be seen: position and speed of the cart, angle and angular speed of the pole (m, m/s,
-/// rad, rad/s).
+/// Position and speed of the cart, angle and angular speed of the pole (m, m/s, rad, rad/s).
 pub(crate) type State = [f64; 4];
 
-/// What comes of a step.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Observation {
-    /// After the step.
+    /// The state after the step.
     pub(crate) state: State,
-    /// For the step.
+    /// The reward for the step.
     pub(crate) reward: f64,
-    /// Whether the episode has ended: the next step begins another.
+    /// Whether the episode ended with this step. The next step starts another.
     pub(crate) done: bool,
 }
 
@@ -64,19 +62,18 @@ pub(crate) struct CartPole {
 }
 
 impl CartPole {
-    /// One that begins its episodes near the middle and upright, differently for each seed.
+    /// Creates an environment. Episodes start near the middle and upright, as `seed` decides.
     pub(crate) fn new(seed: u64) -> CartPole {
         let mut random = SmallRng::seed_from_u64(seed);
         CartPole { state: beginning(&mut random), steps: 0, over: false, random }
     }
 
-    /// What can be seen now.
+    /// Returns the current state.
     pub(crate) fn state(&self) -> State {
         self.state
     }
 
-    /// Pushes, and lets a fiftieth of a second pass. After the end of an episode it begins the
-    /// next.
+    /// Pushes the cart and simulates `TIME_STEP`. After the end of an episode it starts the next.
     pub(crate) fn step(&mut self, action: Action) -> Observation {
         if self.over {
             self.state = beginning(&mut self.random);

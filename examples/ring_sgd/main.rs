@@ -2,8 +2,8 @@
 //! all-reduce adds them up.
 //!
 //! ```text
-//! cargo run --release --example ring_sgd -- --nodes 4 --epochs 20
-//! cargo run --release --example ring_sgd -- --mnist path/to/mnist --hidden 128
+//! cargo run --release -p fiber-examples --features science --example ring_sgd -- --nodes 4 --epochs 20
+//! cargo run --release -p fiber-examples --features science --example ring_sgd -- --mnist path/to/mnist --hidden 128
 //! ```
 //!
 //! Kill one of the nodes while it runs (`kill -9`): all go on from the last checkpoint, and the

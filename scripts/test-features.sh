@@ -1,0 +1,54 @@
+#!/bin/sh
+# Tests fiber with default features, which a build of the whole workspace does not show:
+#   - a program takes few crates, and no cmake;
+#   - a backend or a link that the program lacks is an error that names the feature;
+#   - a build that lacks cmake is an error that names fiber, the feature and the remedy;
+#   - a release build of a program is small without its debug sections.
+
+set -eu
+
+cd "$(dirname -- "$0")/.."
+most_crates=90
+most_bytes=8000000
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+fail() {
+    echo "test-features: $*" >&2
+    exit 1
+}
+
+# `expect TEXT COMMAND…`: the command fails, and prints the text.
+expect() {
+    text=$1
+    shift
+    if "$@" >"$scratch/output" 2>&1; then
+        fail "this must fail: $*"
+    fi
+    grep -qF -- "$text" "$scratch/output" || {
+        cat "$scratch/output" >&2
+        fail "this must print \"$text\": $*"
+    }
+}
+
+crates=$(cargo tree --locked -p fiber -e normal,build --prefix none | sed 's/ (\*)$//' | sort -u | wc -l)
+[ "$crates" -le "$most_crates" ] || fail "fiber with default features takes $crates crates: $most_crates at most"
+echo "crates with default features: $crates"
+
+CMAKE=/does/not/exist cargo build --quiet --release --locked -p fiber-examples --example pi_estimation
+pi=${CARGO_TARGET_DIR:-target}/release/examples/pi_estimation
+for backend in docker kubernetes; do
+    expect "cargo add fiber --features $backend" env FIBER_BACKEND="$backend" "$pi" --samples 10
+done
+expect "cargo add fiber --features nng" env FIBER_LINK=nng "$pi" --samples 10
+echo "a missing backend or link names its feature"
+
+# In a directory of its own: a build script that failed runs again in the next build.
+expect "fiber's feature \`nng\`, which \`docker\` and \`kubernetes\` include, builds the library NNG with cmake" \
+    env CMAKE=/does/not/exist CARGO_TARGET_DIR="$scratch/target" cargo build --quiet --locked -p fiber --features nng
+echo "a missing cmake names fiber, the feature and the remedy"
+
+strip --strip-debug -o "$scratch/pi" "$pi"
+bytes=$(wc -c <"$scratch/pi")
+[ "$bytes" -le "$most_bytes" ] || fail "pi without debug sections has $bytes bytes: $most_bytes at most"
+echo "bytes of pi without debug sections: $bytes"
