@@ -84,7 +84,7 @@ deny:
 
 ## package: build each crate from the files that its package has
 package: setup
-	$(CARGO) package --workspace --all-features --locked $(ARGS)
+	$(CARGO) package --workspace --exclude fiber-examples --all-features --locked $(ARGS)
 
 ## bench: fiber beside multiprocessing, bare sockets and other crates; prints a table, writes docs/benchmarks.md
 bench: setup

@@ -1,23 +1,14 @@
 //! Prints which GPUs a child process sees when it asks for some of its own.
 //!
 //! ```text
-//! cargo run -p fiber-examples --example gpu_info -- --gpus 1
+//! cargo run -p fiber-examples --example gpu_info [-- GPUS]
 //! FIBER_BACKEND=docker \
-//!     cargo run -p fiber-examples --features docker --example gpu_info -- --gpus 1
+//!     cargo run -p fiber-examples --features docker --example gpu_info [-- GPUS]
 //! ```
 
 use std::process::Command;
 
-use clap::Parser;
 use fiber::prelude::*;
-
-/// Print which GPUs a child process sees.
-#[derive(Parser)]
-struct Arguments {
-    /// GPUs of the child.
-    #[arg(long, default_value_t = 1)]
-    gpus: u32,
-}
 
 /// Lists the value of `CUDA_VISIBLE_DEVICES`, the device files, and the output of `nvidia-smi`.
 fn describe() -> String {
@@ -43,15 +34,13 @@ fn describe() -> String {
 }
 
 #[fiber::main]
-async fn main() -> fiber::Result<()> {
-    let arguments = Arguments::parse();
-    let meta = Meta::new().gpu(arguments.gpus);
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let gpus = std::env::args().nth(1).map_or(Ok(1), |gpus| gpus.parse())?;
+    let meta = Meta::new().gpu(gpus);
     match Process::builder().name("gpu").meta(meta).spawn(describe, ()).await {
         Ok(seen) => println!("{seen}"),
         // A host without GPUs is a result of this program, not a failure.
-        Err(error) => {
-            println!("no child process with {} GPU(s) could run: {error}", arguments.gpus)
-        }
+        Err(error) => println!("no child process with {gpus} GPU(s) could run: {error}"),
     }
     Ok(())
 }

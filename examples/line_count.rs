@@ -10,15 +10,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::process::ExitCode;
 
-use clap::Parser;
 use fiber::prelude::*;
-
-#[derive(Parser)]
-struct Arguments {
-    /// The files to count.
-    #[arg(required = true)]
-    files: Vec<String>,
-}
 
 fn count(path: String) -> io::Result<u64> {
     let mut lines = BufReader::new(File::open(path)?);
@@ -33,7 +25,7 @@ fn count(path: String) -> io::Result<u64> {
 
 #[fiber::main]
 fn main() -> fiber::Result<ExitCode> {
-    let Arguments { files } = Arguments::parse();
+    let files: Vec<String> = std::env::args().skip(1).collect();
     let pool = Pool::builder().build()?;
     let mut total = 0;
     let mut code = ExitCode::SUCCESS;

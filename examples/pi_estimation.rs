@@ -7,18 +7,8 @@
 //! `make run` does the same. Kill workers while it runs (`kill -9`): their tasks run again, and the
 //! estimate stays right.
 
-use clap::Parser;
 use fiber::prelude::*;
-
-#[derive(Parser)]
-struct Arguments {
-    /// Worker processes (default: one a core).
-    #[arg(long)]
-    processes: Option<usize>,
-    /// Points to sample.
-    #[arg(long, default_value_t = 10_000_000)]
-    samples: u64,
-}
+use lexopt::prelude::*;
 
 #[fiber::meta(cpu = 1)]
 fn inside(_: u64) -> bool {
@@ -27,15 +17,19 @@ fn inside(_: u64) -> bool {
 }
 
 #[fiber::main]
-async fn main() -> fiber::Result<()> {
-    let arguments = Arguments::parse();
-    let mut pool = Pool::builder();
-    if let Some(processes) = arguments.processes {
-        pool = pool.processes(processes);
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let (mut pool, mut samples) = (Pool::builder(), 10_000_000_u64);
+    let mut arguments = lexopt::Parser::from_env();
+    while let Some(argument) = arguments.next()? {
+        match argument {
+            Long("processes") => pool = pool.processes(arguments.value()?.parse()?),
+            Long("samples") => samples = arguments.value()?.parse()?,
+            other => return Err(other.unexpected().into()),
+        }
     }
     let pool = pool.start().await?;
-    let hits = pool.map(inside, 0..arguments.samples).progress("points").await?;
+    let hits = pool.map(inside, 0..samples).progress("points").await?;
     let hits = hits.into_iter().filter(|hit| *hit).count();
-    println!("Pi is roughly {}", 4.0 * hits as f64 / arguments.samples as f64);
+    println!("Pi is roughly {}", 4.0 * hits as f64 / samples as f64);
     Ok(())
 }

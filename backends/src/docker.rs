@@ -17,6 +17,7 @@ mod network;
 mod owner;
 mod request;
 mod sessions;
+mod strip;
 mod volume;
 
 use std::sync::Arc;

@@ -60,6 +60,12 @@ impl BuildId {
         Ok(BuildId(format!("blake3-{}", hasher.finalize())))
     }
 
+    /// Returns whether the linker put the id into the binary, which a binary without its debug
+    /// sections keeps.
+    pub fn is_from_linker(&self) -> bool {
+        !self.0.starts_with("blake3-")
+    }
+
     /// A build id as another node states it.
     pub fn stated(text: impl Into<String>) -> BuildId {
         BuildId(text.into())

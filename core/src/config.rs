@@ -1,5 +1,7 @@
 //! Configuration: code over environment over file.
 
+mod sources;
+
 use std::fmt;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -9,11 +11,12 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use figment::Figment;
 use figment::error::Kind;
-use figment::providers::{Env, Format, Serialized, Toml};
+use figment::providers::{Format, Serialized};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::spin;
+use sources::{Environment, Toml};
 
 const PREFIX: &str = "FIBER_";
 const FILE: &str = "fiber.toml";
@@ -234,8 +237,10 @@ impl Config {
                 path.display()
             )));
         }
-        let mut config =
-            Config::read(&named.unwrap_or_else(|| FILE.into()), Env::prefixed(PREFIX))?;
+        let mut config = Config::read(
+            &named.unwrap_or_else(|| FILE.into()),
+            Environment::new(PREFIX, &["CONFIG", "NODE", "KEY"]),
+        )?;
         if let Some(overrides) = OVERRIDES.get() {
             overrides(&mut config);
         }
@@ -243,10 +248,10 @@ impl Config {
         Ok(config)
     }
 
-    fn read(file: &Path, environment: Env) -> Result<Config> {
+    fn read(file: &Path, environment: Environment) -> Result<Config> {
         Figment::from(Serialized::defaults(Config::default()))
             .merge(Toml::file(file))
-            .merge(environment.ignore(&["CONFIG", "NODE", "KEY"]))
+            .merge(environment)
             .extract()
             .map_err(|error| Error::Config(explain(&error)))
     }
@@ -393,7 +398,7 @@ mod tests {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(text.as_bytes()).unwrap();
         // Not this process's environment, in which a link may be set for the tests.
-        Config::read(file.path(), Env::prefixed("FIBER_NOT_SET_"))
+        Config::read(file.path(), Environment::new("FIBER_NOT_SET_", &[]))
     }
 
     fn error_of(text: &str) -> String {

@@ -19,6 +19,8 @@ use object::read::{ReadCache, ReadRef};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
+use super::strip::Stripped;
+
 const EXECUTABLE: &str = "/proc/self/exe";
 const PROGRAMS: &str = "/fiber/bin";
 const LIBRARIES: &str = "/fiber/lib";
@@ -36,6 +38,8 @@ pub(super) struct Bundle {
     /// What it runs on, as `uname -m` has it. `None`, if it is something unusual.
     pub(super) machine: Option<&'static str>,
     executable: PathBuf,
+    /// The executable without its debug sections, if it has some.
+    stripped: Option<Stripped>,
     /// Its loader, if it is linked dynamically.
     loader: Option<PathBuf>,
     libraries: Vec<Library>,
@@ -116,15 +120,21 @@ impl Bundle {
         needs: Needs,
         libraries: Vec<Library>,
     ) -> Bundle {
-        let paths =
-            libraries.iter().map(|library| library.path.as_path()).chain([executable.as_path()]);
-        let bytes = paths.map(|path| fs::metadata(path).map_or(0, |data| data.len())).sum();
+        // Without the linker's id, the id is a hash of all bytes.
+        let stripped = match build.is_from_linker() {
+            true => Stripped::of(&executable).ok().flatten(),
+            false => None,
+        };
+        let size = |path: &Path| fs::metadata(path).map_or(0, |data| data.len());
+        let program = stripped.as_ref().map_or_else(|| size(&executable), Stripped::len);
+        let bytes = program + libraries.iter().map(|library| size(&library.path)).sum::<u64>();
         Bundle {
             name,
             build,
             bytes,
             machine: needs.machine,
             executable,
+            stripped,
             loader: needs.loader,
             libraries,
         }
@@ -147,12 +157,13 @@ impl Bundle {
     /// The file system, made while it is read.
     pub(super) fn tar(&self) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
         let (chunks, receiver) = mpsc::channel(CHUNKS);
-        let (executable, program) = (self.executable.clone(), self.program());
+        let (executable, stripped) = (self.executable.clone(), self.stripped.clone());
+        let program = self.program();
         let (loader, libraries) = (self.loader.clone(), self.libraries.clone());
         tokio::task::spawn_blocking(move || {
             let mut sink = Sink { chunks, buffer: Vec::with_capacity(CHUNK) };
-            let program = (executable.as_path(), Path::new(&program));
-            let written = write(&mut sink, program, loader.as_deref(), &libraries)
+            let executable = (executable.as_path(), stripped.as_ref());
+            let written = write(&mut sink, executable, &program, loader.as_deref(), &libraries)
                 .and_then(|()| sink.flush());
             if let Err(error) = written {
                 // Nobody listens if the engine gave up.
@@ -165,14 +176,22 @@ impl Bundle {
 
 fn write(
     sink: &mut Sink,
-    (executable, program): (&Path, &Path),
+    (executable, stripped): (&Path, Option<&Stripped>),
+    program: &str,
     loader: Option<&Path>,
     libraries: &[Library],
 ) -> io::Result<()> {
     let mut tar = tar::Builder::new(sink);
     let mut temporary = header(tar::EntryType::Directory, 0o1777, 0);
     tar.append_data(&mut temporary, "tmp/", io::empty())?;
-    file(&mut tar, executable, program)?;
+    match stripped {
+        Some(stripped) => {
+            let mut header = header(tar::EntryType::Regular, 0o755, stripped.len());
+            let target = relative(Path::new(program));
+            tar.append_data(&mut header, target, stripped.open(executable)?)?;
+        }
+        None => file(&mut tar, executable, Path::new(program))?,
+    }
     // It may be a link, and its own library.
     if let Some(loader) = loader {
         file(&mut tar, loader, loader)?;
