@@ -1,4 +1,4 @@
-//! Workers are killed at random while they work, and nothing is lost.
+//! A pool loses no task while its workers are killed at random.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ fiber::test_harness!();
 
 const WORKERS: usize = 6;
 
-/// A task of random length, which now and then takes its worker down with it.
+/// A task of random length, which sometimes kills its worker.
 fn task(index: u64, seed: u64) -> u64 {
     let mut random =
         rand::rngs::SmallRng::seed_from_u64(seed ^ index ^ u64::from(std::process::id()));
@@ -25,14 +25,14 @@ fn task(index: u64, seed: u64) -> u64 {
     index * 3
 }
 
-/// Kills and stops children of this process, workers of the pool, until it is told to end.
-fn torment(pool: &Pool, end: &AtomicBool) {
+/// Kills and stops (SIGSTOP) workers of the pool until `end` is set.
+fn disturb(pool: &Pool, end: &AtomicBool) {
     let mut random = rand::rngs::SmallRng::seed_from_u64(17);
     while !end.load(Ordering::Acquire) {
         std::thread::sleep(Duration::from_millis(random.random_range(10..60)));
         let victims = children();
-        // On a busy machine a start takes longer than the pause: if none ever came to its end, the
-        // pool would rightly give up.
+        // On a busy machine a start takes longer than the pause. Without any complete start, the pool
+        // would give up.
         if victims.is_empty() || 2 * pool.ready() < WORKERS {
             continue;
         }
@@ -56,9 +56,9 @@ fn children() -> Vec<Pid> {
         .collect()
 }
 
-/// Each case is a process of its own by the test runner's choice or not: its children are all its
-/// own either way, because the cases run one after the other.
-fn survive(tasks: u64, chunk: u32, threads: usize) {
+/// Runs all kinds of calls while workers are killed. The cases run one after the other, so all
+/// children of this process belong to the pool.
+fn run_case(tasks: u64, chunk: u32, threads: usize) {
     fiber::init_with(|config| {
         config.heartbeat = Duration::from_millis(100);
         config.heartbeat_timeout = Duration::from_millis(500);
@@ -67,9 +67,9 @@ fn survive(tasks: u64, chunk: u32, threads: usize) {
         Arc::new(Pool::builder().processes(WORKERS).threads_per_worker(threads).build().unwrap());
     pool.wait_until_ready().wait().unwrap();
     let end = Arc::new(AtomicBool::new(false));
-    let tormentor = std::thread::spawn({
+    let disturber = std::thread::spawn({
         let (pool, end) = (Arc::clone(&pool), Arc::clone(&end));
-        move || torment(&pool, &end)
+        move || disturb(&pool, &end)
     });
     let calls = pool.chunk(chunk).max_deaths(1000);
     let items = |seed: u64| (0..tasks).map(move |index| (index, seed));
@@ -84,17 +84,17 @@ fn survive(tasks: u64, chunk: u32, threads: usize) {
     assert_eq!(unordered, expected, "imap_unordered");
 
     end.store(true, Ordering::Release);
-    tormentor.join().unwrap();
+    disturber.join().unwrap();
     pool.kill();
     pool.join().wait().unwrap();
 }
 
 #[test]
-fn nothing_is_lost_while_workers_are_killed() {
+fn no_task_is_lost_while_workers_are_killed() {
     for (tasks, chunk, threads) in
         [(20_000, 1, 1), (5_000, 7, 1), (5_000, 32, 1), (5_000, 1, 3), (5_000, 7, 3)]
     {
         eprintln!("chunks of {chunk}, {threads} threads a worker");
-        survive(tasks, chunk, threads);
+        run_case(tasks, chunk, threads);
     }
 }

@@ -1,4 +1,4 @@
-//! Futures and streams run to their end on a thread that waits for them.
+//! Blocking on futures and streams.
 
 use std::cell::OnceCell;
 use std::future::{Future, poll_fn};
@@ -14,41 +14,41 @@ use futures_util::task::AtomicWaker;
 
 use crate::tokio_runtime::new_runtime;
 
-/// The exit code of a program whose async `main` could not begin.
+/// The exit code of a program that has no runtime for its async `main`.
 const EXIT_NO_RUNTIME: i32 = 1;
 
-/// Runs the futures of tasks. The runtime is made when a task first needs it.
+/// Runs the futures of async tasks. The first such task creates the runtime.
 #[derive(Default)]
 pub(crate) struct BlockingRuntime(OnceCell<actix_rt::Runtime>);
 
 impl BlockOn for BlockingRuntime {
     fn block_on(&self, future: Pin<&mut dyn Future<Output = ()>>) {
-        // A panic here is the failure of one task.
-        let refused =
+        // The panic fails one task.
+        let fail =
             |error| panic!("there is no runtime for its future: {}", shortage::explain(&error));
-        let runtime = self.0.get_or_init(|| new_runtime().map_or_else(refused, Into::into));
-        runtime.block_on(lingering(future));
+        let runtime = self.0.get_or_init(|| new_runtime().map_or_else(fail, Into::into));
+        runtime.block_on(spin_between_steps(future));
     }
 }
 
-/// Runs the body of an async `main` in an actix system of the main thread.
+/// Runs the body of an async `main` in an actix system on the main thread.
 pub fn block_on_main<F: Future>(main: F) -> F::Output {
     let runtime = new_runtime().unwrap_or_else(|error| {
         eprintln!("fiber: there is no runtime for `main`: {}", shortage::explain(&error));
         std::process::exit(EXIT_NO_RUNTIME)
     });
-    actix_rt::System::with_tokio_rt(|| runtime).block_on(lingering(main))
+    actix_rt::System::with_tokio_rt(|| runtime).block_on(spin_between_steps(main))
 }
 
-/// As `future`, but for a moment after each of its steps the thread stays awake: most answers come
-/// soon.
-async fn lingering<F: Future>(future: F) -> F::Output {
+/// Runs `future`, and keeps the thread awake for a moment after each of its steps, because most
+/// answers arrive soon.
+async fn spin_between_steps<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let mut busy_poll = BusyPoll::default();
-    let step = Arc::new(Step { due: AtomicBool::new(true), runner: AtomicWaker::new() });
+    let step = Arc::new(StepWaker { due: AtomicBool::new(true), outer: AtomicWaker::new() });
     let waker = Waker::from(Arc::clone(&step));
     poll_fn(|context| {
-        step.runner.register(context.waker());
+        step.outer.register(context.waker());
         if step.due.swap(false, Ordering::Acquire) {
             busy_poll.restart();
             if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
@@ -61,25 +61,36 @@ async fn lingering<F: Future>(future: F) -> F::Output {
     .await
 }
 
-/// A future's next step: not each turn of the runtime is one.
-struct Step {
+/// Records that the future was woken. The spinning thread polls the outer future in between.
+struct StepWaker {
     due: AtomicBool,
-    runner: AtomicWaker,
+    /// Wakes the outer future.
+    outer: AtomicWaker,
 }
 
-impl Wake for Step {
+impl Wake for StepWaker {
     fn wake(self: Arc<Self>) {
         self.due.store(true, Ordering::Release);
-        self.runner.wake();
+        self.outer.wake();
     }
 }
 
-/// A stream of results as an iterator, which blocks the thread while the next is not there.
+/// An iterator over a stream of results, which blocks the thread until the next result arrives.
 ///
-/// On fiber's own threads it gives [`Error::WouldDeadlock`](fiber_core::Error::WouldDeadlock), and
-/// then ends.
+/// On fiber's own threads it gives one
+/// [`Error::WouldDeadlock`](fiber_core::Error::WouldDeadlock) and ends.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// let pool = fiber::Pool::new(2)?;
+/// let mut squares = pool.imap(|x: u64| x * x, 0..).wait();
+/// assert_eq!(squares.next().unwrap()?, 0);
+/// assert_eq!(squares.next().unwrap()?, 1);
+/// # Ok::<(), fiber::Error>(())
+/// ```
 #[derive(Debug)]
-#[must_use = "an iterator takes nothing before it is asked to; dropping it drops the handle that it was made of"]
+#[must_use = "an iterator is lazy, and dropping it drops the handle that it was made of"]
 pub struct Blocking<S> {
     stream: S,
     refused: bool,

@@ -1,4 +1,4 @@
-//! Calls: what functions they take, and in what order results come.
+//! Calls: the functions that they take, and the order of results.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -15,13 +15,13 @@ fn map_keeps_the_order() {
 }
 
 #[test]
-fn map_of_nothing_is_nothing() {
+fn a_map_without_items_gives_no_results() {
     assert_eq!(pool(1).map(square, Vec::new()).wait().unwrap(), Vec::<u64>::new());
     assert_eq!(pool(1).imap(square, Vec::new()).wait().count(), 0);
 }
 
 #[test]
-fn every_chunk_size_gives_the_same() {
+fn the_chunk_size_does_not_change_the_results() {
     let pool = pool(3);
     for chunk in [1, 7, 32, 5000] {
         let results: Result<Vec<_>, _> = pool.chunk(chunk).imap(square, 0..1000).wait().collect();
@@ -36,7 +36,7 @@ fn imap_unordered_gives_each_result_once() {
 }
 
 #[test]
-fn functions_take_values_and_tuples_sync_and_async() {
+fn task_functions_take_values_or_tuples_and_may_be_async() {
     async fn later(x: u32) -> u32 {
         tokio::time::sleep(Duration::from_millis(1)).await;
         x + 1
@@ -55,17 +55,17 @@ fn functions_take_values_and_tuples_sync_and_async() {
 }
 
 #[fiber::meta(cpu = 1, memory = "64MiB")]
-fn with_wishes(x: u32) -> u32 {
+fn with_meta(x: u32) -> u32 {
     x
 }
 
 #[test]
-fn functions_with_wishes_are_functions() {
-    assert_eq!(pool(1).map(with_wishes, 0..3).wait().unwrap(), [0, 1, 2]);
+fn functions_with_meta_are_task_functions() {
+    assert_eq!(pool(1).map(with_meta, 0..3).wait().unwrap(), [0, 1, 2]);
 }
 
 #[tokio::test]
-async fn handles_are_futures_and_streams_of_any_runtime() {
+async fn any_async_runtime_can_await_the_handles() {
     let pool = Pool::builder().processes(2).start().await.unwrap();
     assert_eq!(pool.map(square, 0..3).await.unwrap(), [0, 1, 4]);
     let results: Vec<_> = pool.imap(square, 0..3).map(Result::unwrap).collect().await;
@@ -73,12 +73,12 @@ async fn handles_are_futures_and_streams_of_any_runtime() {
 }
 
 #[test]
-fn detached_calls_run_to_their_end_before_a_pool_has_been_joined() {
+fn stop_waits_for_detached_calls() {
     let directory = tempfile::tempdir().unwrap();
     let touch = |path: String| {
         sleep_ms(1);
         std::fs::write(path, "").unwrap();
-        // Results that nobody takes hold nothing up.
+        // Results that are not taken block no task.
         vec![0u8; 100_000]
     };
     let paths = |call: &str| {
@@ -101,7 +101,7 @@ fn detached_calls_run_to_their_end_before_a_pool_has_been_joined() {
 }
 
 #[test]
-fn five_thousand_applies_at_once() {
+fn five_thousand_applies_run_at_once() {
     let pool = pool(4);
     let calls: Vec<_> = (0..5000)
         .map(|x| {
@@ -131,8 +131,8 @@ fn many_maps_share_a_pool() {
 }
 
 #[test]
-fn a_long_task_holds_up_no_other() {
-    // The long task comes among short ones, when the worker that gets it holds many of those.
+fn a_long_task_blocks_no_other() {
+    // The long task follows short ones, so that many short tasks are pending at its worker.
     let task = |x: u64| if x == 3000 { pid_after(3_000_000) } else { std::process::id() };
     let pool = pool(2);
     let mut results = pool.imap_unordered(task, 0..6000);

@@ -1,14 +1,14 @@
-//! Calls that nobody wants any more.
+//! Calls that are cancelled or dropped.
 
 use fiber::Error;
 
 use crate::{pool, sleep_ms, square};
 
 #[test]
-fn cancelling_ends_what_runs() {
+fn cancel_ends_running_tasks() {
     let pool = pool(2);
     let mut hanging = pool.map(|_: u32| sleep_ms(3_600_000), 0..10);
-    // Both workers hang, so whatever runs next has been waited for.
+    // Both workers hang, so this runs only if one of them is replaced.
     let other = pool.apply(square, 7);
     hanging.cancel();
     assert!(matches!(hanging.wait(), Err(Error::Cancelled { .. })));
@@ -16,7 +16,7 @@ fn cancelling_ends_what_runs() {
 }
 
 #[test]
-fn dropping_a_handle_cancels_what_has_not_begun() {
+fn dropping_a_handle_cancels_the_tasks_that_have_not_started() {
     let directory = tempfile::tempdir().unwrap();
     let touch = |path: String| {
         sleep_ms(20);

@@ -1,4 +1,4 @@
-//! Workers that die of a task.
+//! Workers that die while they run a task.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ fn overflow(depth: u64) -> u64 {
 }
 
 #[test]
-fn a_poisonous_task_fails_alone_with_reason_and_last_words() {
+fn a_task_that_kills_its_workers_fails_alone_with_reason_and_output() {
     let task = |x: u64| {
         if x == 500 {
             eprintln!("about to die of {x}");
@@ -72,12 +72,12 @@ fn a_poisonous_task_fails_alone_with_reason_and_last_words() {
 }
 
 #[test]
-fn a_task_that_runs_past_its_timeout_fails_at_once_and_is_not_run_again() {
+fn a_task_that_times_out_fails_and_does_not_run_again() {
     let directory = tempfile::tempdir().unwrap();
     let hang = |path: String| {
         use std::io::Write;
         let runs = std::fs::File::options().create(true).append(true).open(path);
-        runs.and_then(|mut runs| runs.write_all(b"x")).expect("the directory can be written to");
+        runs.and_then(|mut runs| runs.write_all(b"x")).expect("the directory is writable");
         pid_after(3_600_000)
     };
     let runs = directory.path().join("runs");
@@ -90,7 +90,7 @@ fn a_task_that_runs_past_its_timeout_fails_at_once_and_is_not_run_again() {
 }
 
 #[test]
-fn a_task_that_hangs_past_its_timeout_is_given_up() {
+fn a_task_is_abandoned_after_max_timeouts() {
     let task = |x: u64| if x == 5 { pid_after(3_600_000) } else { 0 };
     let pool = pool(2).timeout(Duration::from_millis(100)).max_deaths(1).max_timeouts(2);
     let results: Vec<_> = pool.imap(task, 0..10).wait().collect();

@@ -5,7 +5,7 @@ use fiber::{Error, error::FailureKind};
 use crate::pool;
 
 #[test]
-fn a_failing_task_fails_alone_and_its_worker_lives() {
+fn a_failing_task_fails_alone_and_its_worker_continues() {
     let odd =
         |x: u32| if x % 2 == 1 { Err(format!("{x} is odd")) } else { Ok((x, std::process::id())) };
     let pool = pool(1);
@@ -20,7 +20,7 @@ fn a_failing_task_fails_alone_and_its_worker_lives() {
 }
 
 #[test]
-fn a_panic_is_told_with_message_and_place() {
+fn a_panic_gives_its_message_and_location() {
     let error = pool(1)
         .map(|x: u32| assert!(x < 2, "{x} is too much"), 0..4)
         .wait()
@@ -35,7 +35,7 @@ fn a_panic_is_told_with_message_and_place() {
 }
 
 #[test]
-fn errors_that_only_display_are_carried_in_words() {
+fn errors_that_only_implement_display_arrive_as_text() {
     let read = |path: String| std::fs::read_to_string(path);
     let error =
         pool(1).try_apply(read, "/no/such/file".to_string()).wait().unwrap_err().to_string();
@@ -46,7 +46,7 @@ fn errors_that_only_display_are_carried_in_words() {
 }
 
 #[test]
-fn retries_try_a_failing_task_again() {
+fn retries_run_a_failed_task_again() {
     let directory = tempfile::tempdir().unwrap();
     let flaky = |path: String| {
         use std::io::Write;

@@ -1,4 +1,4 @@
-//! What workers do before their first task, and what becomes of a pool whose workers can not.
+//! Initialisers of workers, and pools whose workers fail at the start.
 
 use fiber::Pool;
 
@@ -7,7 +7,7 @@ use crate::{sleep_ms, square};
 #[test]
 fn each_worker_is_initialised_once() {
     fn set(value: u32) {
-        // A task function captures nothing, so what an initialiser leaves is global.
+        // A task function captures nothing, so an initialiser stores its result in a static.
         VALUE.store(value, std::sync::atomic::Ordering::SeqCst);
         CALLS.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
     }
@@ -24,7 +24,7 @@ fn each_worker_is_initialised_once() {
 }
 
 #[test]
-fn an_initialiser_that_fails_fails_the_pool_with_its_words() {
+fn a_failing_initialiser_fails_the_pool_with_its_message() {
     fn panics() {
         panic!("no licence")
     }
@@ -39,7 +39,7 @@ fn an_initialiser_that_fails_fails_the_pool_with_its_words() {
 }
 
 #[test]
-fn a_pool_whose_workers_can_not_be_started_says_why_once() {
+fn a_pool_whose_workers_fail_to_start_gives_the_reason_once() {
     let fails = || Err::<(), _>("no licence");
     let pool = Pool::builder().processes(1).try_initializer(fails, ()).build().unwrap();
     let error = pool.apply(square, 3).wait().unwrap_err().to_string();
@@ -48,7 +48,7 @@ fn a_pool_whose_workers_can_not_be_started_says_why_once() {
 }
 
 #[test]
-fn a_pool_whose_workers_do_not_stay_alive_fails_with_their_last_words() {
+fn a_pool_whose_workers_die_unused_fails_with_their_output() {
     fn doom() {
         std::thread::spawn(|| {
             sleep_ms(10);
@@ -58,7 +58,7 @@ fn a_pool_whose_workers_do_not_stay_alive_fails_with_their_last_words() {
     }
     let pool = Pool::builder().name("doomed").processes(2).initializer(doom, ()).build().unwrap();
     let error = loop {
-        // Whether it is ready at times is a matter of luck.
+        // The pool may be ready for a moment.
         if let Err(error) = pool.wait_until_ready().wait() {
             break error.to_string();
         }

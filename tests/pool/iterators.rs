@@ -1,15 +1,15 @@
-//! Iterators that tasks come from.
+//! Iterators as the source of tasks, and handles as iterators.
 
 use crate::{pool, square};
 
 #[test]
-fn an_endless_iterator_is_taken_as_results_are() {
+fn an_endless_iterator_is_consumed_as_results_are_taken() {
     let firsts: Result<Vec<_>, _> = pool(2).imap(square, 0..).wait().take(100_000).collect();
     assert_eq!(firsts.unwrap()[99_999], 99_999 * 99_999);
 }
 
 #[test]
-fn handles_are_iterators_that_block() {
+fn handles_are_blocking_iterators() {
     let pool = pool(2);
     let mut squares = Vec::new();
     for square in pool.imap(square, 0..100) {
@@ -29,7 +29,7 @@ fn handles_are_iterators_that_block() {
         elements.push(element.unwrap());
     }
     assert_eq!(elements, [0, 1, 2]);
-    // By reference, the handle is there for the rest.
+    // A loop over a reference leaves the handle for the rest.
     let mut rest = pool.try_imap(|x: u32| if x == 1 { Err("one") } else { Ok(x) }, 0..4);
     for result in &mut rest {
         if result.is_err() {
@@ -50,7 +50,7 @@ async fn handles_that_are_iterators_are_still_streams() {
 }
 
 #[test]
-fn an_iterator_that_waits_for_results_is_fed() {
+fn an_iterator_may_wait_for_results() {
     // The next item depends on the last result.
     let (next, items) = std::sync::mpsc::channel();
     next.send(1u64).unwrap();
@@ -66,7 +66,7 @@ fn an_iterator_that_waits_for_results_is_fed() {
 }
 
 #[test]
-fn a_panicking_iterator_ends_the_call_with_its_words() {
+fn a_panicking_iterator_ends_the_call_with_its_message() {
     let items = (0..100u64).inspect(|x| assert!(*x < 50, "no more items"));
     let error = pool(1).map(square, items).wait().unwrap_err().to_string();
     assert!(error.contains("no more items"), "{error}");

@@ -1,4 +1,4 @@
-//! What pools promise, with real processes.
+//! The promises of pools, tested with real processes.
 
 mod calls;
 mod cancelling;
@@ -23,7 +23,7 @@ fn square(x: u64) -> u64 {
 }
 
 fn pool(processes: usize) -> Pool {
-    Pool::new(processes).expect("a pool can be made")
+    Pool::new(processes).expect("the pool starts")
 }
 
 fn sleep_ms(ms: u64) {

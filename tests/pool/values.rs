@@ -1,4 +1,4 @@
-//! What travels to tasks and back.
+//! Values that travel to tasks and back.
 
 use fiber::Broadcast;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use crate::pool;
 use crate::tricky::{Tricky, tricky};
 
 #[test]
-fn a_result_can_be_a_value() {
+fn without_try_a_result_is_a_value() {
     let check = |x: i32| if x > 0 { Ok(x) } else { Err("not positive".to_string()) };
     let results = pool(1).map(check, [1, -1]).wait().unwrap();
     assert_eq!(results, [Ok(1), Err("not positive".to_string())]);
@@ -40,7 +40,7 @@ fn structures_with_skipped_fields_travel() {
 }
 
 #[test]
-fn a_broadcast_value_reaches_all_workers_also_later_ones() {
+fn a_broadcast_value_reaches_all_workers_and_later_ones() {
     let pool = pool(2);
     let table = pool.broadcast((0..1000u64).collect::<Vec<_>>()).unwrap();
     let read = |index: usize, table: Broadcast<Vec<u64>>| table.get().map(|table| table[index] + 1);
@@ -57,7 +57,7 @@ fn a_broadcast_value_reaches_all_workers_also_later_ones() {
 }
 
 #[test]
-fn nested_options_and_units_are_kept_apart() {
+fn nested_options_and_units_stay_distinct() {
     let pool = pool(2);
     assert_eq!(
         pool.apply(|x: Option<Option<u8>>, _: u8| x, (Some(None), 0)).wait().unwrap(),
@@ -71,9 +71,9 @@ fn nested_options_and_units_are_kept_apart() {
     assert_eq!(pool.map(echo, options.clone()).wait().unwrap(), options);
     let items: Result<Vec<_>, _> = pool.imap(echo, options.clone()).wait().collect();
     assert_eq!(items.unwrap(), options);
-    let settled: Vec<_> =
+    let values: Vec<_> =
         pool.try_map(|value: Option<()>| Ok::<_, String>(value), [None, Some(())]).wait().unwrap();
-    assert_eq!(settled, [None, Some(())]);
+    assert_eq!(values, [None, Some(())]);
     let shared = pool.broadcast((options.clone(), tricky())).unwrap();
     let read = |shared: Broadcast<([Option<Option<Tricky>>; 3], Tricky)>| {
         shared.get().map(|shared| (*shared).clone())

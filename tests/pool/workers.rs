@@ -1,4 +1,4 @@
-//! How many workers a pool has, for how long, and with how many threads.
+//! The number of a pool's workers, their lifetime and their threads.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use fiber::Pool;
 use crate::{pid_after, pool, sleep_ms, square};
 
 #[test]
-fn workers_are_replaced_after_their_tasks() {
+fn workers_are_replaced_after_tasks_per_worker() {
     let pool = Pool::builder().processes(2).tasks_per_worker(10).build().unwrap();
     let pids = pool.map(|_: u32| std::process::id(), 0..100).wait().unwrap();
     let mut counts = std::collections::HashMap::new();
@@ -16,8 +16,8 @@ fn workers_are_replaced_after_their_tasks() {
 }
 
 #[test]
-fn several_threads_a_worker_run_tasks_at_the_same_time() {
-    // Each task waits for the others: with fewer than four at a time it would not end.
+fn the_threads_of_a_worker_run_tasks_at_the_same_time() {
+    // Each task waits for three others, so the test ends only if four run at a time.
     let meet = |_: u32| {
         static HERE: std::sync::Barrier = std::sync::Barrier::new(4);
         HERE.wait();
@@ -29,7 +29,7 @@ fn several_threads_a_worker_run_tasks_at_the_same_time() {
 }
 
 #[test]
-fn scaling_up_and_down_while_working() {
+fn scale_adds_and_removes_workers_while_calls_run() {
     let pool = pool(1);
     let work = pool.imap(
         |x: u64| {
@@ -47,7 +47,7 @@ fn scaling_up_and_down_while_working() {
 }
 
 #[test]
-fn a_pool_scales_with_its_queue() {
+fn a_pool_scales_with_the_number_of_tasks() {
     let pool = Pool::builder().scale_between(1..=3).build().unwrap();
     let pids = pool.imap_unordered(pid_after, std::iter::repeat(5));
     let mut seen = HashSet::new();
@@ -57,7 +57,7 @@ fn a_pool_scales_with_its_queue() {
             break;
         }
     }
-    // Nobody asks for the rest: the pool shrinks again, and still works.
+    // The handle was dropped: the pool shrinks, and still works.
     while pool.ready() > 1 {
         std::thread::yield_now();
     }

@@ -1,15 +1,15 @@
-//! What a call stores is bounded, however slowly its results are taken or its tasks done.
+//! The memory of a call is bounded, however slowly its results are taken or its tasks run.
 
 use crate::program::Setup;
 
 crate::tests![
-    results_that_wait_take_bounded_memory,
-    large_results_that_wait_take_bounded_memory,
-    results_that_suddenly_become_large_take_bounded_memory,
-    arguments_that_wait_take_bounded_memory,
+    waiting_results_take_bounded_memory,
+    large_waiting_results_take_bounded_memory,
+    results_that_become_large_take_bounded_memory,
+    waiting_arguments_take_bounded_memory,
 ];
 
-/// What the program took at most, in MiB.
+/// Runs the program. Returns its peak memory in MiB.
 fn peak(setup: Setup) -> u64 {
     let ending = setup.run().code(0);
     let peak = ending.out.lines().find_map(|line| line.strip_prefix("peak "));
@@ -21,26 +21,26 @@ fn consumer(form: &str, size: u64) -> u64 {
     peak(Setup::new("slow consumer").args(&[form, &size.to_string()]))
 }
 
-fn results_that_wait_take_bounded_memory() {
+fn waiting_results_take_bounded_memory() {
     for form in ["imap", "imap_unordered", "try_imap", "try_imap_unordered"] {
         let peak = consumer(form, 256 << 10);
         assert!(peak < 150, "{form}: {peak} MiB");
     }
 }
 
-fn large_results_that_wait_take_bounded_memory() {
+fn large_waiting_results_take_bounded_memory() {
     for form in ["imap", "imap_unordered"] {
         let peak = consumer(form, 10 << 20);
         assert!(peak < 200, "{form}: {peak} MiB");
     }
 }
 
-fn results_that_suddenly_become_large_take_bounded_memory() {
+fn results_that_become_large_take_bounded_memory() {
     let peak = consumer("imap, small ones first", 10 << 20);
     assert!(peak < 300, "{peak} MiB");
 }
 
-fn arguments_that_wait_take_bounded_memory() {
+fn waiting_arguments_take_bounded_memory() {
     let peak = peak(Setup::new("slow worker"));
     assert!(peak < 200, "{peak} MiB");
 }

@@ -1,4 +1,4 @@
-//! What becomes of detached calls is logged, since there is no handle to give it.
+//! Failures of detached calls are logged, because no handle returns them.
 
 use crate::program::Setup;
 
@@ -6,14 +6,14 @@ crate::tests![failures_of_detached_calls_are_logged];
 
 fn failures_of_detached_calls_are_logged() {
     let ending = Setup::new("detached").run().code(0).says(&[
-        "of a detached call: task 0 (`",
+        "a detached call failed: task 0 (`",
         "panicked: ",
         "too small",
         "task 1 (`",
         "failed: odd",
         "was abandoned: 1 of its workers died while they ran it; the last one exited with code 3",
-        "of a detached call: pool `dropped` was dropped",
-        "of a detached call: pool `joined` ",
+        "a detached call failed: pool `dropped` was dropped",
+        "a detached call failed: pool `joined` ",
     ]);
-    assert_eq!(ending.out.matches("of a detached call").count(), 5, "{}", ending.out);
+    assert_eq!(ending.out.matches("a detached call failed").count(), 5, "{}", ending.out);
 }

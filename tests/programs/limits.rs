@@ -1,25 +1,24 @@
-//! What a program does whose limits are low: it works, or it fails with one error that says what to
-//! raise.
+//! A program with low resource limits works, or fails with one error that names the limit to raise.
 
 use std::os::unix::fs::PermissionsExt;
 
 use crate::program::{Ending, Setup};
 
 crate::tests![
-    few_files_are_no_obstacle_or_a_clear_error,
-    few_threads_are_no_obstacle_or_a_clear_error,
-    little_address_space_does_not_end_the_program_as_it_begins,
-    only_a_child_that_may_have_missed_init_is_asked_about_it,
+    a_program_with_few_files_works_or_names_the_limit,
+    a_program_with_few_threads_works_or_names_the_limit,
+    init_works_in_little_address_space,
+    the_error_mentions_init_only_if_the_child_may_have_missed_it,
 ];
 
-/// The program of this scenario with a limit, as `prlimit` takes it.
+/// Returns the program of a scenario under a limit in `prlimit`'s syntax.
 fn limited(scenario: &str, link: &str, limit: &str) -> Setup {
     let executable = std::env::current_exe().unwrap();
     let setup = Setup::with_executable(scenario, "prlimit".as_ref()).env("FIBER_LINK", link);
     setup.args(&[limit, executable.to_str().unwrap()])
 }
 
-/// `true` if it has done its work. Else it has to say once what to raise, and no more than that.
+/// Returns whether the program has worked. Otherwise checks that its error names the remedy.
 fn succeeds_or_names(ending: &Ending, remedy: &str, what: &str) -> bool {
     let all = format!("{}\n{}", ending.out, ending.errors);
     assert!(!all.contains("panicked") && !all.contains("init()"), "{what}:\n{all}");
@@ -28,11 +27,11 @@ fn succeeds_or_names(ending: &Ending, remedy: &str, what: &str) -> bool {
         return true;
     }
     assert!(ending.exit_code().is_some(), "{what} ended by a signal:\n{all}");
-    assert!(ending.errors.contains(remedy), "{what} says nothing of `{remedy}`:\n{all}");
+    assert!(ending.errors.contains(remedy), "{what} does not mention `{remedy}`:\n{all}");
     false
 }
 
-fn few_files_are_no_obstacle_or_a_clear_error() {
+fn a_program_with_few_files_works_or_names_the_limit() {
     for link in ["unix", "nng"] {
         let mut enough = false;
         for (number, files) in
@@ -50,11 +49,11 @@ fn few_files_are_no_obstacle_or_a_clear_error() {
     }
 }
 
-/// The limit counts what a user runs, and does not hold for root: the program runs as a user of its
+/// The kernel counts threads by user and does not limit root, so the program runs as a user of its
 /// own.
-fn few_threads_are_no_obstacle_or_a_clear_error() {
+fn a_program_with_few_threads_works_or_names_the_limit() {
     if !rustix::process::geteuid().is_root() {
-        return eprintln!("not run: only root can run programs as another user");
+        return eprintln!("skipped: only root can run programs as another user");
     }
     let place = tempfile::TempDir::new().unwrap();
     std::fs::set_permissions(place.path(), PermissionsExt::from_mode(0o755)).unwrap();
@@ -75,11 +74,11 @@ fn few_threads_are_no_obstacle_or_a_clear_error() {
     }
 }
 
-fn little_address_space_does_not_end_the_program_as_it_begins() {
+fn init_works_in_little_address_space() {
     Setup::new("little address space").run().code(0).says(&["initialised"]);
 }
 
-fn only_a_child_that_may_have_missed_init_is_asked_about_it() {
+fn the_error_mentions_init_only_if_the_child_may_have_missed_it() {
     let ending = Setup::new("killed as they start").run().code(0);
     assert!(
         ending.out.contains("was killed by signal 9 (SIGKILL) before it was ready"),

@@ -1,18 +1,18 @@
-//! What the kernel kills for want of memory is told as such, and treated as any other death.
+//! Kills by the OOM killer are reported as such, and handled as any other death.
 
 use std::path::{Path, PathBuf};
 
 use crate::program::Setup;
 
-crate::tests![a_worker_killed_for_memory_is_told_as_such_and_its_task_runs_again];
+crate::tests![the_oom_killer_is_named_and_the_task_runs_again];
 
 const LIMIT: &str = "33554432";
 
-/// A control group that may use little memory. It goes when this is dropped.
+/// A control group with a memory limit. Dropping it removes the group.
 struct Group(PathBuf);
 
 impl Group {
-    /// `None` where this user can't make one.
+    /// Makes a group, or returns `None` if this user can't.
     fn new(name: &str) -> Option<Group> {
         let places =
             [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")];
@@ -20,7 +20,7 @@ impl Group {
             let path = Path::new(place).join(format!("fiber-{name}-{}", std::process::id()));
             std::fs::create_dir(&path).ok()?;
             let group = Group(path);
-            // Version 1 has this; what may be swapped out need not be killed.
+            // Without swap, the kernel has to kill. Version 1 of cgroups has only the first file.
             let _ = std::fs::write(group.0.join("memory.swappiness"), "0");
             let _ = std::fs::write(group.0.join("memory.swap.max"), "0");
             std::fs::write(group.0.join(limit), LIMIT).ok().map(|()| group)
@@ -34,13 +34,13 @@ impl Drop for Group {
     }
 }
 
-/// Whether the tests can be run here: they need a memory controller that this user may change.
+/// Returns whether the tests can run: they need a memory controller that this user may change.
 pub(crate) fn can_be_limited() -> bool {
     Group::new("trial").is_some()
 }
 
-fn a_worker_killed_for_memory_is_told_as_such_and_its_task_runs_again() {
-    let group = Group::new("test").expect("that was tried before");
+fn the_oom_killer_is_named_and_the_task_runs_again() {
+    let group = Group::new("test").expect("`can_be_limited` has checked it");
     Setup::new("out of memory").env("GROUP", group.0.join("cgroup.procs")).run().code(0).says(&[
         "again: 7",
         "given up: task 0",

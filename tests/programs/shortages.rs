@@ -1,24 +1,24 @@
-//! A shortage that passes ends no pool.
+//! Pools and managed actors survive a temporary shortage of descriptors.
 
 use crate::program::{Program, Setup};
 
 crate::tests![
-    a_pool_works_with_the_workers_that_it_has_and_is_whole_again_after_a_shortage,
-    a_pool_that_grows_in_a_shortage_is_whole_after_it,
-    a_pool_that_lost_all_workers_in_a_shortage_works_after_it,
-    a_pool_without_workers_that_can_not_start_any_gives_up_with_the_reason,
-    a_managed_actor_outlives_a_shortage,
+    a_pool_works_with_fewer_workers_during_a_shortage_and_recovers,
+    a_pool_that_is_scaled_up_during_a_shortage_grows_after_it,
+    a_pool_that_lost_all_workers_during_a_shortage_recovers,
+    a_pool_that_can_start_no_worker_gives_up_with_the_reason,
+    a_managed_actor_survives_a_shortage,
 ];
 
-/// The system's words.
+/// The system's error message.
 const SHORTAGE: &str = "Too many open files";
 
-/// Waits until so many starts of workers have failed.
-fn failed_starts(program: &Program, count: usize) {
+/// Waits until `count` starts of workers have failed.
+fn await_failed_starts(program: &Program, count: usize) {
     (0..count).for_each(|_| drop(program.line_with("could not be started")));
 }
 
-fn a_pool_works_with_the_workers_that_it_has_and_is_whole_again_after_a_shortage() {
+fn a_pool_works_with_fewer_workers_during_a_shortage_and_recovers() {
     let mut program = Setup::new("shortage of some").start();
     let warning = program.line_with("works with 2 of 3 workers");
     assert!(
@@ -30,26 +30,26 @@ fn a_pool_works_with_the_workers_that_it_has_and_is_whole_again_after_a_shortage
     assert_eq!(program.line("ready "), "2");
     program.line("all right");
     let ending = program.end().code(0).says(&["pool `short` has all its 3 workers again"]);
-    assert!(!ending.out.contains("works with"), "it says so once: {}", ending.out);
+    assert!(!ending.out.contains("works with"), "the warning appears once: {}", ending.out);
 }
 
-fn a_pool_that_grows_in_a_shortage_is_whole_after_it() {
+fn a_pool_that_is_scaled_up_during_a_shortage_grows_after_it() {
     let mut program = Setup::new("shortage while growing").start();
     assert_eq!(program.line("ready "), "1");
-    failed_starts(&program, 12);
+    await_failed_starts(&program, 12);
     program.say("go on");
     assert_eq!(program.line("ready "), "1");
     program.end().code(0);
 }
 
-fn a_pool_that_lost_all_workers_in_a_shortage_works_after_it() {
+fn a_pool_that_lost_all_workers_during_a_shortage_recovers() {
     let mut program = Setup::new("shortage of all").start();
-    failed_starts(&program, 16);
+    await_failed_starts(&program, 16);
     program.say("go on");
     program.end().code(0).says(&["done 42"]);
 }
 
-fn a_pool_without_workers_that_can_not_start_any_gives_up_with_the_reason() {
+fn a_pool_that_can_start_no_worker_gives_up_with_the_reason() {
     let program = Setup::new("shortage of all").env("FIBER_START_TIMEOUT", "10s").start();
     let error = program.line("failed ");
     assert!(
@@ -60,7 +60,7 @@ fn a_pool_without_workers_that_can_not_start_any_gives_up_with_the_reason() {
     program.end().code(0);
 }
 
-fn a_managed_actor_outlives_a_shortage() {
+fn a_managed_actor_survives_a_shortage() {
     let mut program = Setup::new("shortage of a managed actor").start();
     (0..6).for_each(|_| drop(program.line_with(SHORTAGE)));
     program.say("go on");

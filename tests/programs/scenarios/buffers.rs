@@ -1,4 +1,4 @@
-//! Programs that take results, or do their tasks, more slowly than others come.
+//! Programs that take results slowly, or whose tasks are slow.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use serde_bytes::ByteBuf;
 
 const MEMORY: u64 = 1 << 30;
-/// How many results are taken.
+/// The number of large results that the program takes.
 const TAKEN: usize = 40;
-/// Small results that come before large ones.
+/// The number of small results before the large ones.
 const SMALL: u64 = 20_000;
 
 fn give(size: u64) -> ByteBuf {
@@ -24,25 +24,25 @@ fn work(_: u32) {
     std::thread::sleep(Duration::from_millis(5));
 }
 
-/// Prints the most memory that this process has had.
+/// Prints the peak memory of this process.
 fn print_peak() {
     let status = std::fs::read_to_string("/proc/self/status").expect("/proc is mounted");
     let line =
-        status.lines().find(|line| line.starts_with("VmHWM:")).expect("the kernel counts it");
+        status.lines().find(|line| line.starts_with("VmHWM:")).expect("the kernel reports it");
     let kib: u64 =
         line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).expect("it is a number");
     println!("peak {}", kib / 1024);
 }
 
-/// Takes some results of an endless call; between them the same workers do other work.
+/// Takes some results of an endless call, and runs other calls in between.
 pub(super) fn slow_consumer() {
     fiber::init();
     let [form, size]: [String; 2] =
         std::env::args().skip(1).collect::<Vec<_>>().try_into().expect("two arguments");
     let size: u64 = size.parse().expect("a size");
     setrlimit(Resource::Data, Rlimit { current: Some(MEMORY), maximum: Some(MEMORY) })
-        .expect("less is allowed");
-    let pool = Pool::new(2).expect("a pool can be made");
+        .expect("the limit can be lowered");
+    let pool = Pool::new(2).expect("the pool starts");
     let sizes = std::iter::repeat(size);
     let results: Box<dyn Iterator<Item = Result<ByteBuf>>> = match &*form {
         "imap" => Box::new(pool.imap(give, sizes).wait()),
@@ -53,22 +53,22 @@ pub(super) fn slow_consumer() {
             let sizes = (0..).map(move |index| if index < SMALL { 8 } else { size });
             Box::new(pool.imap(give, sizes).wait())
         }
-        other => panic!("`{other}` is no form"),
+        other => panic!("unknown form `{other}`"),
     };
     let mut large = results
-        .map(|result| result.expect("it is given"))
+        .map(|result| result.expect("the task succeeds"))
         .filter(|result| result.len() as u64 == size);
     for _ in 0..TAKEN {
-        large.next().expect("there is no end");
-        pool.map(work, 0..16).wait().expect("others work as well");
+        large.next().expect("the call is endless");
+        pool.map(work, 0..16).wait().expect("another call succeeds");
     }
     print_peak();
 }
 
-/// Maps small arguments, and then large ones to slow tasks.
+/// Maps small arguments, then large ones in slow tasks.
 pub(super) fn slow_worker() {
     fiber::init();
-    let pool = Pool::new(2).expect("a pool can be made");
+    let pool = Pool::new(2).expect("the pool starts");
     let small = std::iter::repeat_n(0, 60_000);
     let large = std::iter::repeat_n(1 << 20, 400);
     let take = |bytes: ByteBuf| {
@@ -77,7 +77,7 @@ pub(super) fn slow_worker() {
         }
         bytes.len()
     };
-    let lengths = pool.map(take, small.chain(large).map(give)).wait().expect("all can be mapped");
+    let lengths = pool.map(take, small.chain(large).map(give)).wait().expect("the map succeeds");
     assert_eq!(lengths.into_iter().sum::<usize>(), 400 << 20);
     print_peak();
 }

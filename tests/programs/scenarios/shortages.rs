@@ -1,4 +1,4 @@
-//! Programs that have no descriptors left for a while.
+//! Programs that temporarily have no descriptors left.
 
 use std::io::BufRead;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,21 +8,21 @@ use fiber::Pool;
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use tracing_subscriber::filter::LevelFilter;
 
-/// No descriptor can be opened while this is there.
+/// Prevents opening descriptors until it is dropped.
 pub(super) struct Shortage(Rlimit);
 
 impl Shortage {
     pub(super) fn begin() -> Shortage {
         let before = getrlimit(Resource::Nofile);
         setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..before })
-            .expect("less is allowed");
+            .expect("the limit can be lowered");
         Shortage(before)
     }
 }
 
 impl Drop for Shortage {
     fn drop(&mut self) {
-        setrlimit(Resource::Nofile, self.0).expect("as much as before is allowed");
+        setrlimit(Resource::Nofile, self.0).expect("the limit can be restored");
     }
 }
 
@@ -34,8 +34,7 @@ pub(super) fn log() {
 fn begin(processes: usize) -> Pool {
     fiber::init();
     log();
-    let pool =
-        Pool::builder().name("short").processes(processes).build().expect("a pool can be made");
+    let pool = Pool::builder().name("short").processes(processes).build().expect("the pool starts");
     pool.wait_until_ready().wait().expect("workers can be started");
     pool
 }
@@ -52,7 +51,7 @@ fn pid(_: u32) -> u32 {
 
 pub(super) fn kill(process: u32) {
     let process = Pid::from_raw(process as i32).expect("0 is no process");
-    kill_process(process, Signal::KILL).expect("it is a child of this process");
+    kill_process(process, Signal::KILL).expect("the process is a child of this one");
 }
 
 fn wait_until(reached: impl Fn() -> bool) {
@@ -61,54 +60,54 @@ fn wait_until(reached: impl Fn() -> bool) {
     }
 }
 
-/// Waits for a word of whoever runs this program.
+/// Waits for a line from the test.
 pub(super) fn wait_for_word() {
     std::io::stdin().lock().lines().next();
 }
 
-/// One of three workers dies in the middle of a map.
+/// Kills one of three workers during a map and a shortage.
 pub(super) fn of_some() {
     static ENOUGH: AtomicBool = AtomicBool::new(false);
     static ITEMS: AtomicU64 = AtomicU64::new(0);
     let pool = begin(3);
-    // As slow as its tasks: the feeder is not far ahead of them.
+    // The iterator is as slow as the tasks, so that the feeder is not far ahead.
     let items = std::iter::from_fn(|| {
         std::thread::sleep(Duration::from_millis(1));
         (!ENOUGH.load(Ordering::SeqCst)).then(|| ITEMS.fetch_add(1, Ordering::SeqCst))
     });
     let map = pool.map(work, items);
-    let victim = pool.apply(pid, 0).wait().expect("a worker says who it is");
+    let victim = pool.apply(pid, 0).wait().expect("a worker returns its process id");
     let shortage = Shortage::begin();
     kill(victim);
     wait_for_word();
-    println!("meanwhile {}", pool.apply(work, 21).wait().expect("others work"));
-    pool.wait_until_ready().wait().expect("those that can be had are ready");
+    println!("meanwhile {}", pool.apply(work, 21).wait().expect("the other workers run the task"));
+    pool.wait_until_ready().wait().expect("the other workers are ready");
     println!("ready {}", pool.ready());
     drop(shortage);
     wait_until(|| pool.ready() == 3);
     ENOUGH.store(true, Ordering::SeqCst);
-    let results = map.wait().expect("the map goes on");
+    let results = map.wait().expect("the map continues");
     assert!(
         results.into_iter().eq((0..ITEMS.load(Ordering::SeqCst)).map(|x| 2 * x)),
-        "each result is right"
+        "each result is correct"
     );
     println!("all right");
 }
 
-/// A pool of one worker is to have three.
+/// Scales a pool from one worker to three during a shortage.
 pub(super) fn while_growing() {
     let pool = begin(1);
     let shortage = Shortage::begin();
-    pool.scale(3).wait().expect("a pool works with those that it has");
+    pool.scale(3).wait().expect("the reply does not wait for missing workers");
     println!("ready {}", pool.ready());
     wait_for_word();
     drop(shortage);
     wait_until(|| pool.ready() == 3);
-    pool.scale(1).wait().expect("two are let go");
+    pool.scale(1).wait().expect("two workers stop");
     println!("ready {}", pool.ready());
 }
 
-/// All workers die. Whoever runs this program ends the shortage, or does not.
+/// Kills all workers during a shortage, which ends when the test says so.
 pub(super) fn of_all() {
     let pool = begin(2);
     let workers: std::collections::BTreeSet<_> =

@@ -1,5 +1,5 @@
-//! A program whose processes print without ending the line, and are killed as soon as they have
-//! done their work.
+//! A program whose processes print lines without an end, and are killed as soon as their work is
+//! done.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ pub(super) fn lines() {
     pool.apply(print, "<a thread>".into()).wait().unwrap();
     drop(pool);
 
-    // The first task's outcome is there when the second is still running, and its text too.
+    // The second task hangs. The output of the first arrives all the same.
     let pool = Pool::builder()
         .processes(1)
         .initializer(print, "<initialiser>".to_string())
