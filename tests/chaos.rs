@@ -31,8 +31,8 @@ fn disturb(pool: &Pool, end: &AtomicBool) {
     while !end.load(Ordering::Acquire) {
         std::thread::sleep(Duration::from_millis(random.random_range(10..60)));
         let victims = children();
-        // On a busy machine a start takes longer than the pause. Without any complete start, the pool
-        // would give up.
+        // On a busy machine a start takes longer than the pause. Without any complete start, the
+        // pool would give up.
         if victims.is_empty() || 2 * pool.ready() < WORKERS {
             continue;
         }

@@ -116,8 +116,8 @@ macro_rules! builder_options {
             self
         }
 
-        /// Works as [`initializer`](Self::initializer), for a function that returns a `Result` whose
-        /// error implements `Display`. An `Err` is a failure of the start.
+        /// Works as [`initializer`](Self::initializer), for a function that returns a `Result`
+        /// whose error implements `Display`. An `Err` is a failure of the start.
         pub fn try_initializer<F, A, M, N>(mut self, function: F, args: A) -> Self
         where
             F: fiber_core::Function<A, M, Output: fiber_core::TryOutput<N>>,

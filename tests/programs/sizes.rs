@@ -1,10 +1,13 @@
-//! What is too large, or does not come back as what it was.
+//! Values that are too large, or that do not deserialise.
 
 use crate::program::Setup;
 
-crate::tests![what_is_too_large_is_told, what_does_not_deserialise_is_told];
+crate::tests![
+    values_that_are_too_large_fail_with_the_limit,
+    values_that_do_not_deserialise_fail_with_their_type
+];
 
-fn what_is_too_large_is_told() {
+fn values_that_are_too_large_fail_with_the_limit() {
     let ending = Setup::new("too large").env("FIBER_MAX_MESSAGE", "64KiB").run().code(0);
     let ending = ending.says(&["the pool goes on: 60000", "many small ones: 1000"]);
     for what in [
@@ -24,7 +27,7 @@ fn what_is_too_large_is_told() {
     }
 }
 
-fn what_does_not_deserialise_is_told() {
+fn values_that_do_not_deserialise_fail_with_their_type() {
     let ending = Setup::new("crooked results").run().code(0).says(&["the pool goes on: 9"]);
     for what in ["result: ", "argument: ", "in a map: "] {
         let line = ending.out.lines().find(|line| line.starts_with(what)).unwrap_or_default();

@@ -72,8 +72,8 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Broadcast<T> {
     ///
     /// # Errors
     /// [`Error::Invalid`] if this process does not have the value, because it is no worker of the
-    /// pool or all handles in the process that made it are dropped, or if the value has another type
-    /// than `T`; [`Error::Decode`] if it can't be deserialised.
+    /// pool or all handles in the process that made it are dropped, or if the value has another
+    /// type than `T`; [`Error::Decode`] if it can't be deserialised.
     pub fn get(&self) -> Result<Arc<T>> {
         if let Some(owner) = &self.owner {
             return Ok(Arc::clone(&owner.value));

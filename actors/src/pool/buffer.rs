@@ -65,8 +65,8 @@ impl Buffer {
         ahead >= least && (ahead >= MAX_AHEAD || self.arguments.load(SeqCst) >= self.max_arguments)
     }
 
-    /// Returns whether a waiting feeder continues. The buffer is half empty then, so that the feeder
-    /// does not wait again at once.
+    /// Returns whether a waiting feeder continues. The buffer is half empty then, so that the
+    /// feeder does not wait again at once.
     pub(super) fn has_emptied(&self, ahead: u64, least: u64) -> bool {
         ahead <= least / 2
             || (ahead <= MAX_AHEAD / 2 && self.arguments.load(SeqCst) <= self.max_arguments / 2)
@@ -99,8 +99,8 @@ impl Buffer {
         self.throttled.load(SeqCst) && self.throttled.swap(false, SeqCst)
     }
 
-    /// Marks the call as throttled. The scheduler has to look for room once more after this, because
-    /// outcomes that were taken before do not resume the call.
+    /// Marks the call as throttled. The scheduler has to look for room once more after this,
+    /// because outcomes that were taken before do not resume the call.
     pub(super) fn throttle(&self) {
         self.throttled.store(true, SeqCst);
     }

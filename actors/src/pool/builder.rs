@@ -54,8 +54,8 @@ impl PoolBuilder {
     builder_options! {
         /// The default is `pool-1` and so on.
         name => options.name;
-        /// They take precedence over those in `#[fiber::meta]` of the function whose call starts the
-        /// workers.
+        /// They take precedence over those in `#[fiber::meta]` of the function whose call starts
+        /// the workers.
         meta => options.meta;
         output => options.output;
         /// A worker whose initializer panics counts as not started.
@@ -74,8 +74,8 @@ impl PoolBuilder {
     /// Scales the number of worker processes with the number of tasks, within these bounds.
     ///
     /// The pool looks at its tasks every 100 ms. It adds workers at once, and removes workers after
-    /// 2 s in which fewer were enough. The lower bound is at least 1. The bounds take precedence over
-    /// [`processes`](PoolBuilder::processes).
+    /// 2 s in which fewer were enough. The lower bound is at least 1. The bounds take precedence
+    /// over [`processes`](PoolBuilder::processes).
     ///
     /// # Examples
     /// ```
@@ -104,12 +104,12 @@ impl PoolBuilder {
 
     /// Makes the pool and returns at once.
     ///
-    /// The workers start with the first call. They request the resources in `#[fiber::meta]` of that
-    /// call's function.
+    /// The workers start with the first call. They request the resources in `#[fiber::meta]` of
+    /// that call's function.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if a number is out of its bounds; [`Error::Encode`] if the arguments of the
-    /// initializer can't be serialised; [`Error::NotInitialised`]; the errors of a wrong
+    /// [`Error::Invalid`] if a number is out of its bounds; [`Error::Encode`] if the arguments of
+    /// the initializer can't be serialised; [`Error::NotInitialised`]; the errors of a wrong
     /// [configuration](fiber_core::Config).
     pub fn build(self) -> Result<Pool> {
         static NUMBERS: Numbers = Numbers::new();

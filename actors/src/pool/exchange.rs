@@ -15,7 +15,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::batch::{Order, Release, ResultBatch};
 use super::buffer::Buffer;
-use super::pinned::Pinned;
+use super::keep_alive::TaskKeepAlives;
 use super::run::{CallId, Run};
 use super::scheduler::{Caller, Completion};
 
@@ -34,7 +34,7 @@ pub(crate) struct Exchange {
     /// How many tasks are worth a message of their own while a worker is idle.
     run_size: AtomicU64,
     stopped: AtomicBool,
-    pub(super) keep_alive: Pinned,
+    pub(super) keep_alive: TaskKeepAlives,
 }
 
 /// Encoded tasks that are not submitted.
@@ -99,7 +99,7 @@ impl Exchange {
             released: AtomicU64::new(0),
             run_size: AtomicU64::new(1),
             stopped: AtomicBool::new(false),
-            keep_alive: Pinned::default(),
+            keep_alive: TaskKeepAlives::default(),
         })
     }
 

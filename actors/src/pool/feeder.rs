@@ -2,10 +2,10 @@
 //!
 //! A single task is encoded on the caller's thread. The tasks of an iterator, which may block or be
 //! endless, are encoded on a thread of the call's own. They collect in the open block of the
-//! exchange. The feeder submits the block when it is full, or when a worker is idle and the block is
-//! worth a message. While the iterator blocks the feeder, the pool takes the block: when a worker
-//! can take more tasks, and every millisecond while a worker is idle. The feeder waits while the
-//! call's [buffer](super::buffer) is full, so an endless iterator runs in bounded memory.
+//! exchange. The feeder submits the block when it is full, or when a worker is idle and the block
+//! is worth a message. While the iterator blocks the feeder, the pool takes the block: when a
+//! worker can take more tasks, and every millisecond while a worker is idle. The feeder waits while
+//! the call's [buffer](super::buffer) is full, so an endless iterator runs in bounded memory.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;

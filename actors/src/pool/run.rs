@@ -1,8 +1,8 @@
 //! Runs: consecutive tasks of one call with their encoded arguments.
 //!
-//! A pool tracks every task on its own at a cost of nanoseconds a task, because it stores, sends and
-//! redelivers runs. Any run can be split anywhere. A chunk is only the least number of tasks that is
-//! handed out at a time.
+//! A pool tracks every task on its own at a cost of nanoseconds a task, because it stores, sends
+//! and redelivers runs. Any run can be split anywhere. A chunk is only the least number of tasks
+//! that is handed out at a time.
 
 use bytes::{Buf, Bytes};
 

@@ -4,9 +4,10 @@
 //! The scheduler is a plain data structure without I/O, clock and threads. Its methods return the
 //! actions to perform as [`Effects`].
 //!
-//! - Assigning a task moves it from the queue to the pending table of a worker, where it stays until
-//!   its outcome arrives. The scheduler accepts an outcome only from the worker at which the task is
-//!   pending. Each task therefore completes once, even if a worker that counts as dead still answers.
+//! - Assigning a task moves it from the queue to the pending table of a worker, where it stays
+//!   until its outcome arrives. The scheduler accepts an outcome only from the worker at which the
+//!   task is pending. Each task therefore completes once, even if a worker that counts as dead
+//!   still answers.
 //! - The number of tasks that a worker may hold follows from the mean time of their function's
 //!   tasks: about [`PENDING_NANOS`](call::PENDING_NANOS) of work for each thread, and at least one
 //!   task.
@@ -17,8 +18,8 @@
 //!   worker, so that the next death is certain.
 //! - A call whose caller has no room for more outcomes is throttled: it gets no worker until its
 //!   caller has taken some.
-//! - A worker that runs a task past its timeout is killed. Timeouts have a limit of their own, apart
-//!   from deaths.
+//! - A worker that runs a task past its timeout is killed. Timeouts have a limit of their own,
+//!   apart from deaths.
 
 mod call;
 mod caller;

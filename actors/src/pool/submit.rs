@@ -30,8 +30,8 @@ impl Pool {
         Ok((exchange, Arc::clone(self.state())))
     }
 
-    /// Starts a thread that submits a task for each item. Returns also the number of items, if it is
-    /// known.
+    /// Starts a thread that submits a task for each item. Returns also the number of items, if it
+    /// is known.
     pub(super) fn submit<F, I, M, K>(
         &self,
         function: F,

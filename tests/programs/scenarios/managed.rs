@@ -1,4 +1,4 @@
-//! A program whose managed actor loses its process while no other can be started.
+//! A program whose managed actor loses its process while no process can be started.
 
 use actix::prelude::*;
 use fiber::AsyncManager;
@@ -30,10 +30,10 @@ pub(super) fn shortage() {
     let manager = AsyncManager::<Doubler>::builder()
         .start(|()| Doubler, ())
         .wait()
-        .expect("it can be started");
+        .expect("the actor starts");
     let shortage = Shortage::begin();
-    shortages::kill(manager.pid().expect("its process runs"));
+    shortages::kill(manager.pid().expect("the process runs"));
     shortages::wait_for_word();
     drop(shortage);
-    println!("doubled {}", manager.send(Double(21)).wait().expect("it is started again"));
+    println!("doubled {}", manager.send(Double(21)).wait().expect("the actor is restarted"));
 }

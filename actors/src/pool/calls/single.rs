@@ -58,10 +58,10 @@ impl<T: DeserializeOwned> ApplyCall<T> {
     /// Blocks this thread until the result has arrived.
     ///
     /// # Errors
-    /// [`Error::Task`] if the function failed or panicked; [`Error::WorkerDied`] if too many workers
-    /// died while they ran it, or it ran past its timeout; [`Error::PoolEnded`], which is also the
-    /// answer of a closed pool; [`Error::Encode`] and [`Error::TooLarge`] for the arguments;
-    /// [`Error::Cancelled`]; [`Error::WouldDeadlock`] on fiber's own threads.
+    /// [`Error::Task`] if the function failed or panicked; [`Error::WorkerDied`] if too many
+    /// workers died while they ran it, or it ran past its timeout; [`Error::PoolEnded`], which is
+    /// also the answer of a closed pool; [`Error::Encode`] and [`Error::TooLarge`] for the
+    /// arguments; [`Error::Cancelled`]; [`Error::WouldDeadlock`] on fiber's own threads.
     pub fn wait(self) -> Result<T> {
         block_on(self)
     }
@@ -133,8 +133,8 @@ impl<T: DeserializeOwned> MapCall<T> {
         self.call.detach();
     }
 
-    /// Shows a progress bar on standard error until the results have arrived, if standard error is a
-    /// terminal.
+    /// Shows a progress bar on standard error until the results have arrived, if standard error is
+    /// a terminal.
     ///
     /// Print lines beside it with [`suspend_progress`](crate::suspend_progress). Requires fiber's
     /// feature `progress`.
@@ -147,8 +147,8 @@ impl<T: DeserializeOwned> MapCall<T> {
     /// Blocks this thread until all results have arrived.
     ///
     /// # Errors
-    /// The first failure that arrives, as in [`ApplyCall::wait`]. It cancels the tasks that have not
-    /// started.
+    /// The first failure that arrives, as in [`ApplyCall::wait`]. It cancels the tasks that have
+    /// not started.
     pub fn wait(self) -> Result<Vec<T>> {
         block_on(self)
     }

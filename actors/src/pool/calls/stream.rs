@@ -82,8 +82,8 @@ macro_rules! stream_handle {
         impl<T: DeserializeOwned> $name<T> {
             cancel_method!();
 
-            /// Shows a progress bar on standard error while the results are taken, if standard error
-            /// is a terminal.
+            /// Shows a progress bar on standard error while the results are taken, if standard
+            /// error is a terminal.
             ///
             /// Print lines beside it with [`suspend_progress`](crate::suspend_progress). Requires
             /// fiber's feature `progress`.

@@ -73,8 +73,8 @@ impl<C: Caller> Call<C> {
 
     /// Returns how many tasks the caller has room for, if any.
     ///
-    /// Suspects, and the task without which the caller can't make room, are handed out even if there
-    /// is none.
+    /// Suspects, and the task without which the caller can't make room, are handed out even if
+    /// there is none.
     pub(super) fn room(&mut self, least: u64) -> Option<u64> {
         let room = self.caller.room(self.pending(), least);
         let exempt = room == 0 && (!self.suspects.is_empty() || self.bring_needed_to_front());

@@ -80,8 +80,8 @@ fn options() -> CallOptions {
 
 const LIMIT: Duration = Duration::from_secs(7);
 
-/// Runs a task in workers that end for the reasons of `ends`, one after the other, until the task is
-/// abandoned. Returns the number of workers.
+/// Runs a task in workers that end for the reasons of `ends`, one after the other, until the task
+/// is abandoned. Returns the number of workers.
 fn workers_until_abandoned(options: CallOptions, ends: impl Fn(u64) -> ExitReason) -> u32 {
     let mut scheduler = Scheduler::new();
     scheduler.begin(1, caller(1), EntryRef { offset: 1, name: 0 }, options);
@@ -268,7 +268,7 @@ fn no_task_is_handed_out_without_room_for_its_outcome() {
 }
 
 #[test]
-fn the_task_that_the_caller_waits_for_ignores_full_buffer() {
+fn the_task_that_the_caller_waits_for_ignores_a_full_buffer() {
     let (mut scheduler, caller, _) = full_buffer();
     assert!(caller.buffer.free_outcomes(1, OUTCOME, 1));
     let mut effects = Effects::default();

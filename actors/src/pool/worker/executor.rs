@@ -259,8 +259,8 @@ fn claim(state: &mut ExecutorState, arguments: &[u8]) -> Option<(usize, usize)> 
         state.run = None;
         return None;
     }
-    // The pool wrote the lengths. If one is wrong, the task's arguments do not decode, and only this
-    // task fails.
+    // The pool wrote the lengths. If one is wrong, the task's arguments do not decode, and only
+    // this task fails.
     let length = Items::new(&arguments[state.position.min(arguments.len())..])
         .next()
         .map_or(0, |(item, _)| item.len());
@@ -281,7 +281,7 @@ impl Tasks for Executor<'_> {
 
     #[inline]
     fn finish(&mut self, mut outcome: Outcome, value: &mut Vec<u8>) {
-        // The outcome makes the pool drop the keep_alive of the objects whose handles are in the
+        // The outcome makes the pool drop its keep-alives of the objects whose handles are in the
         // arguments. By then this process has to be one of their holders.
         wait_until_attached();
         // The output leaves this process before the outcome does: the pool may kill the process as

@@ -51,8 +51,8 @@ impl PendingOutcomes {
         Some(Results { call: self.call, busy: busy.max(1), runs, outcomes: bytes.into() })
     }
 
-    /// Returns whether to send the outcomes while `left` tasks are left, so that the pool can assign
-    /// more before this worker runs out.
+    /// Returns whether to send the outcomes while `left` tasks are left, so that the pool can
+    /// assign more before this worker runs out.
     #[inline]
     pub(super) fn is_due(&mut self, left: u64) -> bool {
         self.bytes.len() >= MAX_BYTES

@@ -170,17 +170,17 @@ impl Simulation {
             }
             Step::Complete { worker, first, tasks, failed } => {
                 let Some(worker) = Simulation::select(&self.model.workers, worker) else { return };
-                let held = self.model.workers.get_mut(&worker).expect("it was just selected");
-                let Some(first) = first.checked_rem(held.len()) else { return };
+                let pending = self.model.workers.get_mut(&worker).expect("it was just selected");
+                let Some(first) = first.checked_rem(pending.len()) else { return };
                 // Consecutive tasks, as an executor reports them.
-                let (call, start) = held[first];
-                let run = held[first..]
+                let (call, start) = pending[first];
+                let run = pending[first..]
                     .iter()
                     .take(tasks)
                     .zip(start..)
                     .take_while(|(task, index)| **task == (call, *index));
                 let count = run.count();
-                let done: Vec<_> = held.drain(first..first + count).collect();
+                let done: Vec<_> = pending.drain(first..first + count).collect();
                 self.scheduler.complete(
                     worker,
                     results(call, start, count as u64, failed),
@@ -198,8 +198,8 @@ impl Simulation {
                 }
             }
             Step::Stale { worker, call, first } => {
-                let held = self.model.workers.get(&worker);
-                if held.is_some_and(|held| held.contains(&(call, first))) {
+                let pending = self.model.workers.get(&worker);
+                if pending.is_some_and(|pending| pending.contains(&(call, first))) {
                     return;
                 }
                 self.scheduler.complete(worker, results(call, first, 1, false), &mut effects);
@@ -211,11 +211,11 @@ impl Simulation {
             }
             Step::Return { worker, tasks } => {
                 let Some(worker) = Simulation::select(&self.model.workers, worker) else { return };
-                let held = self.model.workers.get_mut(&worker).expect("it was just selected");
-                let Some(&(call, last)) = held.last() else { return };
-                let run = held.iter().rev().take(tasks).zip((0..=last).rev());
+                let pending = self.model.workers.get_mut(&worker).expect("it was just selected");
+                let Some(&(call, last)) = pending.last() else { return };
+                let run = pending.iter().rev().take(tasks).zip((0..=last).rev());
                 let count = run.take_while(|(task, index)| **task == (call, *index)).count();
-                held.truncate(held.len() - count);
+                pending.truncate(pending.len() - count);
                 self.scheduler.returned(
                     worker,
                     call,
@@ -226,11 +226,12 @@ impl Simulation {
             }
             Step::Lose { worker, planned } => {
                 let Some(worker) = Simulation::select(&self.model.workers, worker) else { return };
-                let held = self.model.workers.remove(&worker).expect("it was just selected");
+                let pending = self.model.workers.remove(&worker).expect("it was just selected");
                 self.model.unlimited.remove(&worker);
-                let certain = !planned && held.len() as u64 <= self.model.threads[&worker];
+                let certain = !planned && pending.len() as u64 <= self.model.threads[&worker];
                 if certain {
-                    held.iter()
+                    pending
+                        .iter()
                         .for_each(|task| *self.model.certain_deaths.entry(*task).or_default() += 1);
                 }
                 let reason =
@@ -239,8 +240,9 @@ impl Simulation {
             }
             Step::TimeOut { worker, task } => {
                 let Some(worker) = Simulation::select(&self.model.workers, worker) else { return };
-                let held = &self.model.workers[&worker];
-                let Some(&task) = task.checked_rem(held.len()).and_then(|task| held.get(task))
+                let pending = &self.model.workers[&worker];
+                let Some(&task) =
+                    task.checked_rem(pending.len()).and_then(|task| pending.get(task))
                 else {
                     return;
                 };
@@ -273,7 +275,7 @@ impl Simulation {
                     .model
                     .workers
                     .iter()
-                    .filter(|(_, held)| held.iter().any(|task| task.0 == call));
+                    .filter(|(_, pending)| pending.iter().any(|task| task.0 == call));
                 let holders: BTreeSet<_> = holders.map(|(worker, _)| *worker).collect();
                 assert_eq!(
                     concerned.into_iter().collect::<BTreeSet<_>>(),
@@ -347,13 +349,13 @@ impl Simulation {
             }
         }
         for (worker, assignment) in effects.assignments {
-            let held =
+            let pending =
                 self.model.workers.get_mut(&worker).expect("only existing workers get tasks");
             let end = assignment.first + u64::from(assignment.count);
             assert!(Items::new(&assignment.arguments).count() >= assignment.count as usize);
             let first = Items::new(&assignment.arguments).next().expect("a run has a task").0;
             assert_eq!(first.len(), 8);
-            held.extend((assignment.first..end).map(|index| (assignment.call, index)));
+            pending.extend((assignment.first..end).map(|index| (assignment.call, index)));
         }
         for (worker, _) in effects.retired {
             assert!(
@@ -379,7 +381,8 @@ impl Simulation {
     /// Completes all pending tasks and takes all outcomes, until nothing is left.
     fn work(&mut self) {
         loop {
-            if let Some(busy) = self.model.workers.values().position(|held| !held.is_empty()) {
+            if let Some(busy) = self.model.workers.values().position(|pending| !pending.is_empty())
+            {
                 self.take(Step::Complete { worker: busy, first: 0, tasks: 1000, failed: false });
                 continue;
             }
@@ -394,7 +397,8 @@ impl Simulation {
         }
     }
 
-    /// Completes all tasks: with the existing workers if one has no quota, otherwise with a new one.
+    /// Completes all tasks: with the existing workers if one has no quota, otherwise with a new
+    /// one.
     fn finish(&mut self) {
         self.work();
         if !self.model.unlimited.is_empty() {

@@ -1,6 +1,7 @@
-//! KeepAlive of the objects that the arguments of a call's tasks refer to.
+//! Keep-alives of the objects that the arguments of a call's tasks refer to.
 //!
-//! A pin keeps an object alive while only an encoded handle refers to it.
+//! An encoded handle does not keep its object alive. The call holds a [`KeepAlive`] for each task
+//! that has such handles, until the task completes.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,20 +13,20 @@ use parking_lot::Mutex;
 
 use crate::runtime::Runtime;
 
-/// How long the keep_alive of a cancelled call's tasks stay: such a task may be on its way to a worker, and
-/// attach to its objects when it starts.
+/// How long the keep-alives of a cancelled call's tasks stay: such a task may be on its way to a
+/// worker, and attach to its objects when it starts.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The keep_alive of tasks that are not completed.
+/// The keep-alives of tasks that are not completed.
 #[derive(Debug, Default)]
-pub(super) struct Pinned {
-    /// Whether any task has keep_alive. Most calls have none.
+pub(super) struct TaskKeepAlives {
+    /// Whether any task has one. Most calls have none.
     any: AtomicBool,
     tasks: Mutex<BTreeMap<u64, KeepAlive>>,
 }
 
-impl Pinned {
-    /// Adds the keep_alive of a task, before it is submitted.
+impl TaskKeepAlives {
+    /// Adds the keep-alive of a task, before it is submitted.
     pub(super) fn add(&self, task: u64, keep_alive: KeepAlive) {
         if !keep_alive.is_empty() {
             self.tasks.lock().insert(task, keep_alive);
@@ -33,18 +34,18 @@ impl Pinned {
         }
     }
 
-    /// Drops the keep_alive of tasks that are completed.
+    /// Drops the keep-alives of tasks that are completed.
     #[inline]
     pub(super) fn release(&self, completed: Range<u64>) {
         if self.any.load(Ordering::Acquire) {
             let released: Vec<_> = self.tasks.lock().extract_if(completed, |_, _| true).collect();
-            // Dropping keep_alive may end their objects, so the lock is free by now.
+            // Dropping a keep-alive may end its object, so the lock is free by now.
             drop(released);
         }
     }
 }
 
-impl Drop for Pinned {
+impl Drop for TaskKeepAlives {
     fn drop(&mut self) {
         let left = std::mem::take(self.tasks.get_mut());
         if !left.is_empty()

@@ -141,8 +141,8 @@ impl MissingWorkers {
         self.died_unused.add(now);
     }
 
-    /// Returns why the pool gives up, if it does. `grace` is the time that a pool whose workers have
-    /// worked keeps trying.
+    /// Returns why the pool gives up, if it does. `grace` is the time that a pool whose workers
+    /// have worked keeps trying.
     pub(super) fn give_up(
         &self,
         children: &BTreeSet<String>,

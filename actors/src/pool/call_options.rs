@@ -1,0 +1,120 @@
+//! The options of a pool's calls.
+
+use std::time::Duration;
+
+use super::Pool;
+use super::scheduler::CallOptions;
+
+impl Pool {
+    /// Returns a handle whose calls hand out at least `tasks` tasks together (at least 1).
+    ///
+    /// One worker runs the tasks of a chunk in a row. If it dies, only its unfinished tasks run
+    /// again. Without chunks the pool hands out as many tasks together as take about 4 ms for each
+    /// thread of a worker.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(2)?;
+    /// let squares = pool.chunk(10).map(|x: u64| x * x, 0..100).wait()?;
+    /// assert_eq!(squares[99], 9801);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    #[must_use = "this returns a handle with another option, and does not change the pool"]
+    pub fn chunk(&self, tasks: u32) -> Pool {
+        self.with(|options| options.chunk = tasks.max(1))
+    }
+
+    /// Returns a handle whose calls run a failed task again up to `count` times. The default is 0.
+    ///
+    /// Failures are panics, and the `Err` of a `try_` method. Deaths and timeouts have limits of
+    /// their own: [`max_deaths`](Pool::max_deaths) and [`max_timeouts`](Pool::max_timeouts).
+    #[must_use = "this returns a handle with another option, and does not change the pool"]
+    pub fn retries(&self, count: u32) -> Pool {
+        self.with(|options| options.retries = count)
+    }
+
+    /// Returns a handle whose calls limit the time of each task, counted from its start. The
+    /// default is no limit.
+    ///
+    /// The pool kills a worker that runs a task past the limit. The task fails with
+    /// [`Error::WorkerDied`](fiber_core::Error::WorkerDied), whose exit has the reason
+    /// [`ExitReason::TaskTimedOut`](fiber_core::ExitReason::TaskTimedOut), or runs again if
+    /// [`max_timeouts`](Pool::max_timeouts) allows it. Other tasks of that worker run again in
+    /// another worker, and nothing counts against them.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use std::time::Duration;
+    ///
+    /// let pool = fiber::Pool::new(1)?.timeout(Duration::from_millis(50));
+    /// let result = pool.apply(|| std::thread::sleep(Duration::from_secs(60)), ()).wait();
+    /// assert!(matches!(result, Err(fiber::Error::WorkerDied { .. })));
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    #[must_use = "this returns a handle with another option, and does not change the pool"]
+    pub fn timeout(&self, limit: Duration) -> Pool {
+        self.with(|options| options.timeout = Some(limit))
+    }
+
+    /// Returns a handle whose calls abandon a task when it has run past its
+    /// [timeout](Pool::timeout) `count` times (at least 1).
+    ///
+    /// The default is 1: a task that times out fails at once. With `n`, a task that hangs fails
+    /// after `n` times its timeout. Timeouts do not count as deaths.
+    #[must_use = "this returns a handle with another option, and does not change the pool"]
+    pub fn max_timeouts(&self, count: u32) -> Pool {
+        self.with(|options| options.max_timeouts = count.max(1))
+    }
+
+    /// Returns a handle whose calls abandon a task when `count` workers have died while they ran it
+    /// (at least 1). The default is 3.
+    ///
+    /// A death counts against a task only if the worker was certainly running it. Otherwise the
+    /// tasks that were pending at the worker run again one at a time, each alone in a worker, so
+    /// that the next death is certain.
+    ///
+    /// The pool can't distinguish a worker that is killed from outside, by SIGKILL or by the OOM
+    /// killer, from one that its task has killed. Such deaths count, and so do evictions and
+    /// preemptions: raise the limit where they are frequent. Deaths that the pool causes do not
+    /// count: timeouts, [cancelled](super::ApplyCall::cancel) calls, [`scale`](Pool::scale) and
+    /// [`tasks_per_worker`](super::PoolBuilder::tasks_per_worker).
+    #[must_use = "this returns a handle with another option, and does not change the pool"]
+    pub fn max_deaths(&self, count: u32) -> Pool {
+        self.with(|options| options.max_deaths = count.max(1))
+    }
+
+    /// Returns a handle whose calls each store at most `bytes` bytes of arguments and results in
+    /// this process. The default is `call_buffer` of the [configuration](fiber_core::Config)
+    /// (64 MiB).
+    ///
+    /// [`imap`](Pool::imap) and [`imap_unordered`](Pool::imap_unordered) store results that have
+    /// arrived and have not been taken. Half of the bytes are for these, half for arguments. While
+    /// the half for arguments is full, the call takes no items from the iterator; while the half
+    /// for results is full, the pool hands out no tasks. [`map`](Pool::map) stores all results
+    /// whatever their size, so the limit applies to its arguments alone.
+    ///
+    /// Two tasks for each thread of the workers, and a [`chunk`](Pool::chunk), may exceed the
+    /// limit.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(2)?.buffer(16 << 20);
+    /// for image in pool.imap(|seed: u8| vec![seed; 1 << 20], 0..50) {
+    ///     assert_eq!(image?.len(), 1 << 20);
+    /// }
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    #[must_use = "this returns a handle with another option, and does not change the pool"]
+    pub fn buffer(&self, bytes: u64) -> Pool {
+        Pool { buffer: bytes, ..self.clone() }
+    }
+
+    fn with(&self, change: impl FnOnce(&mut CallOptions)) -> Pool {
+        let mut pool = self.clone();
+        change(&mut pool.options);
+        pool
+    }
+}

@@ -1,0 +1,102 @@
+//! The number of workers: by request, or with the number of tasks.
+
+use std::time::Duration;
+
+use actix::{ActorContext, ActorFutureExt, AsyncContext, Context, WrapFuture};
+use fiber_core::Result;
+
+use super::worker_start::WorkerStart;
+use super::{Controller, Phase};
+use crate::supervisor::{ChildSpec, Shutdown};
+
+/// How often a scaling pool looks at its tasks, and after how many looks in a row at which fewer
+/// workers were enough it removes workers.
+pub(super) const SCALE_INTERVAL: Duration = Duration::from_millis(100);
+const LOOKS_BEFORE_SHRINKING: u32 = 20;
+
+impl Controller {
+    /// Publishes the number of workers that callers wait for.
+    pub(super) fn publish_wanted(&self) {
+        if let Some(pool) = self.pool.upgrade() {
+            // At least one: a pool without workers is not ready.
+            let wanted = self.wanted.saturating_sub(self.missing.excused()).max(1);
+            pool.readiness.send_modify(|readiness| readiness.wanted = wanted);
+        }
+    }
+
+    /// Adds or removes workers until there are as many as wanted.
+    pub(super) fn adjust(&mut self, context: &mut Context<Controller>) {
+        let (Phase::Running(supervisor), Some(pool)) = (&self.phase, self.pool.upgrade()) else {
+            return;
+        };
+        while self.children.len() < self.wanted {
+            let child = format!("worker-{}", self.next);
+            self.next += 1;
+            self.children.insert(child.clone());
+            let start = WorkerStart::new(self.runtime, child.clone(), &pool, self.spec.clone());
+            let spec = ChildSpec::new(child, start)
+                .shutdown(Shutdown::After(self.runtime.config().shutdown_timeout));
+            let supervisor = supervisor.clone();
+            let added = async move { supervisor.add_child_in_background(spec).await };
+            context.spawn(
+                added.into_actor(self).map(|added, controller, _| controller.child_added(added)),
+            );
+        }
+        while self.children.len() > self.wanted {
+            // Missing workers go first.
+            if let Some(child) = self.missing.pop() {
+                self.children.remove(&child);
+                self.stop_worker(child, context);
+                continue;
+            }
+            let Some(worker) =
+                pool.with_scheduler(|scheduler, effects| scheduler.drain_one(effects))
+            else {
+                break;
+            };
+            self.children.remove(&worker.child);
+            pool.readiness
+                .send_modify(|readiness| readiness.ready = readiness.ready.saturating_sub(1));
+        }
+    }
+
+    pub(super) fn child_added(&mut self, added: Result<()>) {
+        if let (Err(error), Phase::Running(_)) = (added, &self.phase) {
+            self.fail(error.to_string());
+        }
+    }
+
+    pub(super) fn stop_worker(&self, child: String, context: &mut Context<Controller>) {
+        if let Phase::Running(supervisor) = &self.phase {
+            let supervisor = supervisor.clone();
+            context
+                .spawn(async move { drop(supervisor.stop_child(&child).await) }.into_actor(self));
+        }
+    }
+
+    /// Sets the number of workers that the open tasks need.
+    pub(super) fn scale_with_tasks(&mut self, context: &mut Context<Controller>) {
+        if matches!(self.phase, Phase::Ended) {
+            // The interval would keep the actor alive.
+            return context.stop();
+        }
+        let (Phase::Running(_), Some(pool)) = (&self.phase, self.pool.upgrade()) else {
+            return;
+        };
+        let open = pool.scheduler.lock().open();
+        let needed =
+            usize::try_from(open.div_ceil(self.spec.worker_main.threads)).unwrap_or(usize::MAX);
+        let needed = needed.clamp(*self.spec.bounds.start(), *self.spec.bounds.end());
+        self.looks_below = if needed < self.wanted { self.looks_below + 1 } else { 0 };
+        if needed > self.wanted || self.looks_below > LOOKS_BEFORE_SHRINKING {
+            self.looks_below = 0;
+            self.scale(needed, context);
+        }
+    }
+
+    pub(super) fn scale(&mut self, wanted: usize, context: &mut Context<Controller>) {
+        self.wanted = wanted;
+        self.publish_wanted();
+        self.adjust(context);
+    }
+}

@@ -1,0 +1,134 @@
+//! Starts of workers that succeed, fail or wait for room.
+
+use std::time::{Duration, Instant};
+
+use actix::{AsyncContext, Context};
+use fiber_core::PoolEndReason;
+
+use super::missing::{Cause, GiveUp, Warning};
+use super::{Controller, Phase};
+
+/// How long after the first worker was found to be missing the controller logs a warning, if
+/// workers are still missing.
+const WARN_AFTER: Duration = Duration::from_secs(2);
+
+impl Controller {
+    pub(super) fn ready(&self) -> usize {
+        self.pool.upgrade().map_or(0, |pool| pool.readiness.borrow().ready)
+    }
+
+    pub(super) fn worker_ready(&mut self, child: String, context: &mut Context<Controller>) {
+        self.missing.ready(&child);
+        if !self.children.contains(&child) {
+            // A drained worker died before it stopped, and the supervisor replaced it.
+            return self.stop_worker(child, context);
+        }
+        self.publish_wanted();
+        if self.missing.warning == Warning::Logged
+            && self.missing.is_empty()
+            && self.ready() >= self.wanted
+        {
+            self.missing.warning = Warning::None;
+            tracing::info!("pool `{}` has all its {} workers again", self.name, self.wanted);
+        }
+        // The pool may have been scaled down during the start.
+        self.adjust(context);
+    }
+
+    /// Notes that a worker waits for room, for `reason`, or has found it. Meanwhile the pool works
+    /// with the others.
+    pub(super) fn scheduling_changed(
+        &mut self,
+        child: String,
+        reason: Option<String>,
+        context: &mut Context<Controller>,
+    ) {
+        match reason {
+            Some(reason) => {
+                self.missing.no_room(child, reason);
+                self.schedule_warning(context);
+            }
+            None => self.missing.found_room(&child),
+        }
+        self.publish_wanted();
+    }
+
+    /// Notes that a worker could not be started. The pool works with the others, and the supervisor
+    /// tries again.
+    pub(super) fn start_failed(
+        &mut self,
+        child: String,
+        problem: String,
+        context: &mut Context<Controller>,
+    ) {
+        if !matches!(self.phase, Phase::Running(_)) {
+            return;
+        }
+        if !self.children.contains(&child) {
+            return self.stop_worker(child, context);
+        }
+        self.missing.start_failed(child, problem.clone(), self.ready(), Instant::now());
+        self.publish_wanted();
+        self.schedule_warning(context);
+        self.give_up_if_hopeless(&problem, context);
+    }
+
+    pub(super) fn died_unused(&mut self, exit: &str, context: &mut Context<Controller>) {
+        self.missing.died_unused(Instant::now());
+        self.give_up_if_hopeless(exit, context);
+    }
+
+    pub(super) fn schedule_warning(&mut self, context: &mut Context<Controller>) {
+        if self.missing.warning == Warning::None {
+            self.missing.warning = Warning::Scheduled;
+            context.run_later(WARN_AFTER, Controller::warn_of_missing);
+        }
+    }
+
+    /// Logs one warning once each worker is either ready or missing.
+    pub(super) fn warn_of_missing(&mut self, context: &mut Context<Controller>) {
+        let Some(cause) = self.missing.cause().cloned() else {
+            self.missing.warning = Warning::None;
+            return;
+        };
+        let ready = self.ready();
+        if ready == 0 || ready + self.missing.len() < self.wanted {
+            context.run_later(WARN_AFTER, Controller::warn_of_missing);
+            return;
+        }
+        self.missing.warning = Warning::Logged;
+        self.publish_wanted();
+        let (name, wanted) = (&self.name, self.wanted);
+        match cause {
+            Cause::NoRoom(message) => tracing::warn!(
+                "pool `{name}` works with {ready} of {wanted} workers, and grows when there is room for the others: {message}"
+            ),
+            Cause::StartFailed(problem) => tracing::warn!(
+                "pool `{name}` works with {ready} of {wanted} workers, and goes on trying to start the others; a start \
+                 failed: {problem}"
+            ),
+        }
+    }
+
+    /// Ends the pool if no worker can be expected any more. `last` describes the last failure.
+    pub(super) fn give_up_if_hopeless(&mut self, last: &str, context: &mut Context<Controller>) {
+        let grace = self.runtime.config().start_timeout;
+        let give_up = self.missing.give_up(&self.children, grace, Instant::now());
+        let (Some(give_up), Phase::Running(_)) = (give_up, &self.phase) else { return };
+        let problem = match give_up {
+            GiveUp::NoneStarted => format!("its workers could not be started: {last}"),
+            GiveUp::StartsFailed(count) => {
+                format!("{count} starts of workers in a row failed; the last: {last}")
+            }
+            GiveUp::DiedUnused(count) => {
+                format!(
+                    "{count} workers in a row died young, before they had a task; the last {last}"
+                )
+            }
+        };
+        if let Some(pool) = self.pool.upgrade() {
+            pool.end(PoolEndReason::Failed(problem));
+        }
+        self.stop_workers(context);
+    }
+}
