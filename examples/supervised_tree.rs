@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use actix::prelude::*;
-use fiber::supervisor::{ChildSpec, State};
+use fiber::supervisor::{ChildSpec, ChildState};
 use fiber::{AsyncManager, Pool, Supervisor, error::ExitReason};
 use serde::{Deserialize, Serialize};
 
@@ -107,7 +107,8 @@ async fn main() -> fiber::Result<()> {
         actix::clock::sleep(Duration::from_millis(1)).await;
     }
     println!("the scheduler, killed, says {}", scheduler.send(Book(5)).await?);
-    while fiber::tree().find("office/clerk").is_none_or(|clerk| clerk.state != State::Running) {
+    while fiber::tree().find("office/clerk").is_none_or(|clerk| clerk.state != ChildState::Running)
+    {
         actix::clock::sleep(Duration::from_millis(1)).await;
     }
     println!("\n{}", fiber::tree());

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use actix::{Actor, Context, Handler, Message};
 use fiber::supervisor::{
-    Backoff, ChildSpec, Restart, Shutdown, State, Strategy, SupervisorBuilder, SupervisorRef,
+    Backoff, ChildSpec, ChildState, Restart, Shutdown, Strategy, SupervisorBuilder, SupervisorRef,
 };
 use fiber::{Error, Process, Supervisor, error::ExitReason, process::active_children};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
@@ -48,7 +48,7 @@ fn wait_until(what: &str, reached: impl Fn() -> bool) {
 /// The pid of a process, as the tree shows it while the process runs.
 fn pid(path: &str) -> Option<u32> {
     let tree = fiber::tree();
-    let branch = tree.find(path).filter(|branch| branch.state == State::Running)?;
+    let branch = tree.find(path).filter(|branch| branch.state == ChildState::Running)?;
     branch.place.as_ref()?.strip_prefix("pid ")?.parse().ok()
 }
 
@@ -142,8 +142,11 @@ fn a_transient_process_is_restarted_after_an_error_and_a_panic_but_not_when_it_r
     let spec =
         ChildSpec::process("lucky", third_time_lucky, path).unwrap().restart(Restart::Transient);
     let app = eager("transient").child(spec).start().wait().unwrap();
-    let ended =
-        || fiber::tree().find("transient/lucky").is_some_and(|branch| branch.state == State::Ended);
+    let ended = || {
+        fiber::tree()
+            .find("transient/lucky")
+            .is_some_and(|branch| branch.state == ChildState::Ended)
+    };
     wait_until("the end", ended);
     assert_eq!(fiber::tree().find("transient/lucky").unwrap().restarts, 2);
     assert_eq!(last_exit("transient/lucky"), Some(ExitReason::Normal));

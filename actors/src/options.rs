@@ -137,7 +137,7 @@ macro_rules! builder_options {
         $crate::options::builder_options! { $($rest)* }
     };
     ($(#[$text:meta])* restart => $($field:ident).+; $($rest:tt)*) => {
-        /// Sets when the process is restarted after its end.
+        /// Sets when a restart follows an end.
         ///
         $(#[$text])*
         pub fn restart(mut self, restart: $crate::supervisor::Restart) -> Self {

@@ -241,7 +241,7 @@ where
     A: Actor<Context = Context<A>>,
     K: SnapshotPolicy<A>,
 {
-    fn begins(&self, context: &mut Context<A>) {
+    fn starting(&self, context: &mut Context<A>) {
         let (link, latest) = (Arc::clone(&self.link), Arc::clone(&self.latest));
         let keep = move |actor: &A| match K::take(actor) {
             Ok(Some(state)) => {

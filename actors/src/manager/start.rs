@@ -162,7 +162,7 @@ impl Start for ManagerStart {
         })
     }
 
-    fn forgotten(&mut self, reason: &ExitReason) {
+    fn removed(&mut self, reason: &ExitReason) {
         self.owned.gone(reason.clone());
     }
 }

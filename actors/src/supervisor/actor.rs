@@ -10,19 +10,20 @@ use futures_core::future::LocalBoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
-use super::drive::{Order, caught, drive};
-use super::slot::{Exit, Slot, Tenancy, exit_channel};
+use super::actor_loop::{ActorCommand, catch_panic, run_actor};
+use super::incarnation::{Current, ExitWatch, IncarnationGuard};
 use super::spec::ChildSpec;
 use super::start::{ChildContext, Control, Running, Start};
 use super::tree::ChildKind;
 use crate::tokio_runtime::new_runtime;
 
 impl ChildSpec {
-    /// An actix actor. Each incarnation is made by `factory`, on the thread on which it will run.
+    /// Returns the specification of an actix actor. `factory` makes the actor of each incarnation,
+    /// on the thread on which it then runs.
     ///
-    /// That thread is never the supervisor's. All supervised actors share one, `fiber-actors`,
-    /// unless told [otherwise](ChildSpec::on). The child counts as started when its `started` has
-    /// returned.
+    /// All supervised actors share the thread `fiber-actors`, unless their specification
+    /// [sets another](ChildSpec::on); it is not the supervisor's thread. The child counts as
+    /// started when the actor's `started` has returned.
     pub fn actor<A>(name: impl Into<String>, factory: impl Fn() -> A + Send + 'static) -> ChildSpec
     where
         A: Actor<Context = Context<A>>,
@@ -30,7 +31,7 @@ impl ChildSpec {
         ChildSpec::actor_with(name, factory, Arc::new(()))
     }
 
-    /// An actor in whose life something else takes part.
+    /// Returns the specification of an actor with hooks.
     pub(crate) fn actor_with<A>(
         name: impl Into<String>,
         factory: impl Fn() -> A + Send + 'static,
@@ -46,23 +47,23 @@ impl ChildSpec {
 struct ActorStart<A: Actor, F> {
     factory: Arc<Mutex<F>>,
     lifecycle: Arc<dyn Lifecycle<A>>,
-    slot: Arc<Slot<A>>,
+    current: Arc<Current<A>>,
 }
 
-/// Takes part in the life of an actor.
+/// Hooks into the life of an actor.
 pub(crate) trait Lifecycle<A: Actor>: Send + Sync + 'static {
-    /// An incarnation is about to start in this context.
-    fn begins(&self, context: &mut Context<A>)
+    /// Is called before an incarnation starts in this context.
+    fn starting(&self, context: &mut Context<A>)
     where
         A: Actor<Context = Context<A>>;
 
-    /// It has ended.
+    /// Is called after the end of an incarnation.
     fn ended(&self, reason: &ExitReason);
 }
 
-/// Leaves it alone.
+/// No hooks.
 impl<A: Actor> Lifecycle<A> for () {
-    fn begins(&self, _: &mut Context<A>)
+    fn starting(&self, _: &mut Context<A>)
     where
         A: Actor<Context = Context<A>>,
     {
@@ -76,7 +77,7 @@ impl<A: Actor<Context = Context<A>>, F: Fn() -> A + Send + 'static> ActorStart<A
         ActorStart {
             factory: Arc::new(Mutex::new(factory)),
             lifecycle,
-            slot: Arc::new(Slot::new()),
+            current: Arc::new(Current::new()),
         }
     }
 }
@@ -86,43 +87,45 @@ impl<A: Actor<Context = Context<A>>, F: Fn() -> A + Send + 'static> Start for Ac
         &mut self,
         child: ChildContext,
     ) -> LocalBoxFuture<'static, Result<Running, ExitReason>> {
-        self.slot.open();
-        let (orders, inbox) = mpsc::unbounded_channel();
+        self.current.reopen();
+        let (commands, inbox) = mpsc::unbounded_channel();
         let (started, ready) = oneshot::channel();
-        let (exit, exited) = exit_channel();
-        let (slot, factory, lifecycle) =
-            (self.slot.clone(), self.factory.clone(), self.lifecycle.clone());
+        let (exit, exited) = ExitWatch::channel();
+        let (current, factory, lifecycle) =
+            (self.current.clone(), self.factory.clone(), self.lifecycle.clone());
         let name: Arc<str> = child.path().into();
-        let home = child.arbiter().cloned().map_or_else(shared_arbiter, Ok);
+        let arbiter = child.arbiter().cloned().map_or_else(shared_arbiter, Ok);
         Box::pin(async move {
-            let home = home?;
-            let place = home.clone();
-            let sent = home.spawn_fn(move || {
+            let arbiter = arbiter?;
+            let own_arbiter = arbiter.clone();
+            let spawned = arbiter.spawn_fn(move || {
                 if inbox.is_closed() {
                     return;
                 }
                 actix::spawn(async move {
                     let mut context = Context::<A>::new();
-                    let tenancy = Tenancy::new(slot, context.address(), place, exit);
-                    lifecycle.begins(&mut context);
-                    let end = match caught(|| (*factory.lock())()) {
+                    let guard =
+                        IncarnationGuard::new(current, context.address(), own_arbiter, exit);
+                    lifecycle.starting(&mut context);
+                    let reason = match catch_panic(|| (*factory.lock())()) {
                         Ok(actor) => {
-                            let first = || {
-                                tenancy.enter();
+                            let on_started = || {
+                                guard.started();
                                 let _ = started.send(());
                             };
-                            drive(name, context, actor, inbox, first, || ExitReason::Normal).await
+                            let exit = || ExitReason::Normal;
+                            run_actor(name, context, actor, inbox, on_started, exit).await
                         }
                         Err(reason) => reason,
                     };
-                    lifecycle.ended(&end);
-                    tenancy.end(end);
+                    lifecycle.ended(&reason);
+                    guard.finish(reason);
                 });
             });
-            if !sent {
+            if !spawned {
                 return Err(ExitReason::NotStarted("its arbiter has ended".into()));
             }
-            running(orders, ready, exited).await
+            running(commands, ready, exited).await
         })
     }
 
@@ -131,19 +134,19 @@ impl<A: Actor<Context = Context<A>>, F: Fn() -> A + Send + 'static> Start for Ac
     }
 
     fn handle(&self) -> Option<Arc<dyn Any + Send + Sync>> {
-        Some(self.slot.clone())
+        Some(self.current.clone())
     }
 
-    fn forgotten(&mut self, reason: &ExitReason) {
-        self.slot.gone(reason);
+    fn removed(&mut self, reason: &ExitReason) {
+        self.current.remove(reason);
     }
 }
 
 /// Waits until an actor has started.
 async fn running(
-    orders: mpsc::UnboundedSender<Order>,
+    commands: mpsc::UnboundedSender<ActorCommand>,
     ready: oneshot::Receiver<()>,
-    exited: Exit,
+    exited: ExitWatch,
 ) -> Result<Running, ExitReason> {
     if ready.await.is_err() {
         let reason = exited.clone().reason().await;
@@ -151,25 +154,24 @@ async fn running(
             return Err(reason);
         }
     }
-    Ok(Running::new(ActorControl(orders), exited.reason()))
+    Ok(Running::new(ActorControl(commands), exited.reason()))
 }
 
-/// Dropped, it ends the actor.
-struct ActorControl(mpsc::UnboundedSender<Order>);
+/// If it is dropped, the actor ends.
+struct ActorControl(mpsc::UnboundedSender<ActorCommand>);
 
 impl Control for ActorControl {
     fn shutdown(&mut self) {
-        // An actor that takes no more orders has ended.
-        let _ = self.0.send(Order::Stop);
+        // An actor without a receiver has ended.
+        let _ = self.0.send(ActorCommand::Stop);
     }
 
     fn kill(&mut self, reason: ExitReason) {
-        let _ = self.0.send(Order::Kill(reason));
+        let _ = self.0.send(ActorCommand::Kill(reason));
     }
 }
 
-/// The arbiter of all supervised actors of this thread's system, but for those that ask for
-/// another.
+/// Returns the arbiter that supervised actors of this thread's actix system share.
 fn shared_arbiter() -> Result<ArbiterHandle, ExitReason> {
     static ARBITERS: LazyLock<Mutex<HashMap<usize, ArbiterHandle>>> = LazyLock::new(Mutex::default);
     let problem =
@@ -188,7 +190,7 @@ fn shared_arbiter() -> Result<ArbiterHandle, ExitReason> {
 }
 
 fn named_runtime() -> std::io::Result<tokio::runtime::Runtime> {
-    // Only a help for whoever looks at the process's threads.
+    // The name only helps to read lists of threads.
     let _ = rustix::thread::set_name(c"fiber-actors");
     new_runtime()
 }

@@ -1,21 +1,25 @@
-//! How long to wait before a child is restarted.
+//! Pauses before restarts.
 
 use std::time::Duration;
 
 /// The pauses before a child's restarts.
 ///
-/// The first restart comes at once. Each further one waits [`first`](Backoff::new), times
-/// [`factor`](Backoff::factor) for each restart after that, and never longer than `max`. A random
-/// part is taken off each pause ([`jitter`](Backoff::jitter)), so that children that failed
-/// together don't come back together. A child that ran for [`reset_after`](Backoff::reset_after)
-/// starts again with no pause.
+/// The first restart comes at once. The second waits for the [first](Backoff::new) pause, and each
+/// further one [`factor`](Backoff::factor) times as long as the one before, up to a maximum. A
+/// random part is subtracted from each pause ([`jitter`](Backoff::jitter)), so that children that
+/// failed together do not restart together. A child that ran for
+/// [`reset_after`](Backoff::reset_after) begins again without a pause.
 ///
-/// The default is 100 ms, doubled up to 10 s, half of it random, reset after 10 s.
+/// The default is 100 ms, doubled up to 10 s, up to half of it random, reset after 10 s.
 ///
+/// # Examples
 /// ```
-/// # use std::time::Duration;
-/// # use fiber_actors::supervisor::Backoff;
-/// let backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2)).factor(3.0).jitter(0.2);
+/// use std::time::Duration;
+///
+/// use fiber::supervisor::Backoff;
+///
+/// let (first, max) = (Duration::from_millis(50), Duration::from_secs(2));
+/// let backoff = Backoff::new(first, max).factor(3.0).jitter(0.2);
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Backoff {
@@ -33,7 +37,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// Pauses from `first` up to `max`, each twice as long as the one before.
+    /// Returns pauses from `first` to `max`, each twice as long as the one before.
     #[must_use]
     pub fn new(first: Duration, max: Duration) -> Backoff {
         Backoff {
@@ -45,27 +49,27 @@ impl Backoff {
         }
     }
 
-    /// No pauses at all: each restart comes at once.
+    /// Returns no pauses: each restart comes at once.
     #[must_use]
     pub fn none() -> Backoff {
         Backoff::new(Duration::ZERO, Duration::ZERO)
     }
 
-    /// How much longer each pause is than the one before: 2 by default, at least 1.
+    /// Sets the ratio of a pause to the one before: 2 by default, at least 1.
     #[must_use]
     pub fn factor(mut self, factor: f64) -> Backoff {
         self.factor = factor.max(1.0);
         self
     }
 
-    /// Which part of each pause is random, from 0 (none) to 1 (all of it): 0.5 by default.
+    /// Sets the random part of each pause, from 0 (none) to 1 (all of it): 0.5 by default.
     #[must_use]
     pub fn jitter(mut self, jitter: f64) -> Backoff {
         self.jitter = jitter.clamp(0.0, 1.0);
         self
     }
 
-    /// A child that ran for this long is restarted at once again: 10 s by default.
+    /// Sets how long a child must run to restart at once again: 10 s by default.
     #[must_use]
     pub fn reset_after(mut self, time: Duration) -> Backoff {
         self.reset_after = time;
@@ -76,7 +80,7 @@ impl Backoff {
         self.reset_after
     }
 
-    /// The pause before the next restart, when there were `before` in a row already; `random` is
+    /// Returns the pause before the next restart, after `before` restarts in a row; `random` is
     /// from 0 to 1.
     pub(super) fn pause(&self, before: u32, random: f64) -> Duration {
         let Some(power) = before.checked_sub(1) else { return Duration::ZERO };

@@ -1,4 +1,4 @@
-//! How supervisors are made.
+//! Options of supervisors, and the start of those at the top of a tree.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,8 +7,7 @@ use actix::ArbiterHandle;
 use fiber_core::{Error, ExitReason, Result};
 use tokio::sync::oneshot;
 
-use super::backoff::Backoff;
-use super::identity::{Identity, Life};
+use super::identity::{DownGuard, Identity};
 use super::intensity::Intensity;
 use super::machine::{Options, Supervisor};
 use super::nested::SupervisorStart;
@@ -16,11 +15,12 @@ use super::spec::{ChildSpec, Shutdown, check_name, check_names};
 use super::start::{ChildContext, Start};
 use super::strategy::Strategy;
 use super::supervisor_ref::SupervisorRef;
-use super::tree::{Entry, State};
+use super::tree::{ChildState, Entry};
+use crate::options::builder_options;
 use crate::reply::Reply;
 use crate::runtime::Runtime;
 
-/// Makes a [`Supervisor`].
+/// Configures and starts a [`Supervisor`].
 #[derive(Debug)]
 #[must_use]
 pub struct SupervisorBuilder {
@@ -30,18 +30,34 @@ pub struct SupervisorBuilder {
 }
 
 impl Supervisor {
-    /// A supervisor of this name, one-for-one and without children unless told otherwise.
+    /// Returns the options of a supervisor, without children and [one for
+    /// one](Strategy::OneForOne).
     pub fn builder(name: impl Into<String>) -> SupervisorBuilder {
         SupervisorBuilder { name: name.into(), options: Options::default(), specs: Vec::new() }
     }
 }
 
 impl ChildSpec {
-    /// Another supervisor; the name counts, not the builder's. It is waited for without limit when
-    /// it has to end, as it limits the time of its own children.
+    /// Returns the specification of another supervisor. Its name is `name`, not the builder's. Its
+    /// own children have deadlines, so it has none to stop: [`Shutdown::Wait`].
     ///
-    /// When it is restarted, it starts with the builder's children: those that were added later are
-    /// lost.
+    /// A restarted supervisor starts the builder's children. Those that were added later are gone.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use fiber::Supervisor;
+    /// use fiber::supervisor::{ChildSpec, Strategy};
+    ///
+    /// let workers = Supervisor::builder("").strategy(Strategy::OneForAll);
+    /// let app = Supervisor::builder("app")
+    ///     .child(ChildSpec::supervisor("workers", workers))
+    ///     .start()
+    ///     .wait()?;
+    /// assert_eq!(app.supervisor("workers")?.path(), "app/workers");
+    /// # app.stop().wait()?;
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn supervisor(name: impl Into<String>, builder: SupervisorBuilder) -> ChildSpec {
         let name = name.into();
         let spec = ChildSpec::new(name, SupervisorStart::new(builder.options, builder.specs));
@@ -49,42 +65,42 @@ impl ChildSpec {
     }
 }
 
+impl From<(u32, Duration)> for Intensity {
+    fn from((restarts, period): (u32, Duration)) -> Intensity {
+        Intensity { restarts, period }
+    }
+}
+
 impl SupervisorBuilder {
-    /// Which children are restarted when one fails: [only that one](Strategy::OneForOne), by
-    /// default.
+    /// Sets which children are restarted when one fails; the default is [only that
+    /// one](Strategy::OneForOne).
     pub fn strategy(mut self, strategy: Strategy) -> SupervisorBuilder {
         self.options.strategy = strategy;
         self
     }
 
-    /// How many restarts in which time are allowed: 3 in 5 seconds by default. One more ends the
-    /// supervisor.
-    ///
-    /// A failure counts once, however many children are restarted for it.
-    pub fn intensity(mut self, restarts: u32, period: Duration) -> SupervisorBuilder {
-        self.options.intensity = Intensity { restarts, period };
-        self
+    builder_options! {
+        /// One failure more than that stops the supervisor. A failure counts once, however many
+        /// children are restarted for it.
+        intensity => options.intensity;
+        /// The default is that of [`Backoff`](super::Backoff).
+        backoff => options.backoff;
     }
 
-    /// The pauses before restarts.
-    pub fn backoff(mut self, backoff: Backoff) -> SupervisorBuilder {
-        self.options.backoff = backoff;
-        self
-    }
-
-    /// One more child, started after those before it.
+    /// Adds a child, which starts after those before it.
     pub fn child(mut self, spec: ChildSpec) -> SupervisorBuilder {
         self.specs.push(spec);
         self
     }
 
-    /// Starts the supervisor on fiber's own thread, and waits until all children have started.
-    /// Actors among them run on another thread: see [`ChildSpec::actor`].
+    /// Starts the supervisor on fiber's own thread. The reply comes when all children have started.
     ///
-    /// If the reply is dropped before it is there, the supervisor ends.
+    /// Actors among the children run on another thread: see [`ChildSpec::actor`]. If the reply is
+    /// dropped before it is ready, the supervisor stops.
     ///
     /// # Errors
-    /// As [`start_on`](SupervisorBuilder::start_on), and if fiber can't work at all.
+    /// As [`start_on`](SupervisorBuilder::start_on); [`Error::NotInitialised`] and
+    /// [`Error::Config`].
     ///
     /// # Examples
     /// ```
@@ -112,11 +128,13 @@ impl SupervisorBuilder {
     ///     }
     /// }
     ///
-    /// let app = Supervisor::builder("app").child(ChildSpec::actor("counter", || Counter(0))).start().wait()?;
+    /// let spec = ChildSpec::actor("counter", || Counter(0));
+    /// let app = Supervisor::builder("app").child(spec).start().wait()?;
     /// let counter = app.child::<Counter>("counter")?;
     /// assert_eq!(counter.send(Add(7)).wait()?, 7);
     ///
-    /// // The call that makes it panic fails, with the panic's message; the next one finds it made anew.
+    /// // The call that makes the actor panic fails, with the panic's message. The next call gets
+    /// // to a new actor.
     /// let error = counter.send(Add(u64::MAX)).wait().unwrap_err();
     /// assert!(error.to_string().contains("it counts to 2^64"));
     /// assert_eq!(counter.send(Add(1)).wait()?, 1);
@@ -131,33 +149,33 @@ impl SupervisorBuilder {
         let name = self.name.clone();
         let (started, answer) = oneshot::channel();
         runtime.spawn(move || async move {
-            // Nobody may wait for it any more.
-            let _ = started.send(self.start_on(runtime.arbiter()).await.map(Unclaimed::new));
+            // The caller may have dropped the reply.
+            let _ = started.send(self.start_on(runtime.arbiter()).await.map(StopGuard::new));
         });
         Reply::new(async move {
             let ended = |_| Error::Start { name, problem: "fiber's thread has ended".into() };
-            answer.await.map_err(ended)?.map(Unclaimed::claim)
+            answer.await.map_err(ended)?.map(StopGuard::disarm)
         })
     }
 
     /// Starts the supervisor on the thread of `arbiter`, and waits until all children have started.
     ///
-    /// If this future is dropped before it is done, the supervisor ends.
+    /// If this future is dropped before it is ready, the supervisor stops.
     ///
     /// # Errors
-    /// [`Error::Start`] if a child could not be started (those before it have been ended by then),
-    /// or if the arbiter has ended; [`Error::Invalid`] if names are wrong.
+    /// [`Error::Start`] if a child could not start (the supervisor has stopped those before it by
+    /// then), or if the arbiter has ended; [`Error::Invalid`] for names.
     pub async fn start_on(self, arbiter: &ArbiterHandle) -> Result<SupervisorRef> {
         check_name("Supervisor::builder", &self.name)?;
         check_names(&self.specs)?;
         let identity = Arc::new(Identity::new(self.name));
         let start = SupervisorStart::new(self.options, self.specs);
-        let supervisor = SupervisorRef::root(identity.clone(), start.handle.clone());
+        let supervisor = SupervisorRef::top_level(identity.clone(), start.handle.clone());
         let name = identity.name().to_string();
         let (started, done) = oneshot::channel();
-        let root = Root::new(start, identity);
+        let top_level = TopLevel::new(start, identity);
         arbiter.spawn_fn(move || {
-            actix::spawn(root.run(started));
+            actix::spawn(top_level.run(started));
         });
         let problem = match done.await {
             Ok(Ok(())) => return Ok(supervisor),
@@ -168,20 +186,20 @@ impl SupervisorBuilder {
     }
 }
 
-/// A supervisor on its way to whoever started it. Dropped, it ends: nobody else could ever end it.
-struct Unclaimed(Option<SupervisorRef>);
+/// Stops a started supervisor that its caller did not take: nothing else could ever stop it.
+struct StopGuard(Option<SupervisorRef>);
 
-impl Unclaimed {
-    fn new(supervisor: SupervisorRef) -> Unclaimed {
-        Unclaimed(Some(supervisor))
+impl StopGuard {
+    fn new(supervisor: SupervisorRef) -> StopGuard {
+        StopGuard(Some(supervisor))
     }
 
-    fn claim(mut self) -> SupervisorRef {
-        self.0.take().expect("it is claimed once")
+    fn disarm(mut self) -> SupervisorRef {
+        self.0.take().expect("it is disarmed once")
     }
 }
 
-impl Drop for Unclaimed {
+impl Drop for StopGuard {
     fn drop(&mut self) {
         if let Some(supervisor) = &self.0 {
             drop(supervisor.stop());
@@ -189,25 +207,25 @@ impl Drop for Unclaimed {
     }
 }
 
-/// What stands above a supervisor that has none.
-struct Root {
+/// Does for a supervisor at the top what a supervisor does for its children.
+struct TopLevel {
     start: SupervisorStart,
     identity: Arc<Identity>,
-    stays: Option<(Entry, Life)>,
+    alive: Option<(Entry, DownGuard)>,
     reason: ExitReason,
 }
 
-impl Root {
-    fn new(start: SupervisorStart, identity: Arc<Identity>) -> Root {
+impl TopLevel {
+    fn new(start: SupervisorStart, identity: Arc<Identity>) -> TopLevel {
         let entry = Entry::new(None, identity.name(), start.kind());
-        let life = Life::new(identity.clone());
-        Root { start, identity, stays: Some((entry, life)), reason: ExitReason::Shutdown }
+        let down_guard = DownGuard::new(identity.clone());
+        TopLevel { start, identity, alive: Some((entry, down_guard)), reason: ExitReason::Shutdown }
     }
 
     async fn run(mut self, started: oneshot::Sender<Result<(), ExitReason>>) {
-        let Some((entry, _)) = &self.stays else { return };
+        let Some((entry, _)) = &self.alive else { return };
         let id = entry.id();
-        id.update(|facts| facts.incarnation = 1);
+        id.update(|data| data.incarnation = 1);
         let child = ChildContext {
             identity: self.identity.clone(),
             incarnation: 1,
@@ -216,7 +234,7 @@ impl Root {
         };
         match self.start.start(child).await {
             Ok(mut running) => {
-                id.update(|facts| facts.enter(State::Running));
+                id.update(|data| data.enter(ChildState::Running));
                 if started.send(Ok(())).is_err() {
                     running.control.shutdown();
                 }
@@ -231,14 +249,14 @@ impl Root {
     }
 }
 
-impl Drop for Root {
+impl Drop for TopLevel {
     fn drop(&mut self) {
-        if let Some((entry, life)) = self.stays.take() {
+        if let Some((entry, down_guard)) = self.alive.take() {
             drop(entry);
-            life.end(&self.reason);
+            down_guard.finish(&self.reason);
         }
-        self.identity.gone(&self.reason);
-        // Last, as it wakes those that wait for the end.
-        self.start.forgotten(&self.reason);
+        self.identity.close(&self.reason);
+        // Last, as it wakes callers that wait for the end.
+        self.start.removed(&self.reason);
     }
 }

@@ -8,44 +8,45 @@ use actix::{Actor, Addr, Handler, Message, Recipient};
 use fiber_core::ExitReason;
 
 use super::identity::{Down, Identity};
-use super::slot::Slot;
+use super::incarnation::Current;
 use crate::reply::Reply;
 
-/// A supervised actor, whichever incarnation of it is alive.
+/// A handle of a supervised actor, which leads to its current incarnation.
 ///
-/// Its futures can be awaited on any thread, in any runtime.
+/// It works on any thread, in any runtime and without one. Dropping it stops nothing.
 pub struct ChildRef<A: Actor> {
     identity: Arc<Identity>,
-    slot: Arc<Slot<A>>,
+    current: Arc<Current<A>>,
 }
 
 impl<A: Actor> ChildRef<A> {
-    pub(super) fn new(identity: Arc<Identity>, slot: Arc<Slot<A>>) -> ChildRef<A> {
-        ChildRef { identity, slot }
+    pub(super) fn new(identity: Arc<Identity>, current: Arc<Current<A>>) -> ChildRef<A> {
+        ChildRef { identity, current }
     }
 
-    /// Its full name, with the supervisors above it: `app/counter`.
+    /// Returns the full name, with the supervisors above: `app/counter`.
     pub fn path(&self) -> &str {
         self.identity.path()
     }
 
-    /// The address of the current incarnation; `None` while it is being restarted, and when it has
-    /// ended.
+    /// Returns the address of the current incarnation, or `None` during a restart and after the
+    /// end.
     pub fn addr(&self) -> Option<Addr<A>> {
-        self.slot.now().map(|live| live.addr)
+        self.current.get().map(|incarnation| incarnation.addr)
     }
 
-    /// Sends a message and waits for the answer. While the actor is being restarted, the message
-    /// waits with the reply.
+    /// Sends a message and waits for the answer. During a restart, the message waits for the next
+    /// incarnation.
     ///
-    /// A handler that answers by a [`ResponseFuture`](actix::ResponseFuture) hands it to the
-    /// thread, not to the actor: such an answer is waited for even if the actor ends before.
+    /// The thread, not the actor, runs the answer of a handler that returns a
+    /// [`ResponseFuture`](actix::ResponseFuture): the reply waits for it even if the actor ends
+    /// before.
     ///
     /// # Errors
     /// [`Error::ActorStopped`](fiber_core::Error::ActorStopped) if the actor ends before it has
-    /// answered, with the reason, or if it will not be started again.
-    /// [`Error::System`](fiber_core::Error::System) if the actor lives, but dropped the future that
-    /// was to give the answer.
+    /// answered, with the reason, or if it is not restarted.
+    /// [`Error::System`](fiber_core::Error::System) if the actor is alive, but has dropped the
+    /// future of the answer.
     pub fn send<M>(&self, message: M) -> Reply<M::Result>
     where
         M: Message + Send + 'static,
@@ -54,25 +55,25 @@ impl<A: Actor> ChildRef<A> {
         A::Context: ToEnvelope<A, M>,
     {
         let this = self.clone();
-        Reply::begun(async move { this.slot.send(this.path(), message).await })
+        Reply::begun(async move { this.current.send(this.path(), message).await })
     }
 
-    /// Tells `recipient` of the end of each incarnation from now on, exactly once each. If the
-    /// actor will not be started again, it is told so at once.
+    /// Sends `recipient` one [`Down`] for the end of each incarnation, from now on. If the actor has
+    /// ended for good, sends one at once.
     pub fn watch(&self, recipient: Recipient<Down>) {
         self.identity.watch(recipient);
     }
 
-    /// Waits until the actor has ended and will not be started again, and says why it ended.
+    /// Waits until the actor has ended for good, and returns the reason. Asks nothing of it.
     pub fn join(&self) -> Reply<ExitReason> {
-        let slot = self.slot.clone();
-        Reply::new(async move { Ok(slot.ended().await) })
+        let current = self.current.clone();
+        Reply::new(async move { Ok(current.removed().await) })
     }
 }
 
 impl<A: Actor> Clone for ChildRef<A> {
     fn clone(&self) -> ChildRef<A> {
-        ChildRef { identity: self.identity.clone(), slot: self.slot.clone() }
+        ChildRef { identity: self.identity.clone(), current: self.current.clone() }
     }
 }
 

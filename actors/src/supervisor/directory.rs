@@ -1,4 +1,4 @@
-//! Where a supervisor's references find its children, from any thread.
+//! The children of a supervisor, for its references on any thread.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -11,29 +11,32 @@ use super::identity::Identity;
 use super::spec::ChildSpec;
 
 #[derive(Default)]
-pub(super) struct Directory(RwLock<HashMap<String, Listed>>);
+pub(super) struct Directory(RwLock<HashMap<String, DirectoryEntry>>);
 
 #[derive(Clone)]
-pub(super) struct Listed {
+pub(super) struct DirectoryEntry {
     pub(super) identity: Arc<Identity>,
     pub(super) handle: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Directory {
-    pub(super) fn list(&self, spec: &ChildSpec) {
-        let listed = Listed { identity: spec.identity.clone(), handle: spec.start.lock().handle() };
-        self.0.write().insert(spec.name().into(), listed);
+    pub(super) fn insert(&self, spec: &ChildSpec) {
+        let handle = spec.start.lock().handle();
+        let entry = DirectoryEntry { identity: spec.identity.clone(), handle };
+        self.0.write().insert(spec.name().into(), entry);
     }
 
-    pub(super) fn strike(&self, name: &str) {
+    pub(super) fn remove(&self, name: &str) {
         self.0.write().remove(name);
     }
 
-    pub(super) fn find(&self, owner: &str, name: &str) -> Result<Listed> {
-        self.0.read().get(name).cloned().ok_or_else(|| unknown(owner, name))
+    /// Finds a child of the supervisor `supervisor`.
+    pub(super) fn find(&self, supervisor: &str, name: &str) -> Result<DirectoryEntry> {
+        self.0.read().get(name).cloned().ok_or_else(|| unknown(supervisor, name))
     }
 }
 
-pub(super) fn unknown(owner: &str, name: &str) -> Error {
-    Error::invalid("SupervisorRef::child", format!("supervisor `{owner}` has no child `{name}`"))
+pub(super) fn unknown(supervisor: &str, name: &str) -> Error {
+    let problem = format!("supervisor `{supervisor}` has no child `{name}`");
+    Error::invalid("SupervisorRef::child", problem)
 }

@@ -1,19 +1,20 @@
-//! What stays the same from one incarnation of a child to the next: its name and those who watch
-//! it.
+//! What the incarnations of a child have in common: its name and its watchers.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use actix::{Message, Recipient};
 use fiber_core::ExitReason;
 use parking_lot::Mutex;
 
-/// An incarnation of a watched child or supervisor has ended, or could not be started.
+/// The message to watchers that an incarnation has ended or could not start.
+///
+/// See [`SupervisorRef::watch_child`](super::SupervisorRef::watch_child).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Down {
-    /// The full name, with the supervisors above it: `app/counter`.
+    /// The full name, with the supervisors above: `app/counter`.
     pub name: String,
-    /// Why it ended.
+    /// Why the incarnation ended.
     pub reason: ExitReason,
 }
 
@@ -29,18 +30,14 @@ pub(super) struct Identity {
 
 enum Watch {
     Open(Vec<Watcher>),
-    Gone(ExitReason),
+    /// The child was removed; its last incarnation ended for this reason.
+    Closed(ExitReason),
 }
 
 struct Watcher {
     recipient: Recipient<Down>,
-    told: Told,
-}
-
-#[derive(PartialEq)]
-enum Told {
-    Nothing,
-    AnEnd,
+    /// Whether the watcher has got a `Down`.
+    notified: bool,
 }
 
 impl Identity {
@@ -52,43 +49,43 @@ impl Identity {
         &self.name
     }
 
-    /// The full name; the bare one until a supervisor has taken the child.
+    /// Returns the full name, or the bare one before [`attach`](Identity::attach).
     pub(super) fn path(&self) -> &str {
         self.path.get().unwrap_or(&self.name)
     }
 
-    /// A supervisor takes the child.
-    pub(super) fn taken(&self, parent: &str) {
+    /// Makes it the identity of a child of the supervisor `parent`.
+    pub(super) fn attach(&self, parent: &str) {
         self.path.get_or_init(|| format!("{parent}/{}", self.name));
         let mut watch = self.watch.lock();
-        if matches!(*watch, Watch::Gone(_)) {
+        if matches!(*watch, Watch::Closed(_)) {
             *watch = Watch::Open(Vec::new());
         }
     }
 
     pub(super) fn watch(&self, recipient: Recipient<Down>) {
         match &mut *self.watch.lock() {
-            Watch::Open(watchers) => watchers.push(Watcher { recipient, told: Told::Nothing }),
-            Watch::Gone(reason) => recipient.do_send(self.down(reason)),
+            Watch::Open(watchers) => watchers.push(Watcher { recipient, notified: false }),
+            Watch::Closed(reason) => recipient.do_send(self.down(reason)),
         }
     }
 
-    /// The child will not be started again.
-    pub(super) fn gone(&self, reason: &ExitReason) {
-        let before = std::mem::replace(&mut *self.watch.lock(), Watch::Gone(reason.clone()));
+    /// Ends the watch, as the child is not started again.
+    pub(super) fn close(&self, reason: &ExitReason) {
+        let before = std::mem::replace(&mut *self.watch.lock(), Watch::Closed(reason.clone()));
         if let Watch::Open(watchers) = before {
-            // Who began to watch after the last end has heard of none yet.
-            for watcher in watchers.iter().filter(|watcher| watcher.told == Told::Nothing) {
+            // These began to watch after the last end.
+            for watcher in watchers.iter().filter(|watcher| !watcher.notified) {
                 watcher.recipient.do_send(self.down(reason));
             }
         }
     }
 
-    fn tell(&self, reason: &ExitReason) {
+    fn notify(&self, reason: &ExitReason) {
         if let Watch::Open(watchers) = &mut *self.watch.lock() {
             watchers.retain_mut(|watcher| {
                 watcher.recipient.do_send(self.down(reason));
-                watcher.told = Told::AnEnd;
+                watcher.notified = true;
                 watcher.recipient.connected()
             });
         }
@@ -99,24 +96,25 @@ impl Identity {
     }
 }
 
-/// One incarnation: tells its end to the watchers exactly once, even if it is just dropped.
-pub(super) struct Life {
-    identity: std::sync::Arc<Identity>,
+/// Sends the watchers one [`Down`] for an incarnation when it is dropped.
+pub(super) struct DownGuard {
+    identity: Arc<Identity>,
     reason: ExitReason,
 }
 
-impl Life {
-    pub(super) fn new(identity: std::sync::Arc<Identity>) -> Life {
-        Life { identity, reason: ExitReason::Shutdown }
+impl DownGuard {
+    pub(super) fn new(identity: Arc<Identity>) -> DownGuard {
+        DownGuard { identity, reason: ExitReason::Shutdown }
     }
 
-    pub(super) fn end(mut self, reason: &ExitReason) {
+    /// Sends the message with a reason other than [`ExitReason::Shutdown`].
+    pub(super) fn finish(mut self, reason: &ExitReason) {
         self.reason = reason.clone();
     }
 }
 
-impl Drop for Life {
+impl Drop for DownGuard {
     fn drop(&mut self) {
-        self.identity.tell(&self.reason);
+        self.identity.notify(&self.reason);
     }
 }

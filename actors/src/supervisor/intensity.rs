@@ -1,11 +1,11 @@
-//! How many restarts are too many.
+//! How many restarts a supervisor allows.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use fiber_core::ExitReason;
 
-/// At most this many restarts in this time.
+/// The maximum number of restarts in a period.
 #[derive(Clone, Debug)]
 pub(super) struct Intensity {
     pub(super) restarts: u32,
@@ -19,6 +19,7 @@ impl Default for Intensity {
 }
 
 impl Intensity {
+    /// Returns the exit reason of a supervisor whose `child` failed once too often.
     pub(super) fn reached(&self, child: &str, last: ExitReason) -> ExitReason {
         ExitReason::IntensityReached {
             restarts: self.restarts,
@@ -29,12 +30,12 @@ impl Intensity {
     }
 }
 
-/// The failures within the period that ends now.
+/// The times of the failures within the current period.
 #[derive(Debug, Default)]
 pub(super) struct Failures(VecDeque<Instant>);
 
 impl Failures {
-    /// Adds a failure. `true` if a restart would now be one too many.
+    /// Adds a failure. Returns whether there are more than `limit` allows.
     pub(super) fn add(&mut self, now: Instant, limit: &Intensity) -> bool {
         while self.0.front().is_some_and(|time| now.duration_since(*time) > limit.period) {
             self.0.pop_front();

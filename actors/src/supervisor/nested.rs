@@ -10,11 +10,10 @@ use fiber_core::ExitReason;
 use futures_core::future::LocalBoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
+use super::actor_loop::{ActorCommand, run_actor};
 use super::directory::Directory;
-use super::drive::{Order, drive};
-use super::machine::{Options, Supervisor};
-use super::mailbox::Command;
-use super::slot::{Slot, Tenancy, exit_channel};
+use super::incarnation::{Current, ExitWatch, IncarnationGuard};
+use super::machine::{Command, Options, Supervisor};
 use super::spec::{ChildSpec, check_names};
 use super::start::{ChildContext, Control, Running, Start};
 use super::tree::ChildKind;
@@ -25,16 +24,17 @@ pub(super) struct SupervisorStart {
     pub(super) handle: SupervisorHandle,
 }
 
-/// What all incarnations of a supervisor have in common.
+/// The handle that all incarnations of a supervisor share.
 #[derive(Clone)]
 pub(super) struct SupervisorHandle {
-    pub(super) slot: Arc<Slot<Supervisor>>,
+    pub(super) current: Arc<Current<Supervisor>>,
     pub(super) directory: Arc<Directory>,
 }
 
 impl SupervisorStart {
     pub(super) fn new(options: Options, specs: Vec<ChildSpec>) -> SupervisorStart {
-        let handle = SupervisorHandle { slot: Arc::new(Slot::new()), directory: Arc::default() };
+        let handle =
+            SupervisorHandle { current: Arc::new(Current::new()), directory: Arc::default() };
         SupervisorStart { options, specs, handle }
     }
 }
@@ -47,32 +47,33 @@ impl Start for SupervisorStart {
         if let Err(problem) = check_names(&self.specs) {
             return Box::pin(async move { Err(ExitReason::NotStarted(problem.to_string())) });
         }
-        self.handle.slot.open();
-        let (launched, ready) = oneshot::channel();
-        let (exit, exited) = exit_channel();
-        let (orders, inbox) = mpsc::unbounded_channel();
-        let outcome = Rc::new(OnceCell::new());
+        self.handle.current.reopen();
+        let (started, ready) = oneshot::channel();
+        let (exit, exited) = ExitWatch::channel();
+        let (commands, inbox) = mpsc::unbounded_channel();
+        let exit_cell = Rc::new(OnceCell::new());
         let specs = self.specs.iter().map(ChildSpec::share);
-        let SupervisorHandle { slot, directory } = self.handle.clone();
+        let SupervisorHandle { current, directory } = self.handle.clone();
         let supervisor = Supervisor::new(
             &child,
             self.options.clone(),
             specs,
             directory,
-            launched,
-            outcome.clone(),
+            started,
+            exit_cell.clone(),
         );
         let context = supervisor.context();
         let addr = context.address();
         let name = child.path().into();
-        let tenancy = Tenancy::new(slot, addr.clone(), Arbiter::current(), exit);
+        let guard = IncarnationGuard::new(current, addr.clone(), Arbiter::current(), exit);
         actix::spawn(async move {
-            let ended = move || outcome.get().cloned().unwrap_or(ExitReason::Normal);
-            let reason = drive(name, context, supervisor, inbox, || tenancy.enter(), ended).await;
-            tenancy.end(reason);
+            let exit = move || exit_cell.get().cloned().unwrap_or(ExitReason::Normal);
+            let on_started = || guard.started();
+            let reason = run_actor(name, context, supervisor, inbox, on_started, exit).await;
+            guard.finish(reason);
         });
         Box::pin(async move {
-            let control = SupervisorControl { addr, _orders: orders };
+            let control = SupervisorControl { addr, _commands: commands };
             match ready.await {
                 Ok(()) => Ok(Running::new(control, exited.reason())),
                 Err(_) => Err(exited.reason().await),
@@ -88,23 +89,23 @@ impl Start for SupervisorStart {
         Some(Arc::new(self.handle.clone()))
     }
 
-    fn forgotten(&mut self, reason: &ExitReason) {
+    fn removed(&mut self, reason: &ExitReason) {
         for spec in &self.specs {
-            spec.forget(reason);
+            spec.removed(reason);
         }
-        self.handle.slot.gone(reason);
+        self.handle.current.remove(reason);
     }
 }
 
-/// Dropped, it ends the supervisor and, as they are dropped with it, all below.
+/// If it is dropped, the supervisor's actor ends, and its children are dropped with it.
 struct SupervisorControl {
     addr: Addr<Supervisor>,
-    _orders: mpsc::UnboundedSender<Order>,
+    _commands: mpsc::UnboundedSender<ActorCommand>,
 }
 
 impl Control for SupervisorControl {
     fn shutdown(&mut self) {
-        self.addr.do_send(Command::Shutdown);
+        self.addr.do_send(Command::Stop);
     }
 
     fn kill(&mut self, reason: ExitReason) {

@@ -1,4 +1,4 @@
-//! What a supervisor must know about a child.
+//! Specifications of children.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -11,53 +11,55 @@ use parking_lot::Mutex;
 
 use super::identity::Identity;
 use super::start::Start;
+use crate::options::builder_options;
 
-/// When a child that ended by itself is started again.
+/// When a child is restarted after it ended by itself.
 ///
-/// A child that is ended together with a failed sibling is started again with it, unless it is
-/// temporary.
+/// A child that stops together with a failed sibling is restarted with it, unless it is temporary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Restart {
     /// Always.
     #[default]
     Permanent,
-    /// Only if it [failed](ExitReason::is_normal).
+    /// Only after a failure: see [`ExitReason::is_normal`].
     Transient,
-    /// Never: it is forgotten.
+    /// Never. The supervisor removes the child.
     Temporary,
 }
 
-/// How a child is ended.
+/// How a child is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shutdown {
-    /// It is killed at once.
+    /// The supervisor kills it at once.
     Kill,
-    /// It is asked to end, and killed if it has not within this time.
+    /// The supervisor asks it to end, and kills it after this time.
     After(Duration),
-    /// It is asked to end, and waited for as long as it takes.
+    /// The supervisor asks it to end, and waits without limit.
     Wait,
 }
 
 impl Default for Shutdown {
-    /// Within 5 seconds.
+    /// Returns a limit of 5 seconds.
     fn default() -> Shutdown {
         Shutdown::After(Duration::from_secs(5))
     }
 }
 
-/// Which failures of a child count towards the supervisor's [intensity](super::SupervisorBuilder::intensity)
-/// and lengthen the [pause](super::Backoff) before its next restart. After one that does not, the
-/// child is restarted at once.
+/// Which failures of a child count.
+///
+/// A failure that counts adds to the supervisor's
+/// [intensity](super::SupervisorBuilder::intensity), and lengthens the [pause](super::Backoff)
+/// before the next restart. After one that does not count, the child is restarted at once.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub enum Counts {
-    /// All.
+    /// All failures.
     #[default]
     Always,
-    /// Only those of the start itself: a child that was started may fail as often as it likes.
+    /// Only failures of the start: once started, the child may fail as often as it likes.
     BeforeReady,
-    /// Those that this says: it is given why the child ended, and for how long it ran (`None` if it
-    /// could not be started).
+    /// Those for which the function returns `true`. Its arguments are why the child ended, and how
+    /// long it ran: `None` if it could not be started.
     When(fn(&ExitReason, Option<Duration>) -> bool),
 }
 
@@ -71,8 +73,12 @@ impl Counts {
     }
 }
 
-/// A child's name, how to start it, when to restart it and how to end it.
+/// A child's name, how to start it, when to restart it and how to stop it.
 ///
+/// [`ChildSpec::actor`], [`ChildSpec::process`] and [`ChildSpec::supervisor`] make specifications
+/// of the usual children, [`ChildSpec::new`] of any other.
+///
+/// # Examples
 /// ```
 /// use std::time::Duration;
 ///
@@ -88,6 +94,7 @@ impl Counts {
 /// let spec = ChildSpec::actor("counter", || Counter(0))
 ///     .restart(Restart::Transient)
 ///     .shutdown(Shutdown::After(Duration::from_secs(1)));
+/// assert_eq!(spec.name(), "counter");
 /// ```
 #[must_use]
 pub struct ChildSpec {
@@ -100,7 +107,10 @@ pub struct ChildSpec {
 }
 
 impl ChildSpec {
-    /// A child of any kind. Names are unique within a supervisor and contain no `/`.
+    /// Returns the specification of a child of any kind.
+    ///
+    /// The name has at least one character and no `/`, and is unique among the supervisor's
+    /// children; the supervisor checks that.
     pub fn new(name: impl Into<String>, start: impl Start) -> ChildSpec {
         ChildSpec {
             identity: Arc::new(Identity::new(name.into())),
@@ -112,36 +122,35 @@ impl ChildSpec {
         }
     }
 
-    /// When it is started again: always, by default.
-    pub fn restart(mut self, restart: Restart) -> ChildSpec {
-        self.restart = restart;
-        self
+    builder_options! {
+        /// The default is [always](Restart::Permanent).
+        restart => restart;
     }
 
-    /// How it is ended: within 5 seconds by default.
+    /// Sets how the child is stopped; the default is [within 5 seconds](Shutdown::After).
     pub fn shutdown(mut self, shutdown: Shutdown) -> ChildSpec {
         self.shutdown = shutdown;
         self
     }
 
-    /// Which of its failures count: all, by default.
+    /// Sets which failures count; the default is [all](Counts::Always).
     pub fn counts(mut self, counts: Counts) -> ChildSpec {
         self.counts = counts;
         self
     }
 
-    /// The arbiter on which an actor runs.
+    /// Sets the arbiter on which an actor runs. Other children may ignore it.
     pub fn on(mut self, arbiter: ArbiterHandle) -> ChildSpec {
         self.arbiter = Some(arbiter);
         self
     }
 
-    /// The child's name.
+    /// Returns the child's name.
     pub fn name(&self) -> &str {
         self.identity.name()
     }
 
-    /// The same child, for the next incarnation of its supervisor.
+    /// Returns the same child, for the next incarnation of its supervisor.
     pub(super) fn share(&self) -> ChildSpec {
         ChildSpec {
             identity: self.identity.clone(),
@@ -153,15 +162,17 @@ impl ChildSpec {
         }
     }
 
-    /// It will not be started again.
-    pub(super) fn forget(&self, reason: &ExitReason) {
-        self.start.lock().forgotten(reason);
-        self.identity.gone(reason);
+    /// Informs handles and watchers that the child is not started again.
+    pub(super) fn removed(&self, reason: &ExitReason) {
+        self.start.lock().removed(reason);
+        self.identity.close(reason);
     }
 }
 
+/// Checks the names of a supervisor's first children.
+///
 /// # Errors
-/// What is wrong with the children's names.
+/// [`Error::Invalid`].
 pub(super) fn check_names(specs: &[ChildSpec]) -> Result<()> {
     let mut names = HashSet::new();
     for spec in specs {

@@ -1,4 +1,4 @@
-//! How a supervisor starts and ends whatever its children are.
+//! The interface between a supervisor and its children.
 
 use std::any::Any;
 use std::fmt;
@@ -11,50 +11,88 @@ use futures_core::future::LocalBoxFuture;
 use super::identity::Identity;
 use super::tree::{ChildKind, EntryId};
 
-/// Starts a child, again for each of its incarnations.
+/// Starts a child, once for each incarnation.
 ///
-/// It runs on the supervisor's own thread, so it must not block. Its futures may panic: that counts
-/// as a failure of the child.
+/// [`ChildSpec::new`](super::ChildSpec::new) takes it. It runs on the supervisor's thread, so it
+/// must not block. A panic in it or in its futures is a failure of the child.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// use fiber::Supervisor;
+/// use fiber::error::ExitReason;
+/// use fiber::supervisor::{ChildContext, ChildSpec, Control, Running, Start};
+/// use futures_core::future::LocalBoxFuture;
+/// use tokio::sync::mpsc;
+///
+/// /// A task on the supervisor's thread that waits until it is stopped.
+/// struct Idle;
+///
+/// impl Start for Idle {
+///     fn start(&mut self, _: ChildContext) -> LocalBoxFuture<'static, Result<Running, ExitReason>> {
+///         let (sender, mut stop) = mpsc::unbounded_channel();
+///         // If `IdleControl` is dropped, so is the sender.
+///         let exited = async move { stop.recv().await.unwrap_or(ExitReason::Shutdown) };
+///         Box::pin(async { Ok(Running::new(IdleControl(sender), exited)) })
+///     }
+/// }
+///
+/// struct IdleControl(mpsc::UnboundedSender<ExitReason>);
+///
+/// impl Control for IdleControl {
+///     fn shutdown(&mut self) {
+///         let _ = self.0.send(ExitReason::Shutdown);
+///     }
+///
+///     fn kill(&mut self, reason: ExitReason) {
+///         let _ = self.0.send(reason);
+///     }
+/// }
+///
+/// let app = Supervisor::builder("app").child(ChildSpec::new("idle", Idle)).start().wait()?;
+/// app.stop().wait()?;
+/// # Ok::<(), fiber::Error>(())
+/// ```
 pub trait Start: Send + 'static {
-    /// Starts one incarnation. The child counts as started when the future is done.
+    /// Starts one incarnation. The child counts as started when the future is ready.
     ///
-    /// A child that has to end while it is still being started is ended by dropping this future:
-    /// whatever it has brought to life by then must end with it.
+    /// To stop a child that is still starting, the supervisor drops this future: everything that
+    /// the future has started by then must end with it.
     fn start(
         &mut self,
         child: ChildContext,
     ) -> LocalBoxFuture<'static, Result<Running, ExitReason>>;
 
-    /// What the tree calls such a child.
+    /// Returns the kind that the [tree](crate::tree()) shows: a process, by default.
     fn kind(&self) -> ChildKind {
         ChildKind::Process
     }
 
-    /// What [`SupervisorRef::handle`](super::SupervisorRef::handle) gives to users of this child,
-    /// the same for all its incarnations.
+    /// Returns the handle that [`SupervisorRef::handle`](super::SupervisorRef::handle) gives to
+    /// users of this child. All incarnations share it. There is none by default.
     fn handle(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         None
     }
 
-    /// The child will not be started again by this supervisor; `reason` is why its last incarnation
-    /// ended.
-    fn forgotten(&mut self, reason: &ExitReason) {
+    /// The supervisor calls this when it removes the child: it does not start it again. `reason` is
+    /// that of the last incarnation's end.
+    fn removed(&mut self, reason: &ExitReason) {
         let _ = reason;
     }
 }
 
-/// A started child.
+/// A started incarnation of a child.
 pub struct Running {
     /// Where it runs, for the tree: `pid 4711`.
     pub place: Option<String>,
-    /// Ends it. When this is dropped, the child must end as well, at once.
+    /// Ends it. When this is dropped, the child must end at once.
     pub control: Box<dyn Control>,
-    /// Resolves when it has ended.
+    /// Is ready when the incarnation has ended.
     pub exited: LocalBoxFuture<'static, ExitReason>,
 }
 
 impl Running {
-    /// A started child that shows no place.
+    /// Returns a started incarnation without a place.
     pub fn new(
         control: impl Control + 'static,
         exited: impl Future<Output = ExitReason> + 'static,
@@ -62,7 +100,7 @@ impl Running {
         Running { place: None, control: Box::new(control), exited: Box::pin(exited) }
     }
 
-    /// Where it runs, for the tree: `pid 4711`.
+    /// Sets where it runs, for the tree: `pid 4711`.
     #[must_use]
     pub fn place(mut self, place: impl Into<String>) -> Running {
         self.place = Some(place.into());
@@ -76,18 +114,19 @@ impl fmt::Debug for Running {
     }
 }
 
-/// Ends one incarnation of a child. Both calls return at once; the end itself is told by
-/// [`Running::exited`].
+/// Ends one incarnation of a child.
+///
+/// Both methods return at once; [`Running::exited`] reports the end.
 pub trait Control {
-    /// Asks it to end in its own time.
+    /// Asks the child to end in order.
     fn shutdown(&mut self);
 
-    /// Ends it now. [`Running::exited`] should then say `reason`, unless something else ended it
-    /// before.
+    /// Ends the child at once. [`Running::exited`] should then return `reason`, unless something
+    /// else has ended the child before.
     fn kill(&mut self, reason: ExitReason);
 }
 
-/// What a child may know about itself when it is started.
+/// The incarnation that [`Start::start`] starts.
 #[derive(Clone)]
 pub struct ChildContext {
     pub(super) identity: Arc<Identity>,
@@ -97,38 +136,37 @@ pub struct ChildContext {
 }
 
 impl ChildContext {
-    /// Its name.
+    /// Returns the child's name.
     pub fn name(&self) -> &str {
         self.identity.name()
     }
 
-    /// Its full name, with the supervisors above it: `app/counter`.
+    /// Returns the full name, with the supervisors above: `app/counter`.
     pub fn path(&self) -> &str {
         self.identity.path()
     }
 
-    /// Which incarnation this is, counted from 1.
+    /// Returns the number of the incarnation, from 1.
     pub fn incarnation(&self) -> u64 {
         self.incarnation
     }
 
-    /// How many incarnations were before this one.
+    /// Returns the number of incarnations before this one.
     pub(crate) fn restarts(&self) -> u64 {
         self.incarnation.saturating_sub(1)
     }
 
-    /// The arbiter that its specification [asks for](super::ChildSpec::on).
+    /// Returns the arbiter of the [specification](super::ChildSpec::on), if it has one.
     pub fn arbiter(&self) -> Option<&ArbiterHandle> {
         self.arbiter.as_ref()
     }
 
-    /// Changes where the tree says that it runs. Ignored if this incarnation is not the current
-    /// one.
+    /// Sets the place that the tree shows. Does nothing if a later incarnation has begun.
     pub fn set_place(&self, place: impl Into<String>) {
         let place = place.into();
-        self.entry.update(|facts| {
-            if facts.incarnation == self.incarnation {
-                facts.place = Some(place);
+        self.entry.update(|data| {
+            if data.incarnation == self.incarnation {
+                data.place = Some(place);
             }
         });
     }

@@ -1,18 +1,18 @@
-//! Which children are restarted together.
+//! Restart strategies.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// Which children are restarted when one has failed.
+/// Which children a supervisor restarts when one fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum Strategy {
-    /// Only that one.
+    /// Only the failed child.
     #[default]
     OneForOne,
-    /// All: the others are ended in reverse order, then all are started in order.
+    /// All children: the supervisor stops the others in reverse order, then starts all in order.
     OneForAll,
-    /// That one and all that were started after it.
+    /// The failed child and those that started after it.
     RestForOne,
 }
 

@@ -9,48 +9,57 @@ use fiber_core::{Error, ExitReason, Result};
 use tokio::sync::oneshot;
 
 use super::child_ref::ChildRef;
-use super::directory::Listed;
+use super::directory::DirectoryEntry;
 use super::identity::{Down, Identity};
-use super::mailbox::{Command, End};
+use super::incarnation::Current;
+use super::machine::{Command, StopMethod};
 use super::nested::SupervisorHandle;
-use super::slot::Slot;
 use super::spec::ChildSpec;
 use crate::reply::Reply;
 
-/// A running supervisor, or the current incarnation of one that is itself supervised.
+/// A handle of a running supervisor.
 ///
-/// Its replies can be awaited on any thread, in any runtime, and waited for without one. Dropping
-/// it ends nothing.
+/// If the supervisor is itself a child, the handle leads to its current incarnation. It works on
+/// any thread, in any runtime and without one. Dropping it stops nothing.
 #[derive(Clone)]
 pub struct SupervisorRef {
     identity: Arc<Identity>,
     handle: SupervisorHandle,
-    place: Place,
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum Place {
-    Root,
-    Below,
+    /// Whether no other supervisor restarts it.
+    is_top_level: bool,
 }
 
 impl SupervisorRef {
-    pub(super) fn root(identity: Arc<Identity>, handle: SupervisorHandle) -> SupervisorRef {
-        SupervisorRef { identity, handle, place: Place::Root }
+    pub(super) fn top_level(identity: Arc<Identity>, handle: SupervisorHandle) -> SupervisorRef {
+        SupervisorRef { identity, handle, is_top_level: true }
     }
 
-    /// Its full name, with the supervisors above it: `app/workers`.
+    /// Returns the full name, with the supervisors above: `app/workers`.
     pub fn path(&self) -> &str {
         self.identity.path()
     }
 
-    /// Adds a child and waits until it has started. Children that are added at the same time start
-    /// at the same time.
+    /// Adds a child. The reply comes when it has started.
+    ///
+    /// Children that are added at the same time start concurrently.
     ///
     /// # Errors
-    /// [`Error::Start`] if it could not be started: it is forgotten then. [`Error::Invalid`] if its
+    /// [`Error::Start`] if the child could not start: it is removed then. [`Error::Invalid`] if its
     /// name is taken or wrong. [`Error::ActorStopped`] if the supervisor ends, or if the child was
-    /// ended before it had started.
+    /// stopped before it had started.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use fiber::Supervisor;
+    /// use fiber::supervisor::ChildSpec;
+    ///
+    /// let app = Supervisor::builder("app").start().wait()?;
+    /// app.add_child(ChildSpec::process("sleeper", || std::thread::park(), ())?).wait()?;
+    /// app.stop_child("sleeper").wait()?;
+    /// app.stop().wait()?;
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn add_child(&self, spec: ChildSpec) -> Reply<()> {
         let this = self.clone();
         Reply::begun(async move {
@@ -64,132 +73,130 @@ impl SupervisorRef {
         })
     }
 
-    /// Adds a child whose first start is like any other: if it fails, it is tried again. The reply
-    /// comes before the start.
+    /// Adds a child. The reply comes before its start, and a first start that fails is retried as
+    /// any other.
     pub(crate) fn add_child_in_background(&self, spec: ChildSpec) -> Reply<()> {
         let this = self.clone();
         Reply::begun(async move {
-            let (answer, taken_in) = oneshot::channel();
-            this.command(Command::Keep(spec, answer)).await?;
+            let (answer, added) = oneshot::channel();
+            this.command(Command::AddInBackground(spec, answer)).await?;
             let stopped =
                 || Error::ActorStopped { name: this.path().into(), reason: ExitReason::Shutdown };
-            taken_in.await.unwrap_or_else(|_| Err(stopped()))
+            added.await.unwrap_or_else(|_| Err(stopped()))
         })
     }
 
-    /// Ends a child as its specification says, waits until it has ended, and forgets it.
+    /// Stops a child as its specification says, and removes it. The reply comes at its end.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if there is no such child, [`Error::ActorStopped`] if the supervisor has
-    /// ended.
+    /// [`Error::Invalid`] if there is no child of this name, [`Error::ActorStopped`] if the
+    /// supervisor has ended.
     pub fn stop_child(&self, name: &str) -> Reply<()> {
-        self.end(name, End::Terminate)
+        self.end_child(name, StopMethod::Stop)
     }
 
-    /// Kills the current incarnation of a child and waits until it has ended. The child is then
-    /// treated as if it had failed for this reason by itself: it is restarted if its specification
-    /// says so. Does nothing to a child that is not alive at this moment.
+    /// Kills the current incarnation of a child. The reply comes at its end.
+    ///
+    /// The supervisor treats that as a failure for this reason: it restarts the child if the
+    /// specification says so. Does nothing to a child that is not alive at this moment.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if there is no such child, [`Error::ActorStopped`] if the supervisor has
-    /// ended.
+    /// [`Error::Invalid`] if there is no child of this name, [`Error::ActorStopped`] if the
+    /// supervisor has ended.
     pub fn kill_child(&self, name: &str, reason: ExitReason) -> Reply<()> {
-        self.end(name, End::Kill(reason))
+        self.end_child(name, StopMethod::Kill(reason))
     }
 
-    /// Ends all children in reverse order, then the supervisor itself, and waits until all that has
-    /// been done.
+    /// Stops all children in reverse order, then the supervisor. The reply comes at its end.
     ///
-    /// A supervisor that is itself supervised is then restarted if its specification says so: to
-    /// end it for good, [stop](SupervisorRef::stop_child) it.
-    ///
-    /// # Errors
-    /// None at present: a supervisor that has ended already is what was asked for.
+    /// The supervisor stops even if the reply is dropped. If it has ended already, the reply comes
+    /// at once. A supervisor that is a child is restarted if its specification says so; to stop it
+    /// for good, [stop the child](SupervisorRef::stop_child).
     pub fn stop(&self) -> Reply<()> {
-        let live = self.handle.slot.now();
-        if let Some(live) = &live {
-            live.addr.do_send(Command::Shutdown);
+        let incarnation = self.handle.current.get();
+        if let Some(incarnation) = &incarnation {
+            incarnation.addr.do_send(Command::Stop);
         }
         let this = self.clone();
         Reply::new(async move {
-            if let Some(live) = live {
-                live.exit().reason().await;
+            if let Some(incarnation) = incarnation {
+                incarnation.exit().reason().await;
             }
-            if this.place == Place::Root {
-                this.handle.slot.ended().await;
+            if this.is_top_level {
+                this.handle.current.removed().await;
             }
             Ok(())
         })
     }
 
-    /// Waits until the supervisor has ended and will not be started again, and says why it ended.
+    /// Waits until the supervisor has ended for good, and returns the reason. Asks nothing of it.
     pub fn join(&self) -> Reply<ExitReason> {
-        let slot = self.handle.slot.clone();
-        Reply::new(async move { Ok(slot.ended().await) })
+        let current = self.handle.current.clone();
+        Reply::new(async move { Ok(current.removed().await) })
     }
 
-    /// The actor of this name, or path (`workers/counter`).
+    /// Returns a handle of the actor with this name, or path (`workers/counter`).
     ///
     /// # Errors
     /// [`Error::Invalid`] if there is no such child, or if it is not an actor of this type.
     pub fn child<A: Actor>(&self, name: &str) -> Result<ChildRef<A>> {
-        let listed = self.listed(name)?;
-        let slot = typed::<Slot<A>>(name, &listed)?;
-        Ok(ChildRef::new(listed.identity, slot))
+        let entry = self.entry(name)?;
+        let current = downcast::<Current<A>>(name, &entry)?;
+        Ok(ChildRef::new(entry.identity, current))
     }
 
-    /// The supervisor of this name, or path, below this one.
+    /// Returns a handle of the supervisor below this one with this name, or path.
     ///
     /// # Errors
     /// [`Error::Invalid`] if there is no such child, or if it is not a supervisor.
     pub fn supervisor(&self, name: &str) -> Result<SupervisorRef> {
-        let listed = self.listed(name)?;
-        let handle = typed::<SupervisorHandle>(name, &listed)?;
+        let entry = self.entry(name)?;
+        let handle = downcast::<SupervisorHandle>(name, &entry)?;
         Ok(SupervisorRef {
-            identity: listed.identity,
+            identity: entry.identity,
             handle: (*handle).clone(),
-            place: Place::Below,
+            is_top_level: false,
         })
     }
 
-    /// What the child of this name, or path, [offers](super::Start::handle).
+    /// Returns the [handle](super::Start::handle) of the child with this name, or path.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if there is no such child, or if it offers nothing of this type.
+    /// [`Error::Invalid`] if there is no such child, or if it has no handle of this type.
     pub fn handle<T: Any + Send + Sync>(&self, name: &str) -> Result<Arc<T>> {
-        typed(name, &self.listed(name)?)
+        downcast(name, &self.entry(name)?)
     }
 
-    /// Tells `recipient` of the end of each incarnation of this supervisor from now on, exactly
-    /// once each. If it has ended for good, it is told so at once.
+    /// Sends `recipient` one [`Down`] for the end of each incarnation of this supervisor, from now
+    /// on. If it has ended for good, sends one at once.
     pub fn watch(&self, recipient: Recipient<Down>) {
         self.identity.watch(recipient);
     }
 
-    /// Tells `recipient` of the end of each incarnation of a child from now on, exactly once each.
+    /// Sends `recipient` one [`Down`] for the end of each incarnation of a child, from now on.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if there is no such child.
+    /// [`Error::Invalid`] if there is no child of this name or path.
     pub fn watch_child(&self, name: &str, recipient: Recipient<Down>) -> Result<()> {
-        self.listed(name)?.identity.watch(recipient);
+        self.entry(name)?.identity.watch(recipient);
         Ok(())
     }
 
-    fn listed(&self, path: &str) -> Result<Listed> {
+    fn entry(&self, path: &str) -> Result<DirectoryEntry> {
         match path.split_once('/') {
             None => self.handle.directory.find(self.path(), path),
-            Some((first, rest)) => self.supervisor(first)?.listed(rest),
+            Some((first, rest)) => self.supervisor(first)?.entry(rest),
         }
     }
 
-    fn end(&self, name: &str, how: End) -> Reply<()> {
+    fn end_child(&self, name: &str, method: StopMethod) -> Reply<()> {
         let (this, name) = (self.clone(), name.to_string());
         Reply::begun(async move {
-            let (done, ending) = oneshot::channel();
-            this.command(Command::End { name, how, done }).await?;
-            match ending.await {
+            let (answer, stopping) = oneshot::channel();
+            this.command(Command::StopChild { name, method, answer }).await?;
+            match stopping.await {
                 Ok(ended) => {
-                    // It resolves even if it is dropped: the child is gone then as well.
+                    // It is dropped if the child has ended by then.
                     let _ = ended?.await;
                     Ok(())
                 }
@@ -200,14 +207,14 @@ impl SupervisorRef {
     }
 
     async fn command(&self, command: Command) -> Result<()> {
-        self.handle.slot.send(self.path(), command).await
+        self.handle.current.send(self.path(), command).await
     }
 }
 
-fn typed<T: Any + Send + Sync>(name: &str, listed: &Listed) -> Result<Arc<T>> {
-    let typed = listed.handle.clone().and_then(|handle| handle.downcast::<T>().ok());
-    typed.ok_or_else(|| {
-        let problem = format!("`{name}` is not a child of the type that was asked for");
+fn downcast<T: Any + Send + Sync>(name: &str, entry: &DirectoryEntry) -> Result<Arc<T>> {
+    let handle = entry.handle.clone().and_then(|handle| handle.downcast::<T>().ok());
+    handle.ok_or_else(|| {
+        let problem = format!("`{name}` is not a child of the requested type");
         Error::invalid("SupervisorRef::child", problem)
     })
 }

@@ -1,10 +1,10 @@
-//! What supervisors promise.
+//! The promises of supervisors, with scripted children and real actors.
 
 mod actors;
+mod adding;
 mod backoff;
-mod dynamic;
-mod ending;
-mod nesting;
-mod restarting;
-mod script;
-mod telling;
+mod nested;
+mod restarts;
+mod scripted;
+mod stopping;
+mod watching;

@@ -1,6 +1,7 @@
 //! The tree of all supervisors of this process and their children.
 
-use std::fmt;
+mod display;
+
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -11,7 +12,7 @@ use serde::Serialize;
 
 use super::strategy::Strategy;
 
-/// What a member of the tree is.
+/// What a branch of the [tree](tree()) is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub enum ChildKind {
@@ -19,7 +20,7 @@ pub enum ChildKind {
     Supervisor {
         /// Which children it restarts together.
         strategy: Strategy,
-        /// How often it restarted a child.
+        /// How many times it has restarted a child.
         restarts: u64,
     },
     /// An actix actor.
@@ -30,47 +31,36 @@ pub enum ChildKind {
     Other(String),
 }
 
-/// What a member of the tree is doing.
+/// The state of a branch of the [tree](tree()).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum State {
-    /// It is being started for the first time.
+pub enum ChildState {
+    /// It starts for the first time.
     Starting,
     /// It runs.
     Running,
-    /// It ended and is about to be started again.
+    /// It has ended, and a restart follows or is under way.
     Restarting,
-    /// It was told to end.
+    /// Its supervisor stops it.
     Stopping,
-    /// It ended, and stays so.
+    /// It has ended, and is not restarted.
     Ended,
 }
 
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            State::Starting => "starting",
-            State::Running => "running",
-            State::Restarting => "restarting",
-            State::Stopping => "stopping",
-            State::Ended => "ended",
-        })
-    }
-}
-
+/// A branch, without the branches below.
 #[derive(Clone, Debug)]
-pub(super) struct Facts {
+pub(super) struct EntryData {
     parent: Option<u64>,
     name: String,
     pub(super) kind: ChildKind,
-    state: State,
+    state: ChildState,
     pub(super) place: Option<String>,
     pub(super) incarnation: u64,
     pub(super) last_exit: Option<ExitReason>,
     since: SystemTime,
 }
 
-impl Facts {
-    pub(super) fn enter(&mut self, state: State) {
+impl EntryData {
+    pub(super) fn enter(&mut self, state: ChildState) {
         if self.state != state {
             self.state = state;
             self.since = SystemTime::now();
@@ -78,41 +68,42 @@ impl Facts {
     }
 }
 
-static ENTRIES: LazyLock<DashMap<u64, Facts>> = LazyLock::new(DashMap::new);
+static ENTRIES: LazyLock<DashMap<u64, EntryData>> = LazyLock::new(DashMap::new);
 
-/// A member's place in the tree. It does not keep the member there.
+/// Identifies an entry of the tree, which may be gone.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EntryId(u64);
 
 impl EntryId {
-    /// Changes what is known of it, if it is still there. `change` must not look at the tree.
-    pub(super) fn update(self, change: impl FnOnce(&mut Facts)) {
-        if let Some(mut facts) = ENTRIES.get_mut(&self.0) {
-            change(&mut facts);
+    /// Changes the entry, if it is still there. `change` must not read the tree.
+    pub(super) fn update(self, change: impl FnOnce(&mut EntryData)) {
+        if let Some(mut data) = ENTRIES.get_mut(&self.0) {
+            change(&mut data);
         }
     }
 }
 
-/// Keeps a member in the tree until dropped.
+/// An entry of the tree, which is removed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Entry(EntryId);
 
 impl Entry {
     pub(super) fn new(parent: Option<EntryId>, name: &str, kind: ChildKind) -> Entry {
-        // Ids grow, so that they also give the order.
+        // Ids ascend: they are also the order of siblings, and a parent's is smaller than its
+        // children's.
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let id = EntryId(NEXT.fetch_add(1, Ordering::Relaxed));
-        let facts = Facts {
+        let data = EntryData {
             parent: parent.map(|EntryId(id)| id),
             name: name.into(),
             kind,
-            state: State::Starting,
+            state: ChildState::Starting,
             place: None,
             incarnation: 0,
             last_exit: None,
             since: SystemTime::now(),
         };
-        ENTRIES.insert(id.0, facts);
+        ENTRIES.insert(id.0, data);
         Entry(id)
     }
 
@@ -120,7 +111,7 @@ impl Entry {
         self.0
     }
 
-    pub(super) fn update(&self, change: impl FnOnce(&mut Facts)) {
+    pub(super) fn update(&self, change: impl FnOnce(&mut EntryData)) {
         self.0.update(change);
     }
 }
@@ -131,21 +122,34 @@ impl Drop for Entry {
     }
 }
 
-/// All supervisors of this process and their children, as they are now.
+/// Returns all supervisors of this process and their children, as they are now.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// use fiber::Supervisor;
+/// use fiber::supervisor::ChildState;
+///
+/// let app = Supervisor::builder("app").start().wait()?;
+/// let tree = fiber::tree();
+/// assert_eq!(tree.find("app").map(|branch| branch.state), Some(ChildState::Running));
+/// println!("{tree}");
+/// app.stop().wait()?;
+/// # Ok::<(), fiber::Error>(())
+/// ```
 pub fn tree() -> Tree {
-    let mut all: Vec<(u64, Facts)> =
-        ENTRIES.iter().map(|id| (*id.key(), id.value().clone())).collect();
+    let mut all: Vec<(u64, EntryData)> =
+        ENTRIES.iter().map(|entry| (*entry.key(), entry.value().clone())).collect();
     all.sort_by_key(|(id, _)| *id);
-    // A parent's id is smaller than its children's, so from the back each branch is whole when it
-    // joins its parent.
     let mut branches: Vec<(u64, Option<u64>, Branch)> =
-        all.into_iter().map(|(id, facts)| (id, facts.parent, Branch::new(facts))).collect();
+        all.into_iter().map(|(id, data)| (id, data.parent, Branch::new(data))).collect();
     let mut roots = Vec::new();
+    // From the back, so that a branch has all its children when it is moved to its parent.
     while let Some((_, parent, mut branch)) = branches.pop() {
         branch.children.reverse();
         let above = parent.and_then(|id| branches.binary_search_by_key(&id, |(id, _, _)| *id).ok());
         match (above, parent) {
-            (Some(place), _) => branches[place].2.children.push(branch),
+            (Some(position), _) => branches[position].2.children.push(branch),
             (None, None) => roots.push(branch),
             // Its supervisor has just ended.
             (None, Some(_)) => {}
@@ -155,16 +159,16 @@ pub fn tree() -> Tree {
     Tree { roots }
 }
 
-/// Supervisors and their children, as they were at one moment. Prints as a tree.
+/// A snapshot of the supervisors of a process and their children. `Display` draws it.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Tree {
-    /// The supervisors that have none above them, oldest first.
+    /// The supervisors that are no children of others, oldest first.
     pub roots: Vec<Branch>,
 }
 
 impl Tree {
-    /// The member with this full name: `app/counter`.
+    /// Returns the branch with this full name: `app/counter`.
     pub fn find(&self, path: &str) -> Option<&Branch> {
         let mut names = path.split('/');
         let first = names.next()?;
@@ -173,133 +177,50 @@ impl Tree {
     }
 }
 
-/// A member of the tree, and those below it. Prints as a tree.
+/// A supervisor or a child in a [`Tree`], with its own children. `Display` draws it.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Branch {
-    /// Its name.
+    /// The name, without those of the supervisors above.
     pub name: String,
-    /// What it is.
+    /// The kind of child.
     pub kind: ChildKind,
-    /// What it is doing.
-    pub state: State,
+    /// The current state.
+    pub state: ChildState,
     /// Where it runs: `pid 4711`.
     pub place: Option<String>,
-    /// How often it was restarted.
+    /// How many times it was restarted.
     pub restarts: u64,
     /// Why its last incarnation ended.
     pub last_exit: Option<ExitReason>,
-    /// Since when it is in its state.
+    /// When it entered its state.
     pub since: SystemTime,
     /// Its children, in the order of their start.
     pub children: Vec<Branch>,
 }
 
 impl Branch {
-    fn new(facts: Facts) -> Branch {
+    fn new(data: EntryData) -> Branch {
         Branch {
-            name: facts.name,
-            kind: facts.kind,
-            state: facts.state,
-            place: facts.place,
-            restarts: facts.incarnation.saturating_sub(1),
-            last_exit: facts.last_exit,
-            since: facts.since,
+            name: data.name,
+            kind: data.kind,
+            state: data.state,
+            place: data.place,
+            restarts: data.incarnation.saturating_sub(1),
+            last_exit: data.last_exit,
+            since: data.since,
             children: Vec::new(),
         }
     }
 
-    /// For how long it has been in its state.
+    /// Returns how long the branch has been in its state.
     pub fn age(&self) -> Duration {
         self.since.elapsed().unwrap_or_default()
     }
-
-    fn print(&self, f: &mut fmt::Formatter<'_>, indent: &str) -> fmt::Result {
-        for (place, child) in self.children.iter().enumerate() {
-            let last = place + 1 == self.children.len();
-            let (fork, bar) = if last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
-            write!(f, "\n{indent}{fork}{}", Line(child))?;
-            child.print(f, &format!("{indent}{bar}"))?;
-        }
-        Ok(())
-    }
 }
 
-impl fmt::Display for Branch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", Line(self))?;
-        self.print(f, "")
-    }
-}
-
-impl fmt::Display for Tree {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, root) in self.roots.iter().enumerate() {
-            let gap = if place == 0 { "" } else { "\n" };
-            write!(f, "{gap}{root}")?;
-        }
-        Ok(())
-    }
-}
-
-struct Line<'a>(&'a Branch);
-
-impl fmt::Display for Line<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Line(branch) = self;
-        f.write_str(&branch.name)?;
-        if let ChildKind::Supervisor { strategy, restarts } = &branch.kind {
-            write!(f, " (supervisor, {strategy}")?;
-            if *restarts > 0 {
-                write!(f, ", {}", Restarts(*restarts))?;
-            }
-            f.write_str(")")?;
-            if branch.state == State::Running && branch.restarts == 0 {
-                return Ok(());
-            }
-        }
-        write!(f, "  {}", branch.state)?;
-        match (branch.state, &branch.last_exit) {
-            (State::Running | State::Starting | State::Stopping, _) | (_, None) => {}
-            (State::Restarting | State::Ended, Some(reason)) => {
-                write!(f, " ({})", reason.to_string().lines().next().unwrap_or_default())?;
-            }
-        }
-        if let Some(place) = &branch.place {
-            write!(f, "  {place}")?;
-        }
-        if branch.state == State::Running {
-            write!(f, "  {}", Age(branch.age().as_secs()))?;
-        }
-        if branch.restarts > 0 {
-            write!(f, "  {}", Restarts(branch.restarts))?;
-        }
-        Ok(())
-    }
-}
-
-struct Restarts(u64);
-
-impl fmt::Display for Restarts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} restart{}", self.0, if self.0 == 1 { "" } else { "s" })
-    }
-}
-
-struct Age(u64);
-
-impl fmt::Display for Age {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            seconds @ 0..60 => write!(f, "{seconds}s"),
-            seconds @ 60..3_600 => write!(f, "{}m", seconds / 60),
-            seconds @ 3_600..86_400 => write!(f, "{}h", seconds / 3_600),
-            seconds => write!(f, "{}d", seconds / 86_400),
-        }
-    }
-}
-
+/// Returns the names in the tree that begin with `prefix`.
 #[cfg(test)]
-pub(super) fn members(prefix: &str) -> Vec<String> {
-    ENTRIES.iter().map(|id| id.name.clone()).filter(|name| name.starts_with(prefix)).collect()
+pub(super) fn names(prefix: &str) -> Vec<String> {
+    ENTRIES.iter().map(|entry| entry.name.clone()).filter(|name| name.starts_with(prefix)).collect()
 }

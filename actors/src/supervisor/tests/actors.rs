@@ -8,8 +8,8 @@ use actix::{
 use fiber_core::{Error, ExitReason};
 use tokio::sync::oneshot;
 
-use super::script::{eager, run, settled, system};
-use super::telling::{Watcher, next};
+use super::scripted::{eager, events_handled, run, system};
+use super::watching::{Watcher, next};
 use crate::supervisor::{ChildRef, ChildSpec, Restart, Shutdown, SupervisorRef, tree};
 
 #[derive(Default)]
@@ -62,7 +62,7 @@ async fn counter(name: &str, restart: Restart) -> (SupervisorRef, ChildRef<Count
 }
 
 #[test]
-fn a_panic_fails_its_call_with_its_message_and_the_next_call_meets_a_fresh_state() {
+fn a_panic_fails_its_call_with_its_message_and_the_next_call_gets_to_a_new_actor() {
     run(async {
         let (supervisor, counter) = counter("panics", Restart::Permanent).await;
         for _ in 0..3 {
@@ -86,7 +86,7 @@ fn a_panic_fails_its_call_with_its_message_and_the_next_call_meets_a_fresh_state
 }
 
 #[test]
-fn an_actor_in_a_nested_supervisor_is_reached_by_its_path_across_restarts_of_the_sub_tree() {
+fn an_actor_in_a_nested_supervisor_is_reached_by_its_path_across_restarts_of_the_supervisor() {
     run(async {
         let inner = eager("").intensity(0, Duration::from_secs(60));
         let inner = inner.child(ChildSpec::actor("counter", Counter::default));
@@ -100,10 +100,10 @@ fn an_actor_in_a_nested_supervisor_is_reached_by_its_path_across_restarts_of_the
         counter.send(Do::Panic).await.unwrap_err();
         assert_eq!(counter.send(Do::Add).await.unwrap(), 1);
         assert_eq!(counter.path(), "paths/inner/counter");
-        settled(&supervisor).await;
+        events_handled(&supervisor).await;
         assert_eq!(tree().find("paths/inner").unwrap().restarts, 1);
         assert!(matches!(
-            supervisor.child::<Watchless>("inner/counter"),
+            supervisor.child::<FailsToStart>("inner/counter"),
             Err(Error::Invalid { .. })
         ));
         assert!(matches!(supervisor.child::<Counter>("counter"), Err(Error::Invalid { .. })));
@@ -114,11 +114,11 @@ fn an_actor_in_a_nested_supervisor_is_reached_by_its_path_across_restarts_of_the
 fn a_panic_in_a_spawned_future_ends_the_actor_too() {
     run(async {
         let (_supervisor, counter) = counter("future", Restart::Permanent).await;
-        let (mut told, recipient) = Watcher::start_on(&system());
+        let (mut messages, recipient) = Watcher::start_on(&system());
         counter.watch(recipient);
         counter.send(Do::Add).await.unwrap();
         counter.addr().unwrap().do_send(Do::PanicInFuture);
-        let (_, reason) = next(&mut told).await;
+        let (_, reason) = next(&mut messages).await;
         assert!(
             matches!(&reason, ExitReason::Panicked(message) if message.starts_with("in a future")),
             "{reason}"
@@ -128,7 +128,7 @@ fn a_panic_in_a_spawned_future_ends_the_actor_too() {
 }
 
 #[test]
-fn a_lost_answer_of_an_actor_that_lives_is_an_error_of_its_own() {
+fn a_lost_answer_of_an_actor_that_is_alive_is_a_system_error() {
     run(async {
         let (_supervisor, counter) = counter("answer", Restart::Permanent).await;
         counter.send(Do::Add).await.unwrap();
@@ -158,13 +158,13 @@ fn a_stop_is_a_normal_end() {
     });
 }
 
-/// Panics while it starts, as often as it is told.
-struct Watchless(Arc<AtomicU32>);
+/// Panics in its first starts; the number is how many are left.
+struct FailsToStart(Arc<AtomicU32>);
 
-impl Actor for Watchless {
-    type Context = Context<Watchless>;
+impl Actor for FailsToStart {
+    type Context = Context<FailsToStart>;
 
-    fn started(&mut self, _: &mut Context<Watchless>) {
+    fn started(&mut self, _: &mut Context<FailsToStart>) {
         let left = self.0.load(Ordering::SeqCst);
         self.0.store(left.saturating_sub(1), Ordering::SeqCst);
         assert!(left == 0, "{left} to go");
@@ -176,7 +176,7 @@ fn a_panic_in_started_or_in_the_factory_fails_the_start() {
     run(async {
         let arbiter = system();
         let panics = Arc::new(AtomicU32::new(1));
-        let factory = move || Watchless(panics.clone());
+        let factory = move || FailsToStart(panics.clone());
         let error = eager("starts")
             .child(ChildSpec::actor("a", factory))
             .start_on(&arbiter)
@@ -210,14 +210,14 @@ fn calls_wait_while_the_actor_is_restarted() {
             .unwrap();
         let counter = supervisor.child::<Counter>("counter").unwrap();
         counter.send(Do::Panic).await.unwrap_err();
-        // Two starts fail before one succeeds; this call sees none of that.
+        // Two starts fail before one succeeds; the call waits for that.
         assert_eq!(counter.send(Do::Add).await.unwrap(), 1);
         assert_eq!(made.load(Ordering::SeqCst), 4);
     });
 }
 
 #[test]
-fn actors_run_beside_the_supervisor_or_where_they_are_told_to() {
+fn actors_run_on_a_thread_of_their_own_or_on_the_arbiter_of_their_specification() {
     run(async {
         let arbiter = system();
         let (send, own) = oneshot::channel();
@@ -253,7 +253,7 @@ fn actors_run_beside_the_supervisor_or_where_they_are_told_to() {
 }
 
 #[test]
-fn an_actor_that_blocks_is_given_up_and_what_it_does_later_is_ignored() {
+fn a_supervisor_goes_on_without_an_actor_that_blocks_and_ignores_its_end() {
     run(async {
         let arbiter = system();
         let (send, other) = oneshot::channel();
@@ -279,14 +279,14 @@ fn an_actor_that_blocks_is_given_up_and_what_it_does_later_is_ignored() {
             .unwrap();
         let fresh = supervisor.child::<Counter>("counter").unwrap();
         release.send(()).unwrap();
-        // The handler had the message, so it may still have answered.
+        // The handler may still have answered.
         let _ = call.await.unwrap();
         assert_eq!(fresh.send(Do::Add).await.unwrap(), 1);
         assert_eq!(tree().find("blocks/counter").unwrap().last_exit, None);
     });
 }
 
-/// Ends only by a kill.
+/// An actor that only a kill ends.
 struct Stubborn;
 
 impl Actor for Stubborn {

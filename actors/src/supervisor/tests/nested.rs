@@ -2,29 +2,29 @@ use std::time::Duration;
 
 use fiber_core::ExitReason;
 
-use super::script::{eager, run, scene, settled, system};
+use super::scripted::{eager, events_handled, run, script, system};
 use crate::supervisor::{ChildSpec, Restart, Strategy, tree};
 
 const CRASH: ExitReason = ExitReason::Code(1);
 
 #[test]
-fn a_supervisor_that_gives_up_is_restarted_with_its_whole_sub_tree() {
+fn a_supervisor_that_gives_up_is_restarted_with_all_its_children() {
     run(async {
-        let (scene, mut log) = scene();
+        let (script, mut log) = script();
         let inner = eager("")
             .intensity(0, Duration::from_secs(60))
-            .child(scene.child("a"))
-            .child(scene.child("b"));
+            .child(script.child("a"))
+            .child(script.child("b"));
         let builder = eager("outer")
-            .child(scene.child("before"))
+            .child(script.child("before"))
             .child(ChildSpec::supervisor("inner", inner));
-        let supervisor = builder.child(scene.child("after")).start_on(&system()).await.unwrap();
+        let supervisor = builder.child(script.child("after")).start_on(&system()).await.unwrap();
         log.expect(&["start before", "start a", "start b", "start after"]).await;
-        scene.exit("b", CRASH);
+        script.exit("b", CRASH);
         log.expect(&["stop a", "start a", "start b"]).await;
         let inner = supervisor.supervisor("inner").unwrap();
-        settled(&inner).await;
-        settled(&supervisor).await;
+        events_handled(&inner).await;
+        events_handled(&supervisor).await;
         let tree = tree();
         let branch = tree.find("outer/inner").unwrap();
         assert_eq!(branch.restarts, 1);
@@ -39,17 +39,17 @@ fn a_supervisor_that_gives_up_is_restarted_with_its_whole_sub_tree() {
 #[test]
 fn failures_escalate_to_the_top() {
     run(async {
-        let (scene, mut log) = scene();
+        let (script, mut log) = script();
         let none = Duration::from_secs(60);
-        let low = eager("").intensity(0, none).child(scene.child("a"));
+        let low = eager("").intensity(0, none).child(script.child("a"));
         let middle = eager("").intensity(0, none).child(ChildSpec::supervisor("low", low));
-        let builder = eager("top").intensity(0, none).child(scene.child("z"));
+        let builder = eager("top").intensity(0, none).child(script.child("z"));
         let supervisor = builder
             .child(ChildSpec::supervisor("middle", middle))
             .start_on(&system())
             .await
             .unwrap();
-        scene.exit("a", CRASH);
+        script.exit("a", CRASH);
         let ExitReason::IntensityReached { child, last, .. } = supervisor.join().await.unwrap()
         else {
             panic!("no reason")
@@ -66,11 +66,12 @@ fn failures_escalate_to_the_top() {
 #[test]
 fn a_nested_start_that_fails_fails_the_start_of_all() {
     run(async {
-        let (scene, mut log) = scene();
-        let inner = eager("").child(scene.child("a")).child(scene.child("b"));
-        scene.fail_starts("b", 1);
-        let builder =
-            eager("whole").child(scene.child("first")).child(ChildSpec::supervisor("inner", inner));
+        let (script, mut log) = script();
+        let inner = eager("").child(script.child("a")).child(script.child("b"));
+        script.fail_starts("b", 1);
+        let builder = eager("whole")
+            .child(script.child("first"))
+            .child(ChildSpec::supervisor("inner", inner));
         let error = builder.start_on(&system()).await.unwrap_err();
         assert!(
             error.to_string().contains("its child `inner` could not be started: its child `b`"),
@@ -81,31 +82,31 @@ fn a_nested_start_that_fails_fails_the_start_of_all() {
 }
 
 #[test]
-fn children_added_to_a_nested_supervisor_end_with_it() {
+fn children_added_to_a_nested_supervisor_are_removed_at_its_end() {
     run(async {
-        let (scene, mut log) = scene();
-        let inner = eager("").intensity(0, Duration::from_secs(60)).child(scene.child("a"));
+        let (script, mut log) = script();
+        let inner = eager("").intensity(0, Duration::from_secs(60)).child(script.child("a"));
         let supervisor = eager("lost")
             .child(ChildSpec::supervisor("inner", inner))
             .start_on(&system())
             .await
             .unwrap();
         let inner = supervisor.supervisor("inner").unwrap();
-        inner.add_child(scene.child("x")).await.unwrap();
-        scene.exit("a", CRASH);
+        inner.add_child(script.child("x")).await.unwrap();
+        script.exit("a", CRASH);
         log.expect(&["start a", "start x", "stop x", "start a"]).await;
-        settled(&inner).await;
+        events_handled(&inner).await;
         assert!(supervisor.watch_child("inner/x", watcher()).is_err());
         supervisor.watch_child("inner/a", watcher()).unwrap();
-        inner.add_child(scene.child("x")).await.unwrap();
+        inner.add_child(script.child("x")).await.unwrap();
     });
 }
 
 #[test]
-fn a_killed_supervisor_kills_all_below_it() {
+fn a_killed_supervisor_kills_its_children() {
     run(async {
-        let (scene, mut log) = scene();
-        let inner = eager("").child(scene.child("a")).child(scene.child("b"));
+        let (script, mut log) = script();
+        let inner = eager("").child(script.child("a")).child(script.child("b"));
         let spec = ChildSpec::supervisor("inner", inner).restart(Restart::Temporary);
         let supervisor = eager("killer").child(spec).start_on(&system()).await.unwrap();
         supervisor.kill_child("inner", ExitReason::TaskCancelled).await.unwrap();
@@ -118,15 +119,15 @@ fn a_killed_supervisor_kills_all_below_it() {
 #[test]
 fn a_nested_supervisor_restarts_with_its_group() {
     run(async {
-        let (scene, mut log) = scene();
-        let inner = eager("").child(scene.child("a")).child(scene.child("b"));
-        let builder = eager("group").strategy(Strategy::RestForOne).child(scene.child("first"));
+        let (script, mut log) = script();
+        let inner = eager("").child(script.child("a")).child(script.child("b"));
+        let builder = eager("group").strategy(Strategy::RestForOne).child(script.child("first"));
         let supervisor =
             builder.child(ChildSpec::supervisor("inner", inner)).start_on(&system()).await.unwrap();
-        scene.exit("first", CRASH);
+        script.exit("first", CRASH);
         log.expect(&["start first", "start a", "start b"]).await;
         log.expect(&["stop b", "stop a", "start first", "start a", "start b"]).await;
-        settled(&supervisor).await;
+        events_handled(&supervisor).await;
         supervisor.stop_child("inner").await.unwrap();
         log.expect(&["stop b", "stop a"]).await;
         log.expect_no_more();
@@ -134,5 +135,5 @@ fn a_nested_supervisor_restarts_with_its_group() {
 }
 
 fn watcher() -> actix::Recipient<crate::supervisor::Down> {
-    super::telling::Watcher::start_on(&system()).1
+    super::watching::Watcher::start_on(&system()).1
 }

@@ -1,4 +1,4 @@
-//! Children that do what a test tells them, and a log of all that happens to them.
+//! Children that follow a test's script, and a log of their starts and ends.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -24,7 +24,7 @@ pub(super) fn run<T>(test: impl Future<Output = T>) -> T {
     })
 }
 
-/// A thread with an actix system of its own.
+/// Starts a thread with an actix system of its own.
 pub(super) fn system() -> ArbiterHandle {
     let (sender, arbiter) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
@@ -35,95 +35,95 @@ pub(super) fn system() -> ArbiterHandle {
     arbiter.recv().unwrap()
 }
 
-/// Waits until the supervisor has seen all starts and ends of its children that are known to have
-/// happened.
-pub(super) async fn settled(supervisor: &SupervisorRef) {
-    // It looks at their news before it looks at a command.
+/// Waits until the supervisor has handled all events before this call.
+pub(super) async fn events_handled(supervisor: &SupervisorRef) {
+    // It handles queued events before a command.
     supervisor.kill_child("nobody", ExitReason::Normal).await.unwrap_err();
 }
 
-/// A supervisor that does not pause before it restarts.
+/// Returns a supervisor that does not pause before restarts.
 pub(super) fn eager(name: &str) -> SupervisorBuilder {
     Supervisor::builder(name).backoff(Backoff::none())
 }
 
 /// The children of one test.
 #[derive(Clone)]
-pub(super) struct Scene {
+pub(super) struct Script {
     log: mpsc::UnboundedSender<String>,
-    cast: Arc<Mutex<HashMap<String, Role>>>,
+    children: Arc<Mutex<HashMap<String, ChildScript>>>,
     gates: Arc<Mutex<HashMap<String, watch::Sender<bool>>>>,
 }
 
-/// What happened, in order.
+/// The starts and ends, in order.
 pub(super) struct Log(mpsc::UnboundedReceiver<String>);
 
 #[derive(Default)]
-struct Role {
+struct ChildScript {
     exit: Option<oneshot::Sender<ExitReason>>,
     ended: Option<oneshot::Receiver<()>>,
     failing_starts: u32,
 }
 
-/// What a child does when it is told to end.
+/// The reaction of a child to its supervisor.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Manner {
-    Obeys,
-    Ignores,
+pub(super) enum OnStop {
+    Exit,
+    /// Only a kill ends it.
+    Ignore,
     /// Not even a kill ends it.
-    Immortal,
+    IgnoreKill,
 }
 
-pub(super) fn scene() -> (Scene, Log) {
+pub(super) fn script() -> (Script, Log) {
     let (log, receiver) = mpsc::unbounded_channel();
-    (Scene { log, cast: Arc::default(), gates: Arc::default() }, Log(receiver))
+    (Script { log, children: Arc::default(), gates: Arc::default() }, Log(receiver))
 }
 
-impl Scene {
+impl Script {
     pub(super) fn child(&self, name: &str) -> ChildSpec {
-        self.mannered(name, Manner::Obeys)
+        self.child_that(name, OnStop::Exit)
     }
 
-    pub(super) fn mannered(&self, name: &str, manner: Manner) -> ChildSpec {
-        self.cast.lock().insert(name.into(), Role::default());
-        ChildSpec::new(name, Actor { scene: self.clone(), name: name.into(), manner })
+    pub(super) fn child_that(&self, name: &str, on_stop: OnStop) -> ChildSpec {
+        self.children.lock().insert(name.into(), ChildScript::default());
+        ChildSpec::new(name, ScriptedStart { script: self.clone(), name: name.into(), on_stop })
     }
 
-    /// Its start is done only when the other's has begun, too.
+    /// Returns a child whose start is done only when that of `other` has begun.
     pub(super) fn slow(&self, name: &str, other: &str) -> ChildSpec {
-        let mut cast = self.cast.lock();
-        cast.insert(name.into(), Role::default());
+        let mut children = self.children.lock();
+        children.insert(name.into(), ChildScript::default());
         let (mine, theirs) = (self.gate(name), self.gate(other));
-        ChildSpec::new(name, Slow { scene: self.clone(), name: name.into(), mine, theirs })
+        ChildSpec::new(name, SlowStart { script: self.clone(), name: name.into(), mine, theirs })
     }
 
     fn gate(&self, name: &str) -> watch::Sender<bool> {
         self.gates.lock().entry(name.into()).or_insert_with(|| watch::Sender::new(false)).clone()
     }
 
-    /// The next `count` starts of this child fail.
+    /// Lets the next `count` starts of this child fail.
     pub(super) fn fail_starts(&self, name: &str, count: u32) {
-        self.cast.lock().get_mut(name).unwrap().failing_starts = count;
+        self.children.lock().get_mut(name).unwrap().failing_starts = count;
     }
 
-    /// The child ends by itself.
+    /// Ends the child's current incarnation.
     pub(super) fn exit(&self, name: &str, reason: ExitReason) {
-        self.exit_of(name).send(reason).unwrap();
+        self.exit_sender(name).send(reason).unwrap();
     }
 
-    /// The child ends by itself; waits until it has.
-    pub(super) async fn exit_now(&self, name: &str, reason: ExitReason) {
-        let ended = self.cast.lock().get_mut(name).unwrap().ended.take().unwrap();
+    /// Ends the child's current incarnation, and waits for its end.
+    pub(super) async fn exit_and_wait(&self, name: &str, reason: ExitReason) {
+        let ended = self.children.lock().get_mut(name).unwrap().ended.take().unwrap();
         self.exit(name, reason);
         ended.await.unwrap();
     }
 
-    /// What ends the child's present incarnation.
-    pub(super) fn exit_of(&self, name: &str) -> oneshot::Sender<ExitReason> {
-        self.cast.lock().get_mut(name).unwrap().exit.take().unwrap()
+    /// Returns the sender that ends the child's current incarnation.
+    pub(super) fn exit_sender(&self, name: &str) -> oneshot::Sender<ExitReason> {
+        self.children.lock().get_mut(name).unwrap().exit.take().unwrap()
     }
 
-    pub(super) fn say(&self, line: impl fmt::Display) {
+    pub(super) fn log(&self, line: impl fmt::Display) {
         let _ = self.log.send(line.to_string());
     }
 }
@@ -133,7 +133,7 @@ impl Log {
         self.0.recv().await.unwrap()
     }
 
-    /// Checks that exactly this happens next.
+    /// Checks the next lines.
     pub(super) async fn expect(&mut self, lines: &[&str]) {
         let mut seen = Vec::new();
         while seen.len() < lines.len() {
@@ -142,19 +142,19 @@ impl Log {
         assert_eq!(seen, lines);
     }
 
-    /// Checks that nothing more has happened.
+    /// Checks that there are no more lines.
     pub(super) fn expect_no_more(&mut self) {
         assert_eq!(self.0.try_recv().ok(), None);
     }
 }
 
-struct Actor {
-    scene: Scene,
+struct ScriptedStart {
+    script: Script,
     name: String,
-    manner: Manner,
+    on_stop: OnStop,
 }
 
-impl Start for Actor {
+impl Start for ScriptedStart {
     fn start(
         &mut self,
         child: ChildContext,
@@ -162,24 +162,24 @@ impl Start for Actor {
         let (exit, exited) = oneshot::channel();
         let (ends, gone) = oneshot::channel();
         {
-            let mut cast = self.scene.cast.lock();
-            let role = cast.get_mut(&self.name).unwrap();
-            if role.failing_starts > 0 {
-                role.failing_starts -= 1;
-                self.scene.say(format!("fail {}", self.name));
-                return Box::pin(async { Err(ExitReason::NotStarted("as told".into())) });
+            let mut children = self.script.children.lock();
+            let child_script = children.get_mut(&self.name).unwrap();
+            if child_script.failing_starts > 0 {
+                child_script.failing_starts -= 1;
+                self.script.log(format!("fail {}", self.name));
+                return Box::pin(async { Err(ExitReason::NotStarted("as scripted".into())) });
             }
-            role.exit = Some(exit);
-            role.ended = Some(gone);
+            child_script.exit = Some(exit);
+            child_script.ended = Some(gone);
         }
-        let (scene, name, manner) = (self.scene.clone(), self.name.clone(), self.manner);
+        let (script, name, on_stop) = (self.script.clone(), self.name.clone(), self.on_stop);
         Box::pin(async move {
             let (end, ended) = oneshot::channel();
             let start = format!("start {name}");
-            let control = Scripted { scene: scene.clone(), name, manner, end: Some(end) };
+            let control = ScriptedControl { script: script.clone(), name, on_stop, end: Some(end) };
             let exited = async move {
-                // The supervisor's own news of the start is under way by now.
-                scene.say(start);
+                // By now the supervisor has the event of the start in its queue.
+                script.log(start);
                 let reason = tokio::select! {
                     Ok(reason) = exited => reason,
                     Ok(reason) = ended => reason,
@@ -193,23 +193,24 @@ impl Start for Actor {
     }
 }
 
-struct Slow {
-    scene: Scene,
+struct SlowStart {
+    script: Script,
     name: String,
     mine: watch::Sender<bool>,
     theirs: watch::Sender<bool>,
 }
 
-impl Start for Slow {
+impl Start for SlowStart {
     fn start(
         &mut self,
         child: ChildContext,
     ) -> LocalBoxFuture<'static, Result<Running, ExitReason>> {
-        self.scene.say(format!("begin {}", self.name));
+        self.script.log(format!("begin {}", self.name));
         self.mine.send_replace(true);
         let mut begun = self.theirs.subscribe();
-        let manner = Manner::Obeys;
-        let mut rest = Actor { scene: self.scene.clone(), name: self.name.clone(), manner };
+        let on_stop = OnStop::Exit;
+        let mut rest =
+            ScriptedStart { script: self.script.clone(), name: self.name.clone(), on_stop };
         Box::pin(async move {
             begun.wait_for(|begun| *begun).await.unwrap();
             rest.start(child).await
@@ -217,17 +218,17 @@ impl Start for Slow {
     }
 }
 
-struct Scripted {
-    scene: Scene,
+struct ScriptedControl {
+    script: Script,
     name: String,
-    manner: Manner,
+    on_stop: OnStop,
     end: Option<oneshot::Sender<ExitReason>>,
 }
 
-impl Control for Scripted {
+impl Control for ScriptedControl {
     fn shutdown(&mut self) {
-        self.scene.say(format!("stop {}", self.name));
-        if self.manner == Manner::Obeys
+        self.script.log(format!("stop {}", self.name));
+        if self.on_stop == OnStop::Exit
             && let Some(end) = self.end.take()
         {
             let _ = end.send(ExitReason::Shutdown);
@@ -235,8 +236,8 @@ impl Control for Scripted {
     }
 
     fn kill(&mut self, reason: ExitReason) {
-        self.scene.say(format!("kill {}", self.name));
-        if self.manner != Manner::Immortal
+        self.script.log(format!("kill {}", self.name));
+        if self.on_stop != OnStop::IgnoreKill
             && let Some(end) = self.end.take()
         {
             let _ = end.send(reason);

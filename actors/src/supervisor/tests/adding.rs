@@ -1,25 +1,25 @@
 use fiber_core::{Error, ExitReason};
 use futures_util::future::join_all;
 
-use super::script::{Manner, eager, run, scene, settled, system};
+use super::scripted::{OnStop, eager, events_handled, run, script, system};
 use crate::supervisor::{Restart, Shutdown, Strategy, tree};
 
 #[test]
-fn an_added_child_is_supervised_until_it_is_terminated() {
+fn an_added_child_is_restarted_until_it_is_stopped() {
     run(async {
-        let (scene, mut log) = scene();
+        let (script, mut log) = script();
         let supervisor = eager("added").start_on(&system()).await.unwrap();
-        supervisor.add_child(scene.child("a")).await.unwrap();
-        scene.exit("a", ExitReason::Code(1));
+        supervisor.add_child(script.child("a")).await.unwrap();
+        script.exit("a", ExitReason::Code(1));
         log.expect(&["start a", "start a"]).await;
-        settled(&supervisor).await;
+        events_handled(&supervisor).await;
         supervisor.stop_child("a").await.unwrap();
         log.expect(&["stop a"]).await;
         assert!(matches!(supervisor.stop_child("a").await, Err(Error::Invalid { .. })));
-        supervisor.add_child(scene.child("a")).await.unwrap();
+        supervisor.add_child(script.child("a")).await.unwrap();
         log.expect(&["start a"]).await;
         assert!(matches!(
-            supervisor.add_child(scene.child("b/c")).await,
+            supervisor.add_child(script.child("b/c")).await,
             Err(Error::Invalid { .. })
         ));
         log.expect_no_more();
@@ -27,15 +27,15 @@ fn an_added_child_is_supervised_until_it_is_terminated() {
 }
 
 #[test]
-fn a_name_is_taken_until_its_child_is_forgotten() {
+fn a_name_is_taken_until_its_child_is_removed() {
     run(async {
-        let (scene, _log) = scene();
-        let (other, _other_log) = self::scene();
+        let (script, _log) = script();
+        let (other, _other_log) = self::script();
         let supervisor = eager("taken").start_on(&system()).await.unwrap();
-        supervisor.add_child(scene.child("a").restart(Restart::Temporary)).await.unwrap();
+        supervisor.add_child(script.child("a").restart(Restart::Temporary)).await.unwrap();
         assert!(matches!(supervisor.add_child(other.child("a")).await, Err(Error::Invalid { .. })));
-        scene.exit_now("a", ExitReason::Code(1)).await;
-        settled(&supervisor).await;
+        script.exit_and_wait("a", ExitReason::Code(1)).await;
+        events_handled(&supervisor).await;
         supervisor.add_child(other.child("a")).await.unwrap();
     });
 }
@@ -43,43 +43,43 @@ fn a_name_is_taken_until_its_child_is_forgotten() {
 #[test]
 fn a_child_that_can_not_be_started_is_not_added() {
     run(async {
-        let (scene, mut log) = scene();
+        let (script, mut log) = script();
         let supervisor = eager("refused").start_on(&system()).await.unwrap();
-        let spec = scene.child("a");
-        scene.fail_starts("a", 1);
+        let spec = script.child("a");
+        script.fail_starts("a", 1);
         let error = supervisor.add_child(spec).await.unwrap_err();
         assert!(matches!(&error, Error::Start { name, .. } if name == "refused/a"), "{error}");
         log.expect(&["fail a"]).await;
         assert!(tree().find("refused/a").is_none());
-        supervisor.add_child(scene.child("a")).await.unwrap();
+        supervisor.add_child(script.child("a")).await.unwrap();
     });
 }
 
 #[test]
-fn children_start_and_end_at_the_same_time_as_others() {
+fn added_children_start_and_stop_concurrently() {
     run(async {
-        let (scene, mut log) = scene();
+        let (script, mut log) = script();
         let supervisor = eager("concurrent").start_on(&system()).await.unwrap();
-        // Neither start is done before the other has begun, and the same for the ends.
-        let (slow, other) = (scene.slow("slow", "other"), scene.slow("other", "slow"));
+        // Neither start is done before the other has begun.
+        let (slow, other) = (script.slow("slow", "other"), script.slow("other", "slow"));
         let (first, second) = tokio::join!(supervisor.add_child(slow), supervisor.add_child(other));
         first.and(second).unwrap();
         for _ in 0..4 {
             log.next().await;
         }
         supervisor
-            .add_child(scene.mannered("c", Manner::Ignores).shutdown(Shutdown::Wait))
+            .add_child(script.child_that("c", OnStop::Ignore).shutdown(Shutdown::Wait))
             .await
             .unwrap();
         supervisor
-            .add_child(scene.mannered("d", Manner::Ignores).shutdown(Shutdown::Wait))
+            .add_child(script.child_that("d", OnStop::Ignore).shutdown(Shutdown::Wait))
             .await
             .unwrap();
         log.expect(&["start c", "start d"]).await;
         let end = async {
             log.expect(&["stop c", "stop d"]).await;
-            scene.exit("c", ExitReason::Normal);
-            scene.exit("d", ExitReason::Normal);
+            script.exit("c", ExitReason::Normal);
+            script.exit("d", ExitReason::Normal);
         };
         let (c, d, ()) = tokio::join!(supervisor.stop_child("c"), supervisor.stop_child("d"), end);
         c.and(d).unwrap();
@@ -87,27 +87,27 @@ fn children_start_and_end_at_the_same_time_as_others() {
 }
 
 #[test]
-fn a_child_can_be_terminated_while_it_starts() {
+fn a_child_can_be_stopped_while_it_starts() {
     run(async {
-        let (scene, mut log) = scene();
+        let (script, mut log) = script();
         let supervisor = eager("early").start_on(&system()).await.unwrap();
         let end = async {
             log.expect(&["begin slow"]).await;
             supervisor.stop_child("slow").await.unwrap();
         };
-        let (added, ()) = tokio::join!(supervisor.add_child(scene.slow("slow", "nobody")), end);
+        let (added, ()) = tokio::join!(supervisor.add_child(script.slow("slow", "nobody")), end);
         assert!(matches!(added, Err(Error::ActorStopped { .. })), "{added:?}");
         assert!(tree().find("early/slow").is_none());
     });
 }
 
 #[test]
-fn a_thousand_children_are_added_and_shut_down() {
+fn a_thousand_children_are_added_and_stopped() {
     run(async {
-        let (scene, _log) = scene();
+        let (script, _log) = script();
         let supervisor = eager("thousand").start_on(&system()).await.unwrap();
         let specs: Vec<_> =
-            (0..1_000).map(|number| scene.child(&format!("child-{number}"))).collect();
+            (0..1_000).map(|number| script.child(&format!("child-{number}"))).collect();
         let added = join_all(specs.into_iter().map(|spec| supervisor.add_child(spec))).await;
         added.into_iter().for_each(Result::unwrap);
         assert_eq!(tree().find("thousand").unwrap().children.len(), 1_000);
@@ -117,15 +117,15 @@ fn a_thousand_children_are_added_and_shut_down() {
 }
 
 #[test]
-fn added_children_end_together_only_if_they_do_not_depend_on_each_other() {
+fn added_children_stop_concurrently_only_if_they_do_not_depend_on_each_other() {
     run(async {
         for (strategy, together) in [(Strategy::OneForOne, true), (Strategy::RestForOne, false)] {
-            let (scene, mut log) = scene();
-            let builder = eager("ends").strategy(strategy).child(scene.child("static"));
+            let (script, mut log) = script();
+            let builder = eager("ends").strategy(strategy).child(script.child("static"));
             let supervisor = builder.start_on(&system()).await.unwrap();
             for name in ["a", "b"] {
                 supervisor
-                    .add_child(scene.mannered(name, Manner::Ignores).shutdown(Shutdown::Wait))
+                    .add_child(script.child_that(name, OnStop::Ignore).shutdown(Shutdown::Wait))
                     .await
                     .unwrap();
             }
@@ -133,11 +133,11 @@ fn added_children_end_together_only_if_they_do_not_depend_on_each_other() {
             let ends = async {
                 log.expect(if together { &["stop b", "stop a"] } else { &["stop b"] }).await;
                 log.expect_no_more();
-                scene.exit("b", ExitReason::Normal);
+                script.exit("b", ExitReason::Normal);
                 if !together {
                     log.expect(&["stop a"]).await;
                 }
-                scene.exit("a", ExitReason::Normal);
+                script.exit("a", ExitReason::Normal);
                 log.expect(&["stop static"]).await;
             };
             let (ended, ()) = tokio::join!(supervisor.stop(), ends);

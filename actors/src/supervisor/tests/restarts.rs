@@ -3,7 +3,7 @@ use std::time::Duration;
 use fiber_core::{Error, ExitReason};
 use proptest::prelude::*;
 
-use super::script::{Manner, eager, run, scene, settled, system};
+use super::scripted::{OnStop, eager, events_handled, run, script, system};
 use crate::supervisor::intensity::{Failures, Intensity};
 use crate::supervisor::{Backoff, Counts, Restart, Strategy, Supervisor, tree};
 
@@ -12,13 +12,13 @@ const CRASH: ExitReason = ExitReason::Code(1);
 #[test]
 fn one_for_one_restarts_only_the_child_that_failed() {
     run(async {
-        let (scene, mut log) = scene();
+        let (script, mut log) = script();
         let builder =
-            eager("ofo").child(scene.child("a")).child(scene.child("b")).child(scene.child("c"));
+            eager("ofo").child(script.child("a")).child(script.child("b")).child(script.child("c"));
         let supervisor = builder.start_on(&system()).await.unwrap();
-        scene.exit("b", CRASH);
+        script.exit("b", CRASH);
         log.expect(&["start a", "start b", "start c", "start b"]).await;
-        settled(&supervisor).await;
+        events_handled(&supervisor).await;
         supervisor.stop().await.unwrap();
         log.expect(&["stop c", "stop b", "stop a"]).await;
         log.expect_no_more();
@@ -26,17 +26,17 @@ fn one_for_one_restarts_only_the_child_that_failed() {
 }
 
 #[test]
-fn one_for_all_ends_the_others_in_reverse_order_and_starts_all_in_order() {
+fn one_for_all_stops_the_others_in_reverse_order_and_starts_all_in_order() {
     run(async {
-        let (scene, mut log) = scene();
+        let (script, mut log) = script();
         let builder = eager("ofa").strategy(Strategy::OneForAll);
         let builder =
-            builder.child(scene.child("a")).child(scene.child("b")).child(scene.child("c"));
+            builder.child(script.child("a")).child(script.child("b")).child(script.child("c"));
         let supervisor = builder.start_on(&system()).await.unwrap();
-        scene.exit("b", CRASH);
+        script.exit("b", CRASH);
         log.expect(&["start a", "start b", "start c"]).await;
         log.expect(&["stop c", "stop a", "start a", "start b", "start c"]).await;
-        settled(&supervisor).await;
+        events_handled(&supervisor).await;
         supervisor.stop().await.unwrap();
         log.expect(&["stop c", "stop b", "stop a"]).await;
         log.expect_no_more();
@@ -46,15 +46,15 @@ fn one_for_all_ends_the_others_in_reverse_order_and_starts_all_in_order() {
 #[test]
 fn rest_for_one_restarts_the_child_and_those_after_it() {
     run(async {
-        let (scene, mut log) = scene();
+        let (script, mut log) = script();
         let builder = eager("rfo").strategy(Strategy::RestForOne);
         let builder =
-            builder.child(scene.child("a")).child(scene.child("b")).child(scene.child("c"));
-        let supervisor = builder.child(scene.child("d")).start_on(&system()).await.unwrap();
-        scene.exit("b", CRASH);
+            builder.child(script.child("a")).child(script.child("b")).child(script.child("c"));
+        let supervisor = builder.child(script.child("d")).start_on(&system()).await.unwrap();
+        script.exit("b", CRASH);
         log.expect(&["start a", "start b", "start c", "start d"]).await;
         log.expect(&["stop d", "stop c", "start b", "start c", "start d"]).await;
-        settled(&supervisor).await;
+        events_handled(&supervisor).await;
         supervisor.stop().await.unwrap();
         log.expect(&["stop d", "stop c", "stop b", "stop a"]).await;
         log.expect_no_more();
@@ -64,23 +64,27 @@ fn rest_for_one_restarts_the_child_and_those_after_it() {
 #[test]
 fn children_that_fail_together_are_one_failure_of_their_group() {
     run(async {
-        let (scene, mut log) = scene();
+        let (script, mut log) = script();
         let builder =
             eager("together").strategy(Strategy::OneForAll).intensity(1, Duration::from_secs(60));
-        let builder = builder.child(scene.child("a")).child(scene.mannered("b", Manner::Ignores));
-        let supervisor =
-            builder.child(scene.mannered("c", Manner::Ignores)).start_on(&system()).await.unwrap();
-        scene.exit("a", CRASH);
+        let builder =
+            builder.child(script.child("a")).child(script.child_that("b", OnStop::Ignore));
+        let supervisor = builder
+            .child(script.child_that("c", OnStop::Ignore))
+            .start_on(&system())
+            .await
+            .unwrap();
+        script.exit("a", CRASH);
         log.expect(&["start a", "start b", "start c", "stop c"]).await;
-        // One that has not been told to end yet, and one that has.
-        scene.exit("b", CRASH);
-        scene.exit("c", CRASH);
+        // One that is not stopping yet, and one that is.
+        script.exit("b", CRASH);
+        script.exit("c", CRASH);
         log.expect(&["start a", "start b", "start c"]).await;
-        scene.exit("a", CRASH);
+        script.exit("a", CRASH);
         log.expect(&["stop c"]).await;
-        scene.exit("c", CRASH);
+        script.exit("c", CRASH);
         log.expect(&["stop b"]).await;
-        scene.exit("b", CRASH);
+        script.exit("b", CRASH);
         assert!(matches!(
             supervisor.join().await.unwrap(),
             ExitReason::IntensityReached { restarts: 1, .. }
@@ -100,16 +104,16 @@ fn restart_kinds_decide_what_happens_after_a_normal_end_and_after_a_failure() {
             (Restart::Temporary, ExitReason::Normal, false),
             (Restart::Temporary, CRASH, false),
         ] {
-            let (scene, mut log) = scene();
+            let (script, mut log) = script();
             let builder =
-                eager("kinds").child(scene.child("a").restart(restart)).child(scene.child("z"));
+                eager("kinds").child(script.child("a").restart(restart)).child(script.child("z"));
             let supervisor = builder.start_on(&system()).await.unwrap();
-            scene.exit_now("a", reason.clone()).await;
-            scene.exit("z", CRASH);
-            // Both ends have been seen when the second child is back.
+            script.exit_and_wait("a", reason.clone()).await;
+            script.exit("z", CRASH);
+            // The supervisor has handled both ends when the second child is back.
             log.expect(&["start a", "start z"]).await;
             log.expect(if restarted { &["start a", "start z"] } else { &["start z"] }).await;
-            settled(&supervisor).await;
+            events_handled(&supervisor).await;
             supervisor.stop().await.unwrap();
             log.expect(if restarted { &["stop z", "stop a"] } else { &["stop z"] }).await;
             log.expect_no_more();
@@ -120,15 +124,15 @@ fn restart_kinds_decide_what_happens_after_a_normal_end_and_after_a_failure() {
 #[test]
 fn a_temporary_child_is_not_started_again_with_its_group() {
     run(async {
-        let (scene, mut log) = scene();
-        let builder = eager("temporary").strategy(Strategy::OneForAll).child(scene.child("a"));
+        let (script, mut log) = script();
+        let builder = eager("temporary").strategy(Strategy::OneForAll).child(script.child("a"));
         let builder =
-            builder.child(scene.child("b").restart(Restart::Temporary)).child(scene.child("c"));
+            builder.child(script.child("b").restart(Restart::Temporary)).child(script.child("c"));
         let supervisor = builder.start_on(&system()).await.unwrap();
-        scene.exit("a", CRASH);
+        script.exit("a", CRASH);
         log.expect(&["start a", "start b", "start c", "stop c", "stop b", "start a", "start c"])
             .await;
-        settled(&supervisor).await;
+        events_handled(&supervisor).await;
         supervisor.stop().await.unwrap();
         log.expect(&["stop c", "stop a"]).await;
         log.expect_no_more();
@@ -136,22 +140,22 @@ fn a_temporary_child_is_not_started_again_with_its_group() {
 }
 
 #[test]
-fn one_failure_more_than_the_intensity_ends_the_supervisor_and_says_why() {
+fn one_failure_more_than_the_intensity_ends_the_supervisor_with_the_reason() {
     run(async {
-        let (scene, mut log) = scene();
+        let (script, mut log) = script();
         let builder = eager("intense").intensity(2, Duration::from_secs(60));
         let supervisor = builder
-            .child(scene.child("a"))
-            .child(scene.child("b"))
+            .child(script.child("a"))
+            .child(script.child("b"))
             .start_on(&system())
             .await
             .unwrap();
         log.expect(&["start a", "start b"]).await;
         for _ in 0..2 {
-            scene.exit("b", CRASH);
+            script.exit("b", CRASH);
             log.expect(&["start b"]).await;
         }
-        scene.exit("b", ExitReason::Code(3));
+        script.exit("b", ExitReason::Code(3));
         log.expect(&["stop a"]).await;
         let ExitReason::IntensityReached { restarts, child, last, .. } =
             supervisor.join().await.unwrap()
@@ -159,7 +163,7 @@ fn one_failure_more_than_the_intensity_ends_the_supervisor_and_says_why() {
             panic!("another reason")
         };
         assert_eq!((restarts, child.as_str(), *last), (2, "b", ExitReason::Code(3)));
-        let refused = supervisor.add_child(scene.child("late")).await.unwrap_err();
+        let refused = supervisor.add_child(script.child("late")).await.unwrap_err();
         assert!(
             matches!(
                 refused,
@@ -174,51 +178,51 @@ fn one_failure_more_than_the_intensity_ends_the_supervisor_and_says_why() {
 #[test]
 fn failures_of_a_started_child_do_not_count_if_only_starts_do() {
     run(async {
-        let (scene, mut log) = scene();
+        let (script, mut log) = script();
         let builder = eager("counts").intensity(1, Duration::from_secs(60));
-        let builder = builder.child(scene.child("a").counts(Counts::BeforeReady));
+        let builder = builder.child(script.child("a").counts(Counts::BeforeReady));
         let supervisor = builder.start_on(&system()).await.unwrap();
         log.expect(&["start a"]).await;
         for _ in 0..20 {
-            scene.exit("a", CRASH);
+            script.exit("a", CRASH);
             log.expect(&["start a"]).await;
         }
-        scene.fail_starts("a", 2);
-        scene.exit("a", CRASH);
+        script.fail_starts("a", 2);
+        script.exit("a", CRASH);
         log.expect(&["fail a", "fail a"]).await;
         let ExitReason::IntensityReached { last, .. } = supervisor.join().await.unwrap() else {
             panic!("another reason")
         };
-        assert_eq!(*last, ExitReason::NotStarted("as told".into()));
+        assert_eq!(*last, ExitReason::NotStarted("as scripted".into()));
     });
 }
 
 #[test]
-fn a_spec_can_say_which_failures_count() {
+fn a_function_in_the_specification_decides_which_failures_count() {
     run(async {
-        let (scene, mut log) = scene();
+        let (script, mut log) = script();
         let builder = eager("which").intensity(0, Duration::from_secs(60));
         let counts = Counts::When(|reason, ran| ran.is_some() && *reason == ExitReason::Code(2));
         let supervisor =
-            builder.child(scene.child("a").counts(counts)).start_on(&system()).await.unwrap();
-        scene.exit("a", CRASH);
+            builder.child(script.child("a").counts(counts)).start_on(&system()).await.unwrap();
+        script.exit("a", CRASH);
         log.expect(&["start a", "start a"]).await;
-        scene.exit("a", ExitReason::Code(2));
+        script.exit("a", ExitReason::Code(2));
         assert!(matches!(supervisor.join().await.unwrap(), ExitReason::IntensityReached { .. }));
     });
 }
 
 #[test]
-fn a_restart_that_fails_is_tried_again_after_a_pause() {
+fn a_restart_that_fails_is_retried_after_a_pause() {
     run(async {
-        let (scene, mut log) = scene();
+        let (script, mut log) = script();
         let backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(20));
         let supervisor = Supervisor::builder("again").backoff(backoff);
-        let supervisor = supervisor.child(scene.child("a")).start_on(&system()).await.unwrap();
-        scene.fail_starts("a", 2);
-        scene.exit("a", CRASH);
+        let supervisor = supervisor.child(script.child("a")).start_on(&system()).await.unwrap();
+        script.fail_starts("a", 2);
+        script.exit("a", CRASH);
         log.expect(&["start a", "fail a", "fail a", "start a"]).await;
-        settled(&supervisor).await;
+        events_handled(&supervisor).await;
         supervisor.stop().await.unwrap();
     });
 }
@@ -226,31 +230,31 @@ fn a_restart_that_fails_is_tried_again_after_a_pause() {
 #[test]
 fn a_group_waits_out_its_pause_together() {
     run(async {
-        let (scene, mut log) = scene();
+        let (script, mut log) = script();
         let backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(20));
         let supervisor =
             Supervisor::builder("pause").backoff(backoff).strategy(Strategy::OneForAll);
         let supervisor = supervisor
-            .child(scene.child("a"))
-            .child(scene.child("b"))
+            .child(script.child("a"))
+            .child(script.child("b"))
             .start_on(&system())
             .await
             .unwrap();
         log.expect(&["start a", "start b"]).await;
-        scene.fail_starts("b", 1);
-        scene.exit("b", CRASH);
+        script.fail_starts("b", 1);
+        script.exit("b", CRASH);
         log.expect(&["stop a", "start a", "fail b", "stop a", "start a", "start b"]).await;
-        settled(&supervisor).await;
+        events_handled(&supervisor).await;
         supervisor.stop().await.unwrap();
     });
 }
 
 #[test]
-fn a_killed_child_is_restarted_and_the_kill_is_its_reason() {
+fn a_killed_child_is_restarted_and_the_reason_is_that_of_the_kill() {
     run(async {
-        let (scene, mut log) = scene();
+        let (script, mut log) = script();
         let supervisor = eager("killed")
-            .child(scene.mannered("a", Manner::Ignores))
+            .child(script.child_that("a", OnStop::Ignore))
             .start_on(&system())
             .await
             .unwrap();

@@ -2,18 +2,18 @@ use std::time::Duration;
 
 use fiber_core::{Error, ExitReason};
 
-use super::script::{Manner, eager, run, scene, system};
+use super::scripted::{OnStop, eager, run, script, system};
 use crate::supervisor::{Shutdown, tree};
 
 #[test]
 fn a_child_that_ignores_its_shutdown_is_killed_after_its_deadline() {
     run(async {
-        let (scene, mut log) = scene();
+        let (script, mut log) = script();
         let short = Shutdown::After(Duration::from_millis(20));
-        let builder = eager("ignores").child(scene.child("a"));
+        let builder = eager("ignores").child(script.child("a"));
         let builder = builder
-            .child(scene.mannered("b", Manner::Ignores).shutdown(short))
-            .child(scene.child("c"));
+            .child(script.child_that("b", OnStop::Ignore).shutdown(short))
+            .child(script.child("c"));
         let supervisor = builder.start_on(&system()).await.unwrap();
         supervisor.stop().await.unwrap();
         log.expect(&["start a", "start b", "start c", "stop c", "stop b", "kill b", "stop a"])
@@ -24,14 +24,14 @@ fn a_child_that_ignores_its_shutdown_is_killed_after_its_deadline() {
 }
 
 #[test]
-fn a_child_without_patience_is_killed_at_once_and_one_with_all_of_it_is_waited_for() {
+fn a_child_with_shutdown_kill_is_killed_and_one_with_shutdown_wait_is_waited_for() {
     run(async {
-        let (scene, mut log) = scene();
-        let waited = scene.mannered("a", Manner::Ignores).shutdown(Shutdown::Wait);
+        let (script, mut log) = script();
+        let waited = script.child_that("a", OnStop::Ignore).shutdown(Shutdown::Wait);
         let builder =
-            eager("patience").child(waited).child(scene.child("b").shutdown(Shutdown::Kill));
+            eager("shutdowns").child(waited).child(script.child("b").shutdown(Shutdown::Kill));
         let supervisor = builder.start_on(&system()).await.unwrap();
-        let exit = scene.exit_of("a");
+        let exit = script.exit_sender("a");
         let shutdown = tokio::spawn({
             let supervisor = supervisor.clone();
             async move { supervisor.stop().await }
@@ -44,10 +44,10 @@ fn a_child_without_patience_is_killed_at_once_and_one_with_all_of_it_is_waited_f
 }
 
 #[test]
-fn a_child_that_survives_its_kill_is_given_up() {
+fn a_supervisor_goes_on_without_a_child_that_survives_its_kill() {
     run(async {
-        let (scene, mut log) = scene();
-        let immortal = scene.mannered("a", Manner::Immortal).shutdown(Shutdown::Kill);
+        let (script, mut log) = script();
+        let immortal = script.child_that("a", OnStop::IgnoreKill).shutdown(Shutdown::Kill);
         let supervisor = eager("immortal").child(immortal).start_on(&system()).await.unwrap();
         supervisor.stop().await.unwrap();
         log.expect(&["start a", "kill a"]).await;
@@ -56,15 +56,17 @@ fn a_child_that_survives_its_kill_is_given_up() {
 }
 
 #[test]
-fn a_start_that_fails_ends_those_before_it_and_leaves_nothing() {
+fn a_start_that_fails_stops_the_children_before_it_and_leaves_nothing() {
     run(async {
-        let (scene, mut log) = scene();
-        let builder =
-            eager("fails").child(scene.child("a")).child(scene.child("b")).child(scene.child("c"));
-        scene.fail_starts("b", 1);
-        let error = builder.child(scene.child("d")).start_on(&system()).await.unwrap_err();
+        let (script, mut log) = script();
+        let builder = eager("fails")
+            .child(script.child("a"))
+            .child(script.child("b"))
+            .child(script.child("c"));
+        script.fail_starts("b", 1);
+        let error = builder.child(script.child("d")).start_on(&system()).await.unwrap_err();
         assert!(matches!(&error, Error::Start { name, .. } if name == "fails"), "{error:?}");
-        assert!(error.to_string().contains("`b` could not be started: as told"), "{error}");
+        assert!(error.to_string().contains("`b` could not be started: as scripted"), "{error}");
         log.expect(&["start a", "fail b", "stop a"]).await;
         log.expect_no_more();
         assert!(tree().find("fails").is_none());
@@ -74,11 +76,14 @@ fn a_start_that_fails_ends_those_before_it_and_leaves_nothing() {
 #[test]
 fn names_are_checked_before_anything_is_started() {
     run(async {
-        let (scene, mut log) = scene();
+        let (script, mut log) = script();
         let arbiter = system();
-        let twice =
-            eager("names").child(scene.child("a")).child(scene.child("a")).start_on(&arbiter).await;
-        let slash = eager("names").child(scene.child("a/b")).start_on(&arbiter).await;
+        let twice = eager("names")
+            .child(script.child("a"))
+            .child(script.child("a"))
+            .start_on(&arbiter)
+            .await;
+        let slash = eager("names").child(script.child("a/b")).start_on(&arbiter).await;
         let empty = eager("").start_on(&arbiter).await;
         for result in [twice, slash, empty] {
             assert!(matches!(result, Err(Error::Invalid { .. })), "{result:?}");
@@ -88,20 +93,20 @@ fn names_are_checked_before_anything_is_started() {
 }
 
 #[test]
-fn dropping_the_last_reference_ends_nothing() {
+fn dropping_the_last_reference_stops_nothing() {
     run(async {
-        let (scene, mut log) = scene();
+        let (script, mut log) = script();
         let supervisor =
-            eager("dropped").child(scene.child("a")).start_on(&system()).await.unwrap();
+            eager("dropped").child(script.child("a")).start_on(&system()).await.unwrap();
         drop(supervisor);
-        scene.exit("a", ExitReason::Code(1));
+        script.exit("a", ExitReason::Code(1));
         log.expect(&["start a", "start a"]).await;
         assert!(tree().find("dropped/a").is_some());
     });
 }
 
 #[test]
-fn shutdown_of_an_ended_supervisor_is_no_error() {
+fn stopping_an_ended_supervisor_is_no_error() {
     run(async {
         let supervisor = eager("twice").start_on(&system()).await.unwrap();
         supervisor.stop().await.unwrap();

@@ -1,0 +1,217 @@
+//! The current incarnation of an actor, for the references that send to it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use actix::dev::ToEnvelope;
+use actix::{Actor, Addr, ArbiterHandle, Handler, MailboxError, Message};
+use fiber_core::{Error, ExitReason, Result};
+use tokio::sync::{oneshot, watch};
+
+/// The current incarnation of an actor, if there is one.
+pub(super) struct Current<A: Actor>(watch::Sender<Status<A>>);
+
+enum Status<A: Actor> {
+    /// It is not started yet, or is being restarted.
+    Down,
+    Up(Incarnation<A>),
+    /// It was removed: there is no next incarnation.
+    Removed(ExitReason),
+}
+
+/// One incarnation.
+pub(super) struct Incarnation<A: Actor> {
+    id: u64,
+    pub(super) addr: Addr<A>,
+    arbiter: ArbiterHandle,
+    exit: ExitWatch,
+}
+
+impl<A: Actor> Clone for Incarnation<A> {
+    fn clone(&self) -> Incarnation<A> {
+        Incarnation {
+            id: self.id,
+            addr: self.addr.clone(),
+            arbiter: self.arbiter.clone(),
+            exit: self.exit.clone(),
+        }
+    }
+}
+
+/// The exit reason of an incarnation, once it has ended.
+#[derive(Clone)]
+pub(super) struct ExitWatch(watch::Receiver<Option<ExitReason>>);
+
+impl ExitWatch {
+    pub(super) fn channel() -> (watch::Sender<Option<ExitReason>>, ExitWatch) {
+        let (sender, receiver) = watch::channel(None);
+        (sender, ExitWatch(receiver))
+    }
+
+    /// Waits for the end.
+    pub(super) async fn reason(mut self) -> ExitReason {
+        let reason = self.0.wait_for(Option::is_some).await;
+        // The sender always sends before it is dropped.
+        reason.ok().and_then(|reason| reason.clone()).unwrap_or(ExitReason::Shutdown)
+    }
+
+    fn now(&self) -> Option<ExitReason> {
+        self.0.borrow().clone()
+    }
+}
+
+impl<A: Actor> Current<A> {
+    pub(super) fn new() -> Current<A> {
+        Current(watch::Sender::new(Status::Down))
+    }
+
+    /// Expects a next incarnation, perhaps under another supervisor than the one that removed it.
+    pub(super) fn reopen(&self) {
+        self.replace(Status::Down, |status| matches!(status, Status::Removed(_)));
+    }
+
+    /// Ends the wait of all callers: there is no next incarnation.
+    pub(super) fn remove(&self, reason: &ExitReason) {
+        self.0.send_replace(Status::Removed(reason.clone()));
+    }
+
+    fn replace(&self, new: Status<A>, applies: impl FnOnce(&Status<A>) -> bool) {
+        let mut status = Some(new);
+        self.0.send_if_modified(|current| {
+            let applies = applies(current);
+            if applies && let Some(new) = status.take() {
+                status = Some(std::mem::replace(current, new));
+            }
+            applies
+        });
+        // Outside of the lock: the last address drops the messages in the mailbox with it.
+        drop(status);
+    }
+
+    /// Returns the current incarnation, unless there is none at this moment.
+    pub(super) fn get(&self) -> Option<Incarnation<A>> {
+        match &*self.0.borrow() {
+            Status::Up(incarnation) if incarnation.addr.connected() => Some(incarnation.clone()),
+            _ => None,
+        }
+    }
+
+    /// Returns the current incarnation, or waits for the next one.
+    ///
+    /// # Errors
+    /// The last exit reason, if there is no next one.
+    pub(super) async fn wait(&self) -> Result<Incarnation<A>, ExitReason> {
+        let mut status = self.0.subscribe();
+        let ready = status.wait_for(|status| match status {
+            Status::Up(incarnation) => incarnation.addr.connected(),
+            Status::Removed(_) => true,
+            Status::Down => false,
+        });
+        match ready.await.as_deref() {
+            Ok(Status::Up(incarnation)) => Ok(incarnation.clone()),
+            Ok(Status::Removed(reason)) => Err(reason.clone()),
+            Ok(Status::Down) | Err(_) => Err(ExitReason::Shutdown),
+        }
+    }
+
+    /// Waits until the actor is removed, and returns the last exit reason.
+    pub(super) async fn removed(&self) -> ExitReason {
+        let mut status = self.0.subscribe();
+        match status.wait_for(|status| matches!(status, Status::Removed(_))).await.as_deref() {
+            Ok(Status::Removed(reason)) => reason.clone(),
+            _ => ExitReason::Shutdown,
+        }
+    }
+
+    /// Sends to the current incarnation, or to the next one, and waits for the answer.
+    pub(super) async fn send<M>(&self, name: &str, message: M) -> Result<M::Result>
+    where
+        M: Message + Send + 'static,
+        M::Result: Send,
+        A: Handler<M>,
+        A::Context: ToEnvelope<A, M>,
+    {
+        let incarnation = self
+            .wait()
+            .await
+            .map_err(|reason| Error::ActorStopped { name: name.into(), reason })?;
+        match incarnation.addr.send(message).await {
+            Ok(answer) => Ok(answer),
+            Err(MailboxError::Closed | MailboxError::Timeout) => {
+                Err(incarnation.no_answer(name).await)
+            }
+        }
+    }
+}
+
+impl<A: Actor> Incarnation<A> {
+    pub(super) fn exit(&self) -> ExitWatch {
+        self.exit.clone()
+    }
+
+    /// Returns why a call got no answer.
+    ///
+    /// The exit reason is set at the end of the poll in which the actor dies. A function that runs
+    /// on its thread after that poll finds either the reason, or an actor that is alive.
+    async fn no_answer(&self, name: &str) -> Error {
+        let (sender, polled) = oneshot::channel();
+        let spawned = self.arbiter.spawn_fn(move || {
+            let _ = sender.send(());
+        });
+        let alive = spawned && polled.await.is_ok();
+        let reason = match self.exit.now() {
+            Some(reason) => reason,
+            None if alive => {
+                let problem = "the future that was to answer panicked, or was dropped";
+                return Error::system(format!("actor `{name}` did not answer"), problem);
+            }
+            None => self.exit().reason().await,
+        };
+        Error::ActorStopped { name: name.into(), reason }
+    }
+}
+
+/// Makes an incarnation the current one, and takes it back with its exit reason when it is dropped.
+pub(super) struct IncarnationGuard<A: Actor> {
+    current: Arc<Current<A>>,
+    incarnation: Incarnation<A>,
+    exit: watch::Sender<Option<ExitReason>>,
+    reason: ExitReason,
+}
+
+impl<A: Actor> IncarnationGuard<A> {
+    pub(super) fn new(
+        current: Arc<Current<A>>,
+        addr: Addr<A>,
+        arbiter: ArbiterHandle,
+        exit: watch::Sender<Option<ExitReason>>,
+    ) -> IncarnationGuard<A> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let incarnation = Incarnation { id, addr, arbiter, exit: ExitWatch(exit.subscribe()) };
+        // If it is only dropped, its thread has ended.
+        IncarnationGuard { current, incarnation, exit, reason: ExitReason::Shutdown }
+    }
+
+    /// Lets calls reach the actor, unless it was removed meanwhile.
+    pub(super) fn started(&self) {
+        self.current.replace(Status::Up(self.incarnation.clone()), |status| {
+            !matches!(status, Status::Removed(_))
+        });
+    }
+
+    pub(super) fn finish(mut self, reason: ExitReason) {
+        self.reason = reason;
+    }
+}
+
+impl<A: Actor> Drop for IncarnationGuard<A> {
+    fn drop(&mut self) {
+        // A killed incarnation that still ran may end after the next one has started.
+        self.current.replace(
+            Status::Down,
+            |status| matches!(status, Status::Up(current) if current.id == self.incarnation.id),
+        );
+        self.exit.send_replace(Some(self.reason.clone()));
+    }
+}

@@ -1,0 +1,137 @@
+//! The order in which children start and stop.
+
+use fiber_core::ExitReason;
+
+use super::super::strategy::Strategy;
+use super::child::{Child, ChildPhase, StartOrder, StopCause};
+use super::event::Key;
+use super::state::{Phase, Sequence, StopMode, Supervisor};
+
+enum Step {
+    /// There may be more to do now.
+    Again,
+    /// An event must come first.
+    Wait,
+}
+
+impl Supervisor {
+    /// Starts and stops the children whose turn it is. Returns whether the supervisor has ended.
+    pub(super) fn advance(&mut self) -> bool {
+        loop {
+            let step = match (&self.phase, &self.sequence) {
+                (Phase::Stopping(reason), _) if self.children.is_empty() => {
+                    let reason = reason.clone();
+                    self.set_exit(reason);
+                    return true;
+                }
+                (Phase::Stopping(_), _) => self.stop_last(),
+                (Phase::Starting(_) | Phase::Running, Sequence::Idle) => Step::Wait,
+                (Phase::Starting(_) | Phase::Running, Sequence::Paused(_)) => {
+                    self.stop_next_of_group()
+                }
+                (Phase::Starting(_) | Phase::Running, Sequence::InProgress) => {
+                    if self
+                        .children
+                        .values()
+                        .any(|child| child.is_alive() && child.restarts_with_group)
+                    {
+                        self.stop_next_of_group()
+                    } else {
+                        self.start_next()
+                    }
+                }
+            };
+            if let Step::Wait = step {
+                return false;
+            }
+        }
+    }
+
+    /// Begins to stop the supervisor, or hurries a stop that has begun.
+    pub(super) fn stop_all(&mut self, reason: ExitReason, mode: StopMode) {
+        match self.phase {
+            Phase::Stopping(_) if mode == StopMode::InOrder => return,
+            Phase::Stopping(_) => {}
+            Phase::Starting(_) | Phase::Running => self.phase = Phase::Stopping(reason.clone()),
+        }
+        self.sequence = Sequence::Idle;
+        let not_alive: Vec<Key> = self
+            .children
+            .iter()
+            .filter(|(_, child)| !child.is_alive())
+            .map(|(key, _)| *key)
+            .collect();
+        for key in not_alive {
+            self.remove(key, &reason);
+        }
+        // Added children of a one-for-one supervisor don't depend on each other.
+        let concurrent = self.options.strategy == Strategy::OneForOne;
+        let now = |child: &Child| mode == StopMode::AtOnce || (concurrent && child.is_added());
+        let keys: Vec<Key> =
+            self.children.iter().filter(|(_, child)| now(child)).map(|(key, _)| *key).collect();
+        for key in keys.into_iter().rev() {
+            let kill = (mode == StopMode::AtOnce).then(|| reason.clone());
+            self.stop_child(key, StopCause::Group, kill, None);
+        }
+    }
+
+    /// Stops the last child, unless it is stopping already.
+    fn stop_last(&mut self) -> Step {
+        match self.children.last_key_value() {
+            Some((&key, child)) if !matches!(child.phase, ChildPhase::Stopping(_)) => {
+                self.stop_child(key, StopCause::Group, None, None);
+                Step::Again
+            }
+            _ => Step::Wait,
+        }
+    }
+
+    /// Stops the last child that is alive and restarts with the group.
+    fn stop_next_of_group(&mut self) -> Step {
+        let next = self
+            .children
+            .iter()
+            .rev()
+            .find(|(_, child)| child.is_alive() && child.restarts_with_group);
+        let Some((&key, child)) = next else { return Step::Wait };
+        match &child.phase {
+            ChildPhase::Stopping(stopping) if stopping.cause >= StopCause::Group => Step::Wait,
+            // It stops already, from now on for the group too.
+            ChildPhase::Stopping(_) => {
+                self.stop_child(key, StopCause::Group, None, None);
+                Step::Wait
+            }
+            _ => {
+                self.stop_child(key, StopCause::Group, None, None);
+                Step::Again
+            }
+        }
+    }
+
+    /// Starts the first pending child, unless another one is starting in sequence.
+    fn start_next(&mut self) -> Step {
+        let mut next = None;
+        for (&key, child) in &self.children {
+            match child.phase {
+                ChildPhase::Starting { order: StartOrder::Sequential, .. } => return Step::Wait,
+                ChildPhase::Pending if next.is_none() => next = Some(key),
+                _ => {}
+            }
+        }
+        if let Some(key) = next {
+            self.start_child(key, StartOrder::Sequential);
+            return Step::Wait;
+        }
+        self.sequence = Sequence::Idle;
+        match std::mem::replace(&mut self.phase, Phase::Running) {
+            // Without a caller that waits for the start, nobody could ever stop the supervisor.
+            Phase::Starting(started) => {
+                if started.send(()).is_err() {
+                    self.stop_all(ExitReason::Shutdown, StopMode::InOrder);
+                }
+            }
+            phase => self.phase = phase,
+        }
+        Step::Again
+    }
+}
