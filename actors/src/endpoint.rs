@@ -1,5 +1,5 @@
-//! This process as an end of links: who it is in its session, how it calls other nodes, and how it
-//! knows that they live.
+//! This process as an end of links: its ids in the session, how it connects to other processes,
+//! and how it detects that they are gone.
 
 use std::future::Future;
 use std::io::{self, ErrorKind};
@@ -13,33 +13,33 @@ use fiber_transport::{
 };
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep, timeout};
 
-/// How long a peer may take to show who it is.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Time limit for connecting and the handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The pauses before a child tries again to connect_to its parent, when the connection was cut.
-const PAUSES: [Duration; 4] = [
+/// The pauses before a child connects to its parent again, if the connection was cut.
+const RETRY_PAUSES: [Duration; 4] = [
     Duration::from_millis(50),
     Duration::from_millis(200),
     Duration::from_millis(500),
     Duration::from_secs(1),
 ];
 
-/// What the first byte of a message says: who it is for.
+/// The channels of a link; the first byte of a message names its channel.
 pub(crate) const CONTROL: u8 = 0;
-/// For what runs at the root of the child, or from there.
+/// The channel of a child's main.
 pub(crate) const MAIN: u8 = 1;
-/// For the actors of a node, or from there.
+/// The channel of actors and shared objects.
 pub(crate) const MESH: u8 = 2;
 
-/// What the node and its mesh have in common.
+/// The data that the runtime and its mesh share.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     pub(crate) id: ProcessId,
     pub(crate) config: Config,
     pub(crate) key: SessionKey,
-    /// Tells this session from others.
+    /// The number that identifies the session.
     pub(crate) session: u64,
-    /// The thread that serves the links.
+    /// The thread of the links.
     pub(crate) arbiter: ArbiterHandle,
 }
 
@@ -63,7 +63,10 @@ impl Endpoint {
     }
 }
 
-/// Connects node `own` to another, as what it is to that one.
+/// Connects the process `own` to the process `to`, in a role.
+///
+/// # Errors
+/// A message that says why there is no connection.
 pub(crate) async fn connect_to(
     address: &str,
     key: &SessionKey,
@@ -78,31 +81,31 @@ pub(crate) async fn connect_to(
         join_session(&mut connection, key, &info).await?;
         Ok(connection)
     };
-    // A child is lost if it does not connect_to its parent. Others are called again by those who need
-    // them.
-    let attempts = if role == Role::Child { PAUSES.len() } else { 0 };
-    let meeting = async {
-        for pause in &PAUSES[..attempts] {
+    // A child without its parent is lost. Other peers connect again when they need to.
+    let retries = if role == Role::Child { RETRY_PAUSES.len() } else { 0 };
+    let attempts = async {
+        for pause in &RETRY_PAUSES[..retries] {
             match attempt().await {
                 Err(HandshakeError::Io(error)) if was_cut(&error) => sleep(*pause).await,
-                met => return met,
+                outcome => return outcome,
             }
         }
         attempt().await
     };
-    match timeout(HANDSHAKE, meeting).await {
-        Ok(met) => met.map_err(|error: HandshakeError| match error {
+    match timeout(HANDSHAKE_TIMEOUT, attempts).await {
+        Ok(outcome) => outcome.map_err(|error: HandshakeError| match error {
             HandshakeError::Io(error) if !was_cut(&error) => shortage::explain(&error),
             other => other.to_string(),
         }),
         Err(_) => Err(format!(
-            "no answer within {HANDSHAKE:?}: it may be short of files, or the network between may fail"
+            "no answer within {HANDSHAKE_TIMEOUT:?}: it may be short of files, or the network \
+             between may fail"
         )),
     }
 }
 
-/// Whether a connection was there and was cut: by the network, or because others wanted its place
-/// at the other end.
+/// Returns whether a connection was cut: by the network, or because the other end had to make room
+/// for other connections.
 fn was_cut(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -110,56 +113,55 @@ fn was_cut(error: &io::Error) -> bool {
     )
 }
 
-/// The name of this host.
+/// Returns the name of this host.
 fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// The longest message that nodes accept from each other: the largest value, and what tells what it
-/// is.
+/// Returns the maximum size of a message in bytes: that of a value, with room for its header.
 pub(crate) fn message_limit(config: &Config) -> usize {
     config.max_message.as_u64() as usize + (64 << 10)
 }
 
-/// Says something at regular times, until the link closes.
+/// Sends heartbeats at regular intervals until the link closes.
 pub(crate) async fn send_heartbeats(
     link: Arc<dyn Link>,
     every: Duration,
-    sign: impl Fn() -> Message,
+    heartbeat: impl Fn() -> Message,
 ) {
-    let mut beat = interval(every);
-    while link.send(sign()).is_ok() {
-        beat.tick().await;
+    let mut ticks = interval(every);
+    while link.send(heartbeat()).is_ok() {
+        ticks.tick().await;
     }
 }
 
-/// Counts the signs of life of another node against time.
+/// Detects that another process sends no heartbeats any more.
 pub(crate) struct HeartbeatMonitor {
-    beat: Interval,
-    silent_beats: u128,
+    ticks: Interval,
+    silent_ticks: u128,
     allowed: u128,
 }
 
 impl HeartbeatMonitor {
     pub(crate) fn new(config: &Config) -> HeartbeatMonitor {
-        let mut beat = interval(config.heartbeat);
-        // A tick that comes late counts once: if this process stood still, that is not the other's
-        // fault.
-        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut ticks = interval(config.heartbeat);
+        // A late tick counts once: if this process was stopped, the other one may still be alive.
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let allowed =
             config.heartbeat_timeout.as_millis().div_ceil(config.heartbeat.as_millis().max(1));
-        HeartbeatMonitor { beat, silent_beats: 0, allowed }
+        HeartbeatMonitor { ticks, silent_ticks: 0, allowed }
     }
 
+    /// Resets the monitor, as a message has come.
     pub(crate) fn received(&mut self) {
-        self.silent_beats = 0;
+        self.silent_ticks = 0;
     }
 
-    /// Returns when it has been silent for too long.
+    /// Returns when there was no message for longer than `heartbeat_timeout`.
     pub(crate) async fn lost(&mut self) {
-        while self.silent_beats <= self.allowed {
-            self.beat.tick().await;
-            self.silent_beats += 1;
+        while self.silent_ticks <= self.allowed {
+            self.ticks.tick().await;
+            self.silent_ticks += 1;
         }
     }
 }

@@ -1,21 +1,21 @@
-//! Runtimes of tokio, made only while the system has room for them.
+//! Tokio runtimes, made only if the system has room for them.
 
 use std::io;
 
 use rustix::event::{EventfdFlags, eventfd};
 use tokio::runtime::{Builder, Runtime};
 
-/// Descriptors that a runtime takes: its poll and its waker, the pipe of the process's signals, and
-/// its own end of that.
+/// The number of descriptors that a runtime takes: its poll and its waker, the pipe of the process's
+/// signals, and its own end of that.
 const DESCRIPTORS: usize = 5;
 
 /// Makes a runtime for the current thread.
 ///
 /// # Errors
-/// What the system is short of.
+/// The system's error if it is short of descriptors or memory.
 pub(crate) fn new_runtime() -> io::Result<Runtime> {
-    // tokio panics if it can't make the pipe of the process's signals, and does so at every later
-    // attempt too.
+    // If tokio can't make the pipe of the process's signals, it panics, then and at every later
+    // attempt.
     let room: io::Result<Vec<_>> = (0..DESCRIPTORS)
         .map(|_| eventfd(0, EventfdFlags::CLOEXEC).map_err(io::Error::from))
         .collect();

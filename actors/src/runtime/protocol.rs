@@ -1,0 +1,38 @@
+//! The messages between a parent and its child, apart from those of the child's main and the mesh.
+
+use bytes::Bytes;
+use fiber_core::{Config, codec};
+use fiber_transport::Message;
+use serde::{Deserialize, Serialize};
+
+use super::child_main::StartRequest;
+use crate::endpoint::CONTROL;
+
+#[derive(Serialize, Deserialize)]
+pub(crate) enum ControlMessage {
+    /// Parent to child: the work to start.
+    Start { config: Box<Config>, request: StartRequest },
+    /// Child to parent: the work has started. The address is where other processes can connect, if
+    /// they need to.
+    Ready { address: Option<String> },
+    /// Child to parent: the work can't start.
+    Failed(String),
+    /// Child to parent: the process is alive.
+    Heartbeat,
+    /// Parent to child: end when the accepted work is done.
+    Shutdown,
+}
+
+impl ControlMessage {
+    pub(crate) fn message(&self) -> Message {
+        let mut head = vec![CONTROL];
+        codec::append(&mut head, self).expect("control messages serialize");
+        Message::new(head)
+    }
+
+    /// Returns the control message in `message`, if it is one.
+    pub(super) fn read(message: &Bytes) -> Option<ControlMessage> {
+        let (&channel, body) = message.split_first()?;
+        if channel == CONTROL { codec::decode(body).ok() } else { None }
+    }
+}

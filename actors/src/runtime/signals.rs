@@ -1,0 +1,26 @@
+//! Signals that end this process.
+
+use fiber_core::{Ignored, Signals};
+
+use super::Runtime;
+use super::exit::{EXIT_TIMEOUT, all_ended};
+
+/// Waits for a signal that ends programs; then ends the children, and this process in the way of
+/// that signal.
+pub(super) async fn end_by_signal(ignored: Ignored) {
+    let Ok(mut signals) = Signals::listen_but_for(ignored) else {
+        return tracing::warn!(
+            "signals can't be handled: children end only when this process has ended"
+        );
+    };
+    let number = signals.next().await;
+    let Some(runtime) = Runtime::current() else { return };
+    let ended = tokio::time::timeout(runtime.exit_timeout(), all_ended(runtime.kill_children()));
+    // A second signal ends the wait.
+    tokio::select! {
+        _ = ended => {}
+        _ = signals.next() => {}
+    }
+    fiber_backends::flush_within(EXIT_TIMEOUT);
+    let _ = signal_hook::low_level::emulate_default_handler(number);
+}
