@@ -25,14 +25,14 @@ fn count(word: String, counts: Map<String, u32>, longest: Value<String>) -> fibe
 fn sign(name: String, guests: List<String>, lock: Lock) -> fiber::Result<()> {
     let _held = lock.lock().wait()?;
     let number = guests.len().wait()? + 1;
-    guests.push(&format!("{number}. {name}")).wait()
+    guests.push(format!("{number}. {name}")).wait()
 }
 
 #[fiber::main]
 async fn main() -> fiber::Result<()> {
     let pool = Pool::builder().processes(3).start().await?;
 
-    let (counts, longest) = (Map::new()?, Value::new(&String::new())?);
+    let (counts, longest) = (Map::new()?, Value::new(String::new())?);
     let words: Vec<_> =
         TEXT.split(' ').map(|word| (word.to_string(), counts.clone(), longest.clone())).collect();
     pool.try_map(count, words).await?;

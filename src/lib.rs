@@ -97,7 +97,7 @@ pub mod pipe {
 
 /// Addresses of actors in other processes.
 pub mod remote {
-    pub use fiber_actors::{Call, RemoteAddr, RemoteMessage, RemoteRecipient};
+    pub use fiber_actors::{RemoteAddr, RemoteMessage, RemoteRecipient, SendError};
 }
 
 /// The future of an answer.

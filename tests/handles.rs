@@ -1,4 +1,4 @@
-//! Handles of shared objects keep them alive, wherever they are, and no longer.
+//! A handle of a shared object keeps the object alive in any process, and only as long as it exists.
 
 use std::time::Duration;
 
@@ -12,24 +12,24 @@ use serde::{Deserialize, Serialize};
 
 fiber::test_harness!();
 
-/// Longer than anything holds an object that no handle holds.
+/// Longer than an object outlives its last handle.
 const LATER: Duration = Duration::from_secs(8);
 
-/// Ends this process at once, as a crash does.
+/// Kills this process, as a crash does.
 fn die() -> ! {
     rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL)
         .unwrap();
     unreachable!("it was killed")
 }
 
-/// Dies when it is called for the first time.
+/// Kills the process on the first call.
 fn die_once(died: &Value<bool>) {
-    if !died.replace(&true).wait().unwrap() {
+    if !died.replace(true).wait().unwrap() {
         die();
     }
 }
 
-/// Uses a queue, and gives it back.
+/// Puts an element into a queue, and returns the queue.
 fn put_seven(queue: Queue<u32>) -> Queue<u32> {
     queue.put(7).wait().unwrap();
     queue.flush().wait().unwrap();
@@ -43,7 +43,7 @@ fn is_used(queue: &Queue<u32>) {
 #[test]
 fn a_redelivered_task_can_use_a_handle_that_only_its_arguments_hold() {
     let pool = Pool::new(1).unwrap();
-    let (queue, died) = (Queue::new().unwrap(), Value::new(&false).unwrap());
+    let (queue, died) = (Queue::new().unwrap(), Value::new(false).unwrap());
     let task = |queue: Queue<u32>, died: Value<bool>| {
         die_once(&died);
         put_seven(queue)
@@ -51,9 +51,9 @@ fn a_redelivered_task_can_use_a_handle_that_only_its_arguments_hold() {
     let queue = pool.apply(task, (queue, died)).wait().unwrap();
     is_used(&queue);
 
-    // Now the worker dies before it has begun the task.
+    // This time the worker dies before it begins the task.
     let (queue, died, go) =
-        (Queue::new().unwrap(), Value::new(&false).unwrap(), Event::new().unwrap());
+        (Queue::new().unwrap(), Value::new(false).unwrap(), Event::new().unwrap());
     let wait_and_die = |go: Event, died: Value<bool>| {
         go.wait_set().wait().unwrap();
         die_once(&died);
@@ -67,7 +67,7 @@ fn a_redelivered_task_can_use_a_handle_that_only_its_arguments_hold() {
 
 #[test]
 fn each_incarnation_of_a_supervised_process_can_use_a_handle_that_only_its_arguments_hold() {
-    let (results, died) = (Queue::new().unwrap(), Value::new(&false).unwrap());
+    let (results, died) = (Queue::new().unwrap(), Value::new(false).unwrap());
     let function = |queue: Queue<u32>, results: Queue<Queue<u32>>, died: Value<bool>| {
         die_once(&died);
         results.put(put_seven(queue)).wait().unwrap();
@@ -108,21 +108,21 @@ impl Handler<Use> for Maker {
 
     fn handle(&mut self, Use(queue, results): Use, _: &mut Context<Maker>) {
         let put = queue.put(7);
-        // Neither waits on an actor's thread.
+        // Neither operation blocks the actor's thread.
         drop((put, results.put(queue)));
     }
 }
 
 #[test]
-fn a_handle_that_waits_to_be_read_is_valid_after_its_senders_are_gone() {
+fn an_encoded_handle_stays_valid_after_its_senders_have_ended() {
     let forward = |queue: Queue<u32>, relay: Queue<Queue<u32>>| {
         relay.put(put_seven(queue)).wait().unwrap();
         relay.flush().wait().unwrap();
     };
-    // Of this process's queue, in an element that another process has put in.
+    // This process's queue, in an element that another process put in.
     let relay = Queue::<Queue<u32>>::new().unwrap();
     Process::spawn(forward, (Queue::new().unwrap(), relay.clone())).wait().unwrap();
-    // In an element that a consumer was given and did not acknowledge.
+    // In an element that a consumer got and did not acknowledge.
     let trial = Queue::<Queue<u32>>::new().unwrap();
     trial.put(put_seven(Queue::new().unwrap())).wait().unwrap();
     let consume = |trial: Queue<Queue<u32>>| -> () {
@@ -131,16 +131,16 @@ fn a_handle_that_waits_to_be_read_is_valid_after_its_senders_are_gone() {
         die()
     };
     Process::spawn(consume, trial.clone()).wait().unwrap_err();
-    // Of a worker's queue, in the result of a task.
+    // A worker's queue, in the result of a task.
     let pool = Pool::new(1).unwrap();
     let result = pool.apply(|()| put_seven(Queue::new().unwrap()), ());
-    // Of an actor's queue, in its answer.
+    // An actor's queue, in its answer.
     let maker = AsyncManager::start(|()| Maker, ()).wait().unwrap();
     let answer = maker.send(Make);
-    // Of this process's queue, in a message that wants no answer.
+    // This process's queue, in a message without an answer.
     let used = Queue::new().unwrap();
     maker.do_send(Use(Queue::new().unwrap(), used.clone()));
-    // Of another process's queue, between two others.
+    // A process's queue, between two others.
     let third = pool.apply(|()| put_seven(Queue::new().unwrap()), ()).wait().unwrap();
     let second_relay = Queue::<Queue<u32>>::new().unwrap();
     let pass_on = |queue: Queue<u32>, relay: Queue<Queue<u32>>| {
@@ -148,7 +148,7 @@ fn a_handle_that_waits_to_be_read_is_valid_after_its_senders_are_gone() {
         relay.flush().wait().unwrap();
     };
     Process::spawn(pass_on, (third, second_relay.clone())).wait().unwrap();
-    // In a broadcast that a worker will read that has not been started.
+    // In a broadcast, for a worker that has not been started.
     let (made, small) = (Queue::new().unwrap(), Pool::new(1).unwrap());
     let broadcast = small.broadcast((Queue::<u32>::new().unwrap(), made.clone())).unwrap();
 
@@ -171,7 +171,7 @@ fn a_handle_that_waits_to_be_read_is_valid_after_its_senders_are_gone() {
 }
 
 #[test]
-fn a_handle_that_was_written_down_is_valid_while_its_owner_lives() {
+fn a_handle_in_the_programs_own_encoding_is_valid_while_its_owner_lives() {
     let queue = Queue::<u32>::new().unwrap();
     let written = serde_json::to_string(&queue).unwrap();
     drop(queue);
@@ -179,7 +179,7 @@ fn a_handle_that_was_written_down_is_valid_while_its_owner_lives() {
     is_used(&put_seven(serde_json::from_str(&written).unwrap()));
 }
 
-/// What no process can read.
+/// A value that no process can decode.
 #[derive(Serialize)]
 struct Unreadable;
 

@@ -56,7 +56,7 @@ fn nested_options_and_units_are_kept_apart() {
 }
 
 #[test]
-fn ends_in_a_child_and_a_grandchild_talk_to_each_other() {
+fn a_child_and_a_grandchild_exchange_elements() {
     let (one, other) = Pipe::<u32>::new().unwrap();
     let child = |one: Pipe<u32>, other: Pipe<u32>| {
         let grandchild = |other: Pipe<u32>| other.stream().wait().map(Result::unwrap).sum::<u32>();
@@ -69,7 +69,7 @@ fn ends_in_a_child_and_a_grandchild_talk_to_each_other() {
 }
 
 #[test]
-fn two_children_talk_past_their_parent_and_each_learns_of_the_end() {
+fn two_children_exchange_elements_and_each_learns_of_the_others_end() {
     let (sender, receiver) = Pipe::<u32>::one_way().unwrap();
     let send = |sender: PipeSender<u32>| (0..5000).for_each(|n| sender.send(n).wait().unwrap());
     let receive = |receiver: PipeReceiver<u32>| {
@@ -80,7 +80,7 @@ fn two_children_talk_past_their_parent_and_each_learns_of_the_end() {
     assert_eq!(receives.wait().unwrap(), 4999 * 2500);
 }
 
-/// How often this process had to get a page of memory from the system.
+/// Returns the number of page faults of this process.
 fn page_faults() -> u64 {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("it is Linux");
     let after_name = stat.rsplit_once(") ").expect("a name").1;
@@ -88,9 +88,9 @@ fn page_faults() -> u64 {
 }
 
 #[test]
-fn the_memory_of_large_messages_is_used_again() {
+fn the_memory_of_large_messages_is_reused() {
     const MESSAGES: u64 = 1000;
-    /// More than are under way at a time.
+    /// More than are in flight at a time.
     const PAGES_OF_SOME: u64 = 16 * (1 << 20) / 4096;
     let (sender, receiver) = Pipe::one_way().unwrap();
     let send = |sender: PipeSender<String>| {
@@ -109,7 +109,7 @@ fn the_memory_of_large_messages_is_used_again() {
 }
 
 #[test]
-fn an_end_whose_other_end_was_dropped_says_so_when_all_is_received() {
+fn recv_fails_after_the_last_element_when_the_other_end_was_dropped() {
     let (sender, receiver) = Pipe::<u32>::one_way().unwrap();
     let clone = sender.clone();
     sender.send(1).wait().unwrap();
@@ -126,7 +126,7 @@ fn an_end_whose_other_end_was_dropped_says_so_when_all_is_received() {
 }
 
 #[test]
-fn the_end_of_a_process_that_is_killed_is_gone() {
+fn a_pipe_closes_when_the_process_of_the_other_end_is_killed() {
     let (here, there) = Pipe::<u32>::new().unwrap();
     let (arrived, never) = (Event::new().unwrap(), Event::new().unwrap());
     let hold = |pipe: Pipe<u32>, arrived: Event, never: Event| {
@@ -147,7 +147,7 @@ fn the_end_of_a_process_that_is_killed_is_gone() {
 }
 
 #[test]
-fn who_sends_more_than_is_received_waits() {
+fn a_sender_waits_while_the_pipe_is_full() {
     let (sender, receiver) = Pipe::<serde_bytes::ByteBuf>::one_way().unwrap();
     let flood = |sender: PipeSender<serde_bytes::ByteBuf>| {
         for n in 0..64_u8 {
@@ -173,7 +173,7 @@ fn who_sends_more_than_is_received_waits() {
     drop(receiver);
 }
 
-/// Sends more than a pipe holds before its reader takes anything.
+/// Sends more than the pipe holds without its reader.
 fn send_much(sender: &PipeSender<String>) {
     ["a", "b", "c"].iter().for_each(|request| sender.send(request.repeat(5 << 20)).wait().unwrap());
 }
@@ -183,7 +183,7 @@ fn letters(receiver: &PipeReceiver<String>) -> String {
 }
 
 #[test]
-fn what_waits_for_room_in_a_pipe_outlasts_the_process_that_sent_it() {
+fn elements_that_wait_for_room_survive_the_exit_of_their_sender() {
     let (sender, receiver) = Pipe::one_way().unwrap();
     let child = Process::spawn(|sender: PipeSender<String>| send_much(&sender), sender);
     child.wait().unwrap();
@@ -191,7 +191,7 @@ fn what_waits_for_room_in_a_pipe_outlasts_the_process_that_sent_it() {
 }
 
 #[test]
-fn what_waits_for_room_in_a_pipe_outlasts_the_death_of_the_process_that_sent_it() {
+fn elements_that_wait_for_room_survive_the_death_of_their_sender() {
     let (sender, receiver) = Pipe::one_way().unwrap();
     let sent = Event::new().unwrap();
     let child = |sender: PipeSender<String>, sent: Event| -> () {
@@ -205,7 +205,7 @@ fn what_waits_for_room_in_a_pipe_outlasts_the_death_of_the_process_that_sent_it(
 }
 
 #[test]
-fn an_end_can_travel_through_a_pipe() {
+fn an_end_can_be_sent_through_a_pipe() {
     let (outer, outer_there) = Pipe::<PipeReceiver<u32>>::one_way().unwrap();
     let read = |pipes: PipeReceiver<PipeReceiver<u32>>| {
         let inner = pipes.recv().wait().unwrap();

@@ -15,13 +15,13 @@ fiber::test_harness!();
 
 const MOMENT: Duration = Duration::from_millis(20);
 
-/// Waits for what never comes.
+/// Sleeps until the process is killed.
 fn hang<G>(_held: G, ready: &Event) {
     ready.set().wait().unwrap();
     Event::new().unwrap().wait_set().wait().unwrap();
 }
 
-/// Waits until `reached` says so; the deadline is the test's own.
+/// Waits until `reached` returns `true`. The test runner has a deadline.
 fn until(reached: impl Fn() -> bool) {
     while !reached() {
         std::thread::yield_now();
@@ -105,7 +105,7 @@ fn many_small_elements_come_from_another_process_in_order() {
 }
 
 #[test]
-fn what_three_writers_put_is_all_there_each_in_its_order() {
+fn elements_of_three_writers_all_arrive_each_writers_in_order() {
     let queue = Queue::new().unwrap();
     let write = |writer: u32, queue: Queue<(u32, u32)>| {
         (0..5000).for_each(|n| queue.put((writer, n)).wait().unwrap())
@@ -168,7 +168,7 @@ fn a_queue_made_in_a_child_works_from_here_while_the_child_lives() {
 }
 
 #[test]
-fn consumers_that_wait_are_served_in_turn() {
+fn waiting_consumers_are_served_in_turn() {
     let (queue, got, round) =
         (Queue::new().unwrap(), Queue::new().unwrap(), Barrier::new(5).unwrap());
     let consume = |number: usize, queue: Queue<u32>, got: Queue<usize>, round: Barrier| {
@@ -191,7 +191,7 @@ fn consumers_that_wait_are_served_in_turn() {
 }
 
 #[test]
-fn four_workers_share_what_there_is() {
+fn four_workers_share_the_elements() {
     let (queue, counts) = (Queue::new().unwrap(), List::new().unwrap());
     let start = Barrier::new(5).unwrap();
     let work = |queue: Queue<Option<u32>>, counts: List<u32>, start: Barrier| {
@@ -201,7 +201,7 @@ fn four_workers_share_what_there_is() {
             std::thread::sleep(Duration::from_micros(200));
             count += 1;
         }
-        counts.push(&count).wait().unwrap();
+        counts.push(count).wait().unwrap();
     };
     let workers: Vec<_> = (0..4)
         .map(|_| Process::spawn(work, (queue.clone(), counts.clone(), start.clone())))
@@ -216,7 +216,7 @@ fn four_workers_share_what_there_is() {
 }
 
 #[test]
-fn who_stops_at_a_sentinel_leaves_nothing_before_it() {
+fn a_consumer_that_stops_at_a_sentinel_leaves_no_element_before_it() {
     let (queue, counts, round) =
         (Queue::new().unwrap(), Queue::new().unwrap(), Barrier::new(5).unwrap());
     let work = |queue: Queue<Option<u32>>, counts: Queue<u32>, round: Barrier| {
@@ -224,7 +224,7 @@ fn who_stops_at_a_sentinel_leaves_nothing_before_it() {
             round.meet().wait().unwrap();
             let mut count = 0;
             while let Some(n) = queue.get().wait().unwrap() {
-                // They come to the end of what they have at different times.
+                // The consumers use up their prefetched elements at different times.
                 std::hint::black_box((0..n % 7 * 1000).fold(0, |sum, n| sum ^ n));
                 count += 1;
             }
@@ -244,10 +244,10 @@ fn who_stops_at_a_sentinel_leaves_nothing_before_it() {
 }
 
 #[test]
-fn a_handle_that_comes_and_goes_takes_nothing_with_it() {
+fn a_short_lived_handle_loses_no_elements() {
     let (queue, pool) = (Queue::new().unwrap(), Pool::new(2).unwrap());
-    // Each task has a handle of its own, and the last of a process's takes leave while more may be
-    // on its way to it.
+    // Each task has a handle of its own. The process drops its last handle while elements may be on
+    // their way to it.
     let take = |queue: Queue<u32>, count: usize| {
         (0..count).map(|_| queue.get().wait().unwrap()).collect::<Vec<_>>()
     };
@@ -262,11 +262,11 @@ fn a_handle_that_comes_and_goes_takes_nothing_with_it() {
 }
 
 #[test]
-fn a_bounded_queue_holds_so_many_and_no_more() {
+fn a_bounded_queue_holds_no_more_than_its_capacity() {
     let queue = Queue::bounded(2).unwrap();
     let overfill = |queue: Queue<u32>| {
-        let first = queue.put(1).wait().is_ok() && queue.try_put(&2).wait().unwrap();
-        let full = !queue.try_put(&3).wait().unwrap();
+        let first = queue.put(1).wait().is_ok() && queue.try_put(2).wait().unwrap() == Ok(());
+        let full = queue.try_put(3).wait().unwrap() == Err(3);
         let late = matches!(queue.put(4).timeout(MOMENT).wait(), Err(Error::TimedOut { .. }));
         drop(queue.put(5));
         (first, full, late)
@@ -277,7 +277,7 @@ fn a_bounded_queue_holds_so_many_and_no_more() {
     assert_eq!([queue.get().wait().unwrap(), queue.get().wait().unwrap()], [1, 2]);
     waits.wait().unwrap();
     assert_eq!(queue.get().wait().unwrap(), 7);
-    assert!(queue.is_empty().wait().unwrap(), "what was given up is not in it");
+    assert!(queue.is_empty().wait().unwrap(), "the withdrawn element is not in it");
     Queue::<u32>::bounded(0).unwrap_err();
 
     let produce = |queue: Queue<u32>| (0..500).for_each(|n| queue.put(n).wait().unwrap());
@@ -290,7 +290,7 @@ fn a_bounded_queue_holds_so_many_and_no_more() {
 }
 
 #[test]
-fn a_get_that_is_given_up_loses_nothing() {
+fn a_dropped_get_loses_no_element() {
     let queue = Queue::new().unwrap();
     assert!(matches!(queue.get().timeout(MOMENT).wait(), Err(Error::TimedOut { .. })));
     let give_up = |queue: Queue<u32>| {
@@ -305,7 +305,7 @@ fn a_get_that_is_given_up_loses_nothing() {
 }
 
 #[test]
-fn what_a_process_was_sent_and_does_not_use_goes_to_those_who_wait() {
+fn unused_prefetched_elements_go_to_consumers_that_wait() {
     let (queue, used, stop) = (Queue::new().unwrap(), Queue::new().unwrap(), Event::new().unwrap());
     let greedy = |queue: Queue<u32>, used: Queue<u32>, stop: Event| {
         for _ in 0..3000 {
@@ -317,7 +317,7 @@ fn what_a_process_was_sent_and_does_not_use_goes_to_those_who_wait() {
     (0..10_000).for_each(|n| queue.put(n).wait().unwrap());
     let child = Process::spawn(greedy, (queue.clone(), used.clone(), stop.clone()));
     let mut seen: Vec<u32> = (0..3000).map(|_| used.get().wait().unwrap()).collect();
-    // It got some thousands in advance, and holds them.
+    // It has prefetched some thousands, and holds them.
     seen.extend((0..7000).map(|_| queue.get().wait().unwrap()));
     seen.sort_unstable();
     assert!(seen.into_iter().eq(0..10_000));
@@ -326,7 +326,7 @@ fn what_a_process_was_sent_and_does_not_use_goes_to_those_who_wait() {
 }
 
 #[test]
-fn an_element_that_was_not_acknowledged_goes_to_another_when_its_consumer_dies() {
+fn an_unacknowledged_element_is_delivered_again_when_its_consumer_dies() {
     let queue = Queue::new().unwrap();
     (0..3).for_each(|n| queue.put(n).wait().unwrap());
     let ready = Event::new().unwrap();
@@ -346,11 +346,11 @@ fn an_element_that_was_not_acknowledged_goes_to_another_when_its_consumer_dies()
     drop(third);
     let mut rest = [queue.get().wait().unwrap(), queue.get().wait().unwrap()];
     rest.sort_unstable();
-    assert_eq!(rest, [1, 2], "dropped deliveries come back");
+    assert_eq!(rest, [1, 2], "dropped deliveries go back");
 }
 
 #[test]
-fn join_waits_until_all_is_done() {
+fn join_waits_until_the_work_on_all_elements_is_done() {
     let queue = Queue::new().unwrap();
     (0..10).for_each(|n| queue.put(n).wait().unwrap());
     assert!(matches!(queue.join().timeout(MOMENT).wait(), Err(Error::TimedOut { .. })));
@@ -368,7 +368,7 @@ fn join_waits_until_all_is_done() {
 }
 
 #[test]
-fn a_closed_queue_is_emptied_and_then_says_so() {
+fn a_closed_queue_can_be_emptied_and_then_fails() {
     let queue = Queue::new().unwrap();
     let consume = |queue: Queue<u32>| queue.stream().wait().map(Result::unwrap).sum::<u32>();
     let consumers: Vec<_> = (0..2).map(|_| Process::spawn(consume, queue.clone())).collect();
@@ -380,7 +380,7 @@ fn a_closed_queue_is_emptied_and_then_says_so() {
     assert_eq!(sum, 999 * 500);
     assert!(matches!(queue.get().wait().unwrap_err(), Error::Closed { .. }));
     assert!(matches!(queue.get_acknowledged().wait().unwrap_err(), Error::Closed { .. }));
-    assert!(matches!(queue.try_put(&1).wait().unwrap_err(), Error::Closed { .. }));
+    assert!(matches!(queue.try_put(1).wait().unwrap_err(), Error::Closed { .. }));
     let late = |queue: Queue<u32>| {
         let put = queue.put(1).wait().and_then(|()| queue.flush().wait());
         (put.is_err(), queue.get().wait().is_err())
@@ -389,7 +389,7 @@ fn a_closed_queue_is_emptied_and_then_says_so() {
 }
 
 #[test]
-fn nested_values_and_large_ones_travel() {
+fn nested_and_large_values_arrive_unchanged() {
     type Nested = Vec<std::collections::BTreeMap<String, (Option<f64>, Vec<u8>)>>;
     let (queue, back) = (Queue::new().unwrap(), Queue::new().unwrap());
     let echo = |queue: Queue<Nested>, back: Queue<Nested>| {
@@ -424,10 +424,10 @@ fn an_element_that_does_not_deserialise_fails_alone() {
 }
 
 #[test]
-fn what_was_put_is_there_when_the_next_thing_happens() {
+fn elements_arrive_before_the_next_operation_of_their_process() {
     let pool = Pool::new(2).unwrap();
     let queue = Queue::new().unwrap();
-    let count = Value::new(&0).unwrap();
+    let count = Value::new(0).unwrap();
     for round in 0..20 {
         let put = |queue: Queue<u32>, count: Value<u32>| {
             (0..50).for_each(|n| queue.put(n).wait().unwrap());
@@ -455,7 +455,7 @@ fn async_code_awaits_and_streams() {
 }
 
 #[test]
-fn an_owner_that_dies_is_told_to_all_who_wait() {
+fn operations_fail_with_the_reason_when_the_owner_dies() {
     let made = Queue::new().unwrap();
     let own = |made: Queue<Queue<u32>>| {
         let queue = Queue::bounded(1).unwrap();

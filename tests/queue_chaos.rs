@@ -1,5 +1,5 @@
-//! Consumers, lock holders, owners of queues and processes with the end of a pipe are killed at
-//! random, and nobody waits in vain.
+//! Consumers, lock holders, owners of queues and holders of pipe ends are killed at random. No
+//! element is lost, and every operation ends.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use rand::{Rng, SeedableRng};
 
 fiber::test_harness!();
 
-/// Kills children after a random time each, and starts others, until `done`.
+/// Kills each child after a random time, and starts another, until `done` returns `true`.
 macro_rules! torment {
     ($count:expr, $start:expr, $done:expr) => {{
         let mut random = rand::rngs::SmallRng::seed_from_u64(5);
@@ -18,7 +18,7 @@ macro_rules! torment {
         while !$done {
             let victim = random.random_range(0..children.len());
             let life = Duration::from_millis(random.random_range(0..30));
-            // A life that is random is what this is about.
+            // The random lifetime is the subject of this test.
             let _ = children[victim].join_within(life).wait().unwrap();
             children[victim].kill();
             children[victim] = $start;
@@ -28,12 +28,12 @@ macro_rules! torment {
 }
 
 #[test]
-fn no_element_that_is_to_be_acknowledged_is_lost() {
+fn no_element_is_lost_that_has_to_be_acknowledged() {
     const ELEMENTS: u32 = 3000;
     let (queue, done) = (Queue::new().unwrap(), List::<u32>::new().unwrap());
     let work = |queue: Queue<u32>, done: List<u32>| {
         while let Ok(element) = queue.get_acknowledged().wait() {
-            done.push(&element).wait().unwrap();
+            done.push(*element).wait().unwrap();
             element.acknowledge().wait().unwrap();
         }
     };
@@ -48,11 +48,11 @@ fn no_element_that_is_to_be_acknowledged_is_lost() {
     children.into_iter().for_each(|child| child.wait().unwrap());
     let mut times = HashMap::new();
     done.to_vec().wait().unwrap().into_iter().for_each(|n| *times.entry(n).or_insert(0) += 1);
-    assert_eq!(times.len() as u32, ELEMENTS, "all were worked on");
+    assert_eq!(times.len() as u32, ELEMENTS, "all elements were delivered");
 }
 
 #[test]
-fn nothing_is_delivered_twice_to_the_living_and_nothing_is_left_behind() {
+fn a_living_consumer_gets_no_element_twice_and_none_is_left() {
     const ELEMENTS: u32 = 200_000;
     let queue = Queue::new().unwrap();
     let work = |queue: Queue<u32>| while queue.get().wait().is_ok() {};
@@ -78,11 +78,11 @@ fn nothing_is_delivered_twice_to_the_living_and_nothing_is_left_behind() {
 
 #[test]
 fn a_lock_survives_all_its_holders() {
-    // Whether the holder before had died, round by round.
+    // Whether the previous holder had died, for each round.
     let (lock, rounds) = (Lock::new().unwrap(), List::<bool>::new().unwrap());
     let work = |lock: Lock, rounds: List<bool>| {
         while let Ok(held) = lock.lock().wait() {
-            rounds.push(&held.was_abandoned()).wait().unwrap();
+            rounds.push(held.was_abandoned()).wait().unwrap();
             drop(held);
         }
     };
@@ -91,7 +91,7 @@ fn a_lock_survives_all_its_holders() {
     let children = torment!(3, start(), {
         deaths += 1;
         let held = lock.lock().wait().unwrap();
-        rounds.push(&held.was_abandoned()).wait().unwrap();
+        rounds.push(held.was_abandoned()).wait().unwrap();
         deaths > 60
     });
     children.into_iter().for_each(|child| child.kill());
@@ -116,7 +116,7 @@ fn every_call_ends_when_queue_owners_are_killed() {
         let feeds = std::thread::spawn(move || {
             (0..100_000).try_for_each(|n| queue.put(n).wait()).and_then(|()| queue.flush().wait())
         });
-        // Whether it succeeds depends on who is killed; that it ends does not.
+        // It may succeed or fail, but it ends.
         if rounds % 4 == 0 {
             let _ = feeds.join().unwrap();
         }

@@ -1,9 +1,9 @@
-//! Whatever can be made in a loop is freed: memory, descriptors and threads stay flat.
+//! Objects that are made in a loop are freed: memory, descriptors and threads stay flat.
 //!
-//! Each test makes and drops many objects of a few kinds, in rounds. It passes when rounds add less
-//! than a tenth of what its objects would take if they were kept. Memory is the heap that is in
-//! use, of other processes what is resident. `SOAK=100000 cargo test --release --test soak` makes
-//! so many of each kind in a round, processes, pools, managers and rings included.
+//! Each test makes and drops many objects of a few types, in rounds. It passes when rounds add less
+//! than a tenth of the memory that the objects would take if they were kept. Memory is the heap in
+//! use; for other processes, the resident memory. `SOAK=100000 cargo test --release --test soak`
+//! makes 100000 objects of each type in a round, including processes, pools, managers and rings.
 
 use std::fs::{read_dir, read_to_string};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -26,8 +26,8 @@ fiber::test_harness!();
 #[global_allocator]
 static HEAP: heap::Counting = heap::Counting;
 
-/// The heap of this process: how many bytes are in use. What is resident says less: it keeps what
-/// was freed.
+/// The heap of this process: the bytes in use. Resident memory is less precise, as it includes freed
+/// memory.
 mod heap {
     #![allow(unsafe_code)]
 
@@ -40,44 +40,44 @@ mod heap {
         IN_USE.load(Relaxed)
     }
 
-    /// The system's allocator, with a count.
+    /// The system's allocator, which counts bytes.
     pub(crate) struct Counting;
 
-    // SAFETY: all is left to the system's allocator, with the same arguments.
+    // SAFETY: all calls go to the system's allocator, with the same arguments.
     unsafe impl GlobalAlloc for Counting {
         unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
             IN_USE.fetch_add(layout.size(), Relaxed);
-            // SAFETY: the caller keeps to the contract of `alloc`.
+            // SAFETY: the caller fulfils the contract of `alloc`.
             unsafe { System.alloc(layout) }
         }
 
         unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
             IN_USE.fetch_sub(layout.size(), Relaxed);
-            // SAFETY: the caller keeps to the contract of `dealloc`, and the block is the system's.
+            // SAFETY: the caller fulfils the contract of `dealloc`, and the block is the system allocator's.
             unsafe { System.dealloc(block, layout) }
         }
     }
 }
 
-/// Has the tests run one at a time: they measure the process.
+/// Makes the tests run one at a time, as they measure the process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Rounds in which memory may still grow to what the work needs at its peak.
+/// Rounds in which memory may still grow to the peak of the work.
 const ROUNDS: usize = 10;
 const MOMENT: Duration = Duration::from_millis(1);
-/// How long what a round has dropped may take to be freed: an object is let go of a while after its
-/// last handle.
+/// The time in which the objects of a round have to be freed: an object outlives its last handle for
+/// a while.
 const SETTLING: Duration = Duration::from_secs(5);
 
-/// How many objects to make in a round: `usual`, unless the environment says otherwise.
+/// Returns the number of objects in a round: `SOAK` from the environment, or else `usual`.
 fn count(usual: usize) -> usize {
     std::env::var("SOAK").map_or(usual, |count| count.parse().expect("SOAK is a number of objects"))
 }
 
-/// What a process uses.
+/// The resources of a process.
 #[derive(Clone, Copy, Debug)]
 struct Usage {
     memory: usize,
@@ -85,7 +85,7 @@ struct Usage {
     threads: usize,
 }
 
-/// Bytes of memory that a process uses.
+/// Returns the memory of a process, in bytes.
 fn memory(pid: u32) -> usize {
     if pid == std::process::id() {
         return heap::in_use();
@@ -102,7 +102,7 @@ impl Usage {
         Usage { memory: memory(pid), descriptors: entries("fd"), threads: entries("task") }
     }
 
-    /// What this process uses, as soon as that is flat, or when it has had the time to be.
+    /// Returns the resources of this process when they are flat, or after the time limit.
     fn settled(since: Usage, objects: usize, size: usize) -> Usage {
         let begun = Instant::now();
         loop {
@@ -114,7 +114,7 @@ impl Usage {
         }
     }
 
-    /// Whether `objects` that each take `size` bytes can't have been kept since.
+    /// Returns whether `objects` of `size` bytes each can't have been kept since.
     fn is_flat(self, since: Usage, objects: usize, size: usize) -> bool {
         let few = 2 + objects / 10;
         self.memory < since.memory + objects * size / 10
@@ -123,11 +123,11 @@ impl Usage {
     }
 }
 
-/// Does `make` in rounds of `objects`, until three rounds have left nothing behind in any of the
-/// processes. In one round alone, what another process keeps may fit into memory that it freed
+/// Calls `make` in rounds of `objects`, until three rounds have left nothing in any of the processes.
+/// After one round alone, objects that another process keeps may fit into memory that it freed
 /// before.
 ///
-/// `size` is what an object takes at least when it is kept.
+/// `size` is the least number of bytes that an object takes if it is kept.
 #[track_caller]
 fn flat(what: &str, objects: usize, size: usize, others: &[u32], mut make: impl FnMut()) {
     let here = Usage::of(std::process::id());
@@ -151,7 +151,7 @@ fn flat(what: &str, objects: usize, size: usize, others: &[u32], mut make: impl 
     panic!("{what}: each round of {objects} leaves something behind: {usages:?}");
 }
 
-/// A process that takes handles, and drops them.
+/// A process that receives handles and drops them.
 struct Sink<T> {
     handles: Queue<T>,
     taken: Queue<()>,
@@ -183,7 +183,7 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Sink<T> {
     }
 }
 
-/// Objects of one kind: dropped here, sent through a queue of this process, and sent to another.
+/// Objects of one type: dropped here, sent through a queue of this process, and sent to another.
 fn objects<T: Serialize + DeserializeOwned + Send + 'static>(what: &str, make: impl Fn() -> T) {
     let (many, some) = (count(5_000), count(500));
     flat(what, many, 800, &[], || drop(make()));
@@ -218,14 +218,14 @@ objects! {
     events_are_freed: Event::new().unwrap();
     barriers_are_freed: Barrier::new(2).unwrap();
     conditions_are_freed: Condition::new().unwrap();
-    values_are_freed: Value::new(&0).unwrap();
+    values_are_freed: Value::new(0).unwrap();
     lists_are_freed: List::<u32>::new().unwrap();
     maps_are_freed: Map::<u32, u32>::new().unwrap();
     namespaces_are_freed: Namespace::new().unwrap();
 }
 
 #[test]
-fn what_is_in_objects_is_freed_with_them() {
+fn the_content_of_objects_is_freed_with_them() {
     let _alone = alone();
     const SIZE: usize = 256 << 10;
     let content = ByteBuf::from(vec![7; SIZE]);
@@ -234,21 +234,21 @@ fn what_is_in_objects_is_freed_with_them() {
     flat("contents", count(100), 4 * SIZE, &[other], || {
         let (queue, value, list, map) = (
             Queue::new().unwrap(),
-            Value::new(&content).unwrap(),
+            Value::new(content.clone()).unwrap(),
             List::new().unwrap(),
             Map::new().unwrap(),
         );
         queue.put(content.clone()).wait().unwrap();
         queue.close().wait().unwrap();
-        list.push(&content).wait().unwrap();
-        map.insert(&1, &content).wait().unwrap();
+        list.push(content.clone()).wait().unwrap();
+        map.insert(1, content.clone()).wait().unwrap();
         sink.give((queue, value, list, map));
     });
     sink.end();
 }
 
 #[test]
-fn what_is_in_a_queue_whose_handle_was_sent_is_freed_with_its_last_handle() {
+fn the_elements_of_a_queue_whose_handle_was_sent_are_freed_with_its_last_handle() {
     let _alone = alone();
     const SIZE: usize = 200 << 20;
     let pool = Pool::new(1).unwrap();
@@ -293,7 +293,7 @@ fn broadcasts_are_freed() {
 }
 
 #[test]
-fn calls_that_are_cancelled_or_given_up_are_freed() {
+fn cancelled_and_dropped_calls_are_freed() {
     let _alone = alone();
     let pool = Pool::new(1).unwrap();
     let worker = pool.apply(|()| std::process::id(), ()).wait().unwrap();
@@ -306,14 +306,14 @@ fn calls_that_are_cancelled_or_given_up_are_freed() {
     let (lock, event) = (Lock::new().unwrap(), Event::new().unwrap());
     let held = lock.lock().wait().unwrap();
     let all = (empty, full, lock, event);
-    flat("waits here", count(200), 10_000, &[], || give_up(all.clone()));
-    flat("waits elsewhere", count(200), 10_000, &[worker], || {
-        pool.apply(give_up, all.clone()).wait().unwrap()
+    flat("waits here", count(200), 10_000, &[], || withdraw(all.clone()));
+    flat("requests of another process", count(200), 10_000, &[worker], || {
+        pool.apply(withdraw, all.clone()).wait().unwrap()
     });
     drop(held);
 }
 
-fn give_up((empty, full, lock, event): (Queue<u32>, Queue<u32>, Lock, Event)) {
+fn withdraw((empty, full, lock, event): (Queue<u32>, Queue<u32>, Lock, Event)) {
     empty.get().timeout(MOMENT).wait().unwrap_err();
     empty.get_acknowledged().timeout(MOMENT).wait().unwrap_err();
     full.put(2).timeout(MOMENT).wait().unwrap_err();
@@ -404,7 +404,7 @@ fn managers_and_calls_of_their_actors_are_freed() {
     flat("managers", count(12), 10_000, &[], || {
         let manager = AsyncManager::start(|()| Idle, ()).wait().unwrap();
         manager.send(Stop).wait().unwrap();
-        manager.ended().wait().unwrap();
+        manager.join().wait().unwrap();
     });
 }
 

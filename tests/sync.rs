@@ -1,4 +1,4 @@
-//! What processes share: locks and their like, values, maps and lists.
+//! Synchronisation and shared state: locks, events, values, maps and lists.
 
 mod tricky;
 
@@ -15,7 +15,7 @@ fiber::test_harness!();
 
 const MOMENT: Duration = Duration::from_millis(20);
 
-/// Runs a function in a grandchild.
+/// Runs a function in a grandchild process.
 macro_rules! in_grandchild {
     (|$name:ident: $type:ty| $body:expr, $args:expr) => {{
         let child = |$name: $type| Process::spawn(|$name: $type| $body, $name).wait().unwrap();
@@ -23,7 +23,7 @@ macro_rules! in_grandchild {
     }};
 }
 
-/// A child that holds something until it is killed.
+/// Starts a child that holds something until it is killed.
 macro_rules! holder {
     ($args:expr, $hold:expr) => {{
         let held = Event::new().unwrap();
@@ -33,7 +33,7 @@ macro_rules! holder {
     }};
 }
 
-/// Waits for what never comes.
+/// Sleeps until the process is killed.
 fn hang<G>(_held: G, ready: &Event) {
     ready.set().wait().unwrap();
     Event::new().unwrap().wait_set().wait().unwrap();
@@ -48,13 +48,13 @@ fn timed_out<T: std::fmt::Debug>(outcome: fiber::Result<T>) -> String {
 
 #[test]
 fn a_lock_has_one_holder_in_all_processes() {
-    let (lock, count) = (Lock::new().unwrap(), Value::new(&0_u32).unwrap());
+    let (lock, count) = (Lock::new().unwrap(), Value::new(0_u32).unwrap());
     let add = |lock: Lock, count: Value<u32>| {
         for _ in 0..50 {
             let held = lock.lock().wait().unwrap();
             assert!(!held.was_abandoned());
             let current = count.get().wait().unwrap();
-            count.set(&(current + 1)).wait().unwrap();
+            count.set(current + 1).wait().unwrap();
         }
     };
     let children: Vec<_> =
@@ -65,7 +65,7 @@ fn a_lock_has_one_holder_in_all_processes() {
 }
 
 #[test]
-fn who_gives_up_waiting_for_a_lock_does_not_get_it() {
+fn a_withdrawn_request_does_not_get_the_lock() {
     let lock = Lock::new().unwrap();
     let held = lock.lock().wait().unwrap();
     assert!(lock.try_lock().wait().unwrap().is_none());
@@ -79,11 +79,11 @@ fn who_gives_up_waiting_for_a_lock_does_not_get_it() {
     );
     drop(held);
     assert!(lock.try_lock().wait().unwrap().is_some());
-    assert!(lock.try_lock().wait().unwrap().is_some(), "a dropped guard gives the lock back");
+    assert!(lock.try_lock().wait().unwrap().is_some(), "a dropped guard releases the lock");
 }
 
 #[test]
-fn a_lock_goes_to_those_who_wait_in_their_order() {
+fn a_lock_is_granted_in_the_order_of_the_requests() {
     let lock = Lock::new().unwrap();
     let held = lock.lock().wait().unwrap();
     let mut waiting: Vec<_> = (0..5).map(|_| lock.lock()).collect();
@@ -96,7 +96,7 @@ fn a_lock_goes_to_those_who_wait_in_their_order() {
 }
 
 #[test]
-fn a_lock_held_by_a_process_that_dies_goes_to_the_next_who_is_told() {
+fn the_lock_of_a_dead_process_goes_to_the_next_request_as_abandoned() {
     let lock = Lock::new().unwrap();
     let hold = |lock: Lock, ready: Event| hang(lock.lock().wait().unwrap(), &ready);
     let child = holder!(lock.clone(), hold);
@@ -105,16 +105,16 @@ fn a_lock_held_by_a_process_that_dies_goes_to_the_next_who_is_told() {
     let held = waits.wait().unwrap();
     assert!(held.was_abandoned());
     drop(held);
-    assert!(!lock.lock().wait().unwrap().was_abandoned(), "that has been told");
+    assert!(!lock.lock().wait().unwrap().was_abandoned(), "it was abandoned once");
 }
 
 #[test]
-fn a_waiter_that_dies_is_skipped() {
+fn the_request_of_a_dead_process_is_skipped() {
     let lock = Lock::new().unwrap();
     let held = lock.lock().wait().unwrap();
     let wait = |lock: Lock, ready: Event| {
         let waits = lock.lock();
-        // Requests of one process are handled in their order: this one comes after.
+        // Requests of one process are handled in their order, so the lock request was handled.
         drop(lock.try_lock().wait().unwrap());
         ready.set().wait().unwrap();
         drop(waits.wait());
@@ -124,7 +124,7 @@ fn a_waiter_that_dies_is_skipped() {
     child.kill();
     child.wait().unwrap_err();
     drop(held);
-    assert!(!next.wait().unwrap().was_abandoned(), "it never held it");
+    assert!(!next.wait().unwrap().was_abandoned(), "the dead process did not hold it");
 }
 
 #[test]
@@ -137,7 +137,10 @@ fn a_lock_has_many_readers_or_one_writer() {
     ));
     assert!(in_grandchild!(|lock: RwLock| lock.try_read().wait().unwrap().is_some(), lock.clone()));
     let writes = lock.write();
-    assert!(lock.try_read().wait().unwrap().is_none(), "a writer that waits is not overtaken");
+    assert!(
+        lock.try_read().wait().unwrap().is_none(),
+        "readers do not overtake a writer that waits"
+    );
     drop(readers);
     let writer = writes.wait().unwrap();
     assert!(lock.try_read().wait().unwrap().is_none());
@@ -151,7 +154,7 @@ fn a_lock_has_many_readers_or_one_writer() {
 }
 
 #[test]
-fn permits_are_limited_and_come_back_from_the_dead() {
+fn permits_are_limited_and_released_when_their_holder_dies() {
     let semaphore = Semaphore::new(3).unwrap();
     let hold = |semaphore: Semaphore, ready: Event| {
         hang(semaphore.acquire_many(2).wait().unwrap(), &ready)
@@ -172,7 +175,7 @@ fn permits_are_limited_and_come_back_from_the_dead() {
 }
 
 #[test]
-fn an_event_lets_all_go_on_until_it_is_cleared() {
+fn an_event_wakes_all_until_it_is_cleared() {
     let (event, met) = (Event::new().unwrap(), Barrier::new(4).unwrap());
     let wait = |event: Event, met: Barrier| {
         let waits = event.wait_set();
@@ -192,7 +195,7 @@ fn an_event_lets_all_go_on_until_it_is_cleared() {
 }
 
 #[test]
-fn a_barrier_waits_for_the_living() {
+fn a_barrier_does_not_count_dead_parties() {
     let barrier = Barrier::new(3).unwrap();
     let meet = |barrier: Barrier| barrier.meet().wait().unwrap();
     let dead = Process::spawn(meet, barrier.clone());
@@ -211,8 +214,8 @@ fn a_barrier_waits_for_the_living() {
 }
 
 #[test]
-fn a_condition_is_slept_on_and_woken() {
-    let (changed, stock) = (Condition::new().unwrap(), Value::new(&0_i32).unwrap());
+fn notify_wakes_requests_that_sleep_on_a_condition() {
+    let (changed, stock) = (Condition::new().unwrap(), Value::new(0_i32).unwrap());
     let take = |changed: Condition, stock: Value<i32>| {
         let mut held = changed.lock().wait().unwrap();
         while stock.get().wait().unwrap() == 0 {
@@ -242,8 +245,8 @@ fn a_condition_is_slept_on_and_woken() {
 }
 
 #[test]
-fn a_value_is_updated_as_a_whole() {
-    let value = Value::new(&(0_u32, String::new())).unwrap();
+fn updates_of_a_value_are_atomic() {
+    let value = Value::new((0_u32, String::new())).unwrap();
     let add = |value: Value<(u32, String)>| {
         for _ in 0..100 {
             value
@@ -259,7 +262,7 @@ fn a_value_is_updated_as_a_whole() {
     children.into_iter().for_each(|child| child.wait().unwrap());
     let (count, text) = value.get().wait().unwrap();
     assert_eq!((count, text.as_str()), (300, "300"));
-    assert_eq!(value.replace(&(1, "one".into())).wait().unwrap().0, count);
+    assert_eq!(value.replace((1, "one".into())).wait().unwrap().0, count);
     assert_eq!(value.get().wait().unwrap(), (1, "one".into()));
 }
 
@@ -286,24 +289,24 @@ fn maps_lists_and_namespaces_are_shared_with_workers_and_their_children() {
     assert!(map.is_empty().wait().unwrap());
 
     let list = List::<u32>::new().unwrap();
-    let push = |n: u32, list: List<u32>| list.push(&n).wait().unwrap();
+    let push = |n: u32, list: List<u32>| list.push(n).wait().unwrap();
     pool.map(push, (0..40).map(|n| (n, list.clone())).collect::<Vec<_>>()).wait().unwrap();
     let mut all = list.to_vec().wait().unwrap();
     all.sort_unstable();
     assert_eq!(all, (0..40).collect::<Vec<_>>());
     list.clear().wait().unwrap();
-    list.extend(&[1, 2, 4]).wait().unwrap();
-    list.insert(2, &3).wait().unwrap();
-    list.set(0, &10).wait().unwrap();
+    list.extend([1, 2, 4]).wait().unwrap();
+    list.insert(2, 3).wait().unwrap();
+    list.set(0, 10).wait().unwrap();
     assert_eq!(list.update(1, |n| *n *= 10).wait().unwrap(), 20);
     assert_eq!((list.get(3).wait().unwrap(), list.get(4).wait().unwrap()), (Some(4), None));
     assert_eq!((list.remove(0).wait().unwrap(), list.pop().wait().unwrap()), (Some(10), Some(4)));
     assert_eq!(list.to_vec().wait().unwrap(), [20, 3]);
-    let error = list.set(7, &0).wait().unwrap_err().to_string();
+    let error = list.set(7, 0).wait().unwrap_err().to_string();
     assert!(error.contains("no place 7") && error.contains("2 items"), "{error}");
 
     let names = Namespace::new().unwrap();
-    in_grandchild!(|names: Namespace| names.set("rate", &0.5).wait().unwrap(), names.clone());
+    in_grandchild!(|names: Namespace| names.set("rate", 0.5).wait().unwrap(), names.clone());
     assert_eq!(names.get::<f64>("rate").wait().unwrap(), Some(0.5));
     names.get::<String>("rate").wait().unwrap_err();
     assert_eq!(names.names().wait().unwrap(), ["rate"]);
@@ -315,18 +318,18 @@ fn shared_objects_can_be_values_of_shared_objects() {
     let outer = Map::<String, List<Value<u32>>>::new().unwrap();
     let fill = |outer: Map<String, List<Value<u32>>>, value: Value<u32>| {
         let inner = outer.get(&"inner".into()).wait().unwrap().unwrap();
-        inner.push(&value).wait().unwrap();
-        value.set(&7).wait().unwrap();
+        inner.push(value.clone()).wait().unwrap();
+        value.set(7).wait().unwrap();
     };
     let inner = List::new().unwrap();
-    outer.insert(&"inner".into(), &inner).wait().unwrap();
-    Process::spawn(fill, (outer, Value::new(&1).unwrap())).wait().unwrap();
+    outer.insert("inner".into(), inner.clone()).wait().unwrap();
+    Process::spawn(fill, (outer, Value::new(1).unwrap())).wait().unwrap();
     assert_eq!(inner.get(0).wait().unwrap().unwrap().get().wait().unwrap(), 7);
 }
 
 #[test]
-fn a_handle_used_after_its_owner_ended_says_so() {
-    let value = Process::spawn(|n: u32| Value::new(&n).unwrap(), 3).wait().unwrap();
+fn operations_fail_after_the_owner_has_ended() {
+    let value = Process::spawn(|n: u32| Value::new(n).unwrap(), 3).wait().unwrap();
     let error = value.get().wait().unwrap_err();
     let told = error.to_string();
     assert!(matches!(error, Error::OwnerEnded { .. }), "{told}");
@@ -337,10 +340,10 @@ fn a_handle_used_after_its_owner_ended_says_so() {
 
     let make = |give: Value<Option<Lock>>, ready: Event| {
         let lock = Lock::new().unwrap();
-        give.set(&Some(lock.clone())).wait().unwrap();
+        give.set(Some(lock.clone())).wait().unwrap();
         hang(lock.lock().wait().unwrap(), &ready);
     };
-    let give = Value::new(&None).unwrap();
+    let give = Value::new(None).unwrap();
     let child = holder!(give.clone(), make);
     let lock = give.get().wait().unwrap().unwrap();
     let waits = lock.lock();
@@ -375,25 +378,24 @@ fn async_code_awaits() {
 fn nested_options_and_units_are_kept_apart() {
     type Deep = Option<Option<Tricky>>;
     let options = [None, Some(None), Some(Some(tricky()))];
-    let (value, map, list) =
-        (Value::new(&None).unwrap(), Map::new().unwrap(), List::new().unwrap());
+    let (value, map, list) = (Value::new(None).unwrap(), Map::new().unwrap(), List::new().unwrap());
     let child = |value: Value<Deep>,
                  map: Map<Option<Option<u8>>, Deep>,
                  list: List<Deep>,
                  options: Vec<Deep>| {
-        value.set(&Some(None)).wait().unwrap();
+        value.set(Some(None)).wait().unwrap();
         assert_eq!(
             value.update(|value| assert_eq!(*value, Some(None))).wait().unwrap(),
             Some(None)
         );
-        map.insert(&None, &Some(None)).wait().unwrap();
-        map.insert(&Some(None), &None).wait().unwrap();
-        list.extend(&options).wait().unwrap();
+        map.insert(None, Some(None)).wait().unwrap();
+        map.insert(Some(None), None).wait().unwrap();
+        list.extend(options.clone()).wait().unwrap();
     };
     let handles = (value.clone(), map.clone(), list.clone(), options.to_vec());
     Process::spawn(child, handles).wait().unwrap();
     assert_eq!(value.get().wait().unwrap(), Some(None));
-    assert_eq!(value.replace(&Some(Some(tricky()))).wait().unwrap(), Some(None));
+    assert_eq!(value.replace(Some(Some(tricky()))).wait().unwrap(), Some(None));
     assert_eq!(value.get().wait().unwrap(), Some(Some(tricky())));
     assert_eq!(map.entries().wait().unwrap(), [(None, Some(None)), (Some(None), None)]);
     assert_eq!(map.get(&Some(None)).wait().unwrap(), Some(None));

@@ -12,7 +12,7 @@ use futures_util::future::try_join_all;
 
 use crate::manager::{AsyncManager, ManagerBuilder, NoSnapshots, SnapshotPolicy};
 use crate::mesh::Load;
-use crate::remote::{Call, RemoteAddr, RemoteMessage};
+use crate::remote::{RemoteAddr, RemoteMessage};
 use crate::reply::Reply;
 
 /// Which actor of an [`ActorPool`] a message goes to.
@@ -194,7 +194,7 @@ impl<A: Actor> ActorPool<A> {
     }
 
     /// Sends a message to one of the actors, by the pool's [`Routing`].
-    pub fn send<M>(&self, message: M) -> Call<M::Result>
+    pub fn send<M>(&self, message: M) -> Reply<M::Result>
     where
         M: RemoteMessage,
         A: Handler<M>,
@@ -205,7 +205,7 @@ impl<A: Actor> ActorPool<A> {
 
     /// Sends a message to the actor that a key belongs to: always the same for the same key, in
     /// pools of one size, in all runs of a program.
-    pub fn send_to<M>(&self, key: &(impl Hash + ?Sized), message: M) -> Call<M::Result>
+    pub fn send_to<M>(&self, key: &(impl Hash + ?Sized), message: M) -> Reply<M::Result>
     where
         M: RemoteMessage,
         A: Handler<M>,
@@ -215,7 +215,7 @@ impl<A: Actor> ActorPool<A> {
     }
 
     /// Sends a message to each of the actors; the calls are in the actors' order.
-    pub fn broadcast<M>(&self, message: M) -> Vec<Call<M::Result>>
+    pub fn broadcast<M>(&self, message: M) -> Vec<Reply<M::Result>>
     where
         M: RemoteMessage + Clone,
         A: Handler<M>,
@@ -254,7 +254,7 @@ impl<A: Actor> ActorPool<A> {
 }
 
 impl<A: Actor> Member<A> {
-    fn send<M>(&self, message: M) -> Call<M::Result>
+    fn send<M>(&self, message: M) -> Reply<M::Result>
     where
         M: RemoteMessage,
         A: Handler<M>,

@@ -34,7 +34,7 @@ pub use pool::suspend_progress;
 pub use pool::{ApplyCall, Broadcast, ImapCall, ImapUnorderedCall, MapCall, Pool, PoolBuilder};
 pub use process::{Process, ProcessBuilder, ProcessHandle, active_children};
 pub use queue::{Delivery, Get, Put, Queue, QueueStream};
-pub use remote::{Call, RemoteAddr, RemoteMessage, RemoteRecipient};
+pub use remote::{RemoteAddr, RemoteMessage, RemoteRecipient, SendError};
 pub use reply::Reply;
 pub use ring::{
     Alone, Number, Reduction, Rendezvous, Ring, RingBuilder, RingFunction, RingNode, RingRun,

@@ -22,7 +22,7 @@ use tokio::sync::{oneshot, watch};
 pub use self::builder::ManagerBuilder;
 pub use self::snapshot::{NoSnapshots, Snapshot, SnapshotPolicy, Snapshots};
 use self::start::CurrentProcess;
-use crate::mesh::Owned;
+use crate::mesh::OwnedActor;
 use crate::remote::{RemoteAddr, RemoteMessage};
 use crate::reply::Reply;
 use crate::runtime::{ProcessCommand, Runtime};
@@ -114,7 +114,7 @@ pub struct SyncManager<A: Actor>(AsyncManager<A>);
 struct ManagerInner {
     runtime: &'static Runtime,
     name: String,
-    owned: Arc<Owned>,
+    owned: Arc<OwnedActor>,
     supervisor: SupervisorRef,
     process: watch::Receiver<Option<CurrentProcess>>,
 }
@@ -185,7 +185,7 @@ impl<A: Actor> AsyncManager<A> {
     ///
     /// It does not stop the actor. A restart is not an end.
     pub fn join(&self) -> Reply<ExitReason> {
-        self.addr.ended()
+        self.addr.join()
     }
 }
 

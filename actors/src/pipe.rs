@@ -7,18 +7,19 @@ use fiber_core::Result;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::queue::{End, Get, Put, QueueStream, Role};
+use crate::objects::ObjectRef;
+use crate::queue::{Get, PipeEnd, PipeRole, Put, QueueStream};
 
 /// One end of a duplex pipe: it sends `S` and receives `R`.
 ///
-/// Both ends travel: as arguments of tasks, fields of messages, or through other pipes. An end may
-/// be cloned; when all clones of one end are gone, because they were dropped or their processes
-/// have ended, the other end learns it: what was sent can still be received, then
-/// [`recv`](Pipe::recv) fails with [`Error::Closed`](fiber_core::Error::Closed), and so does
-/// [`send`](Pipe::send). An end that was sent away counts as being there while it may still arrive.
+/// Both ends can be sent to other processes: as arguments of tasks, fields of messages, or through
+/// other pipes. An end can be cloned. When all clones of one end are gone, because they were
+/// dropped or their processes have ended, [`send`](Pipe::send) at the other end fails with
+/// [`Error::Closed`](fiber_core::Error::Closed), and so does [`recv`](Pipe::recv) after the
+/// elements that were sent before. An end on its way to another process counts.
 ///
-/// QueueStream arrive in the order in which they were sent. The pipe itself lives in the process that
-/// made it and ends with it: then both ends fail with
+/// Elements arrive in the order in which they were sent. The pipe lives in the process that made it
+/// and ends with it: then both ends fail with
 /// [`Error::OwnerEnded`](fiber_core::Error::OwnerEnded).
 ///
 /// # Examples
@@ -46,15 +47,15 @@ pub struct Pipe<S, R = S> {
     receiver: PipeReceiver<R>,
 }
 
-/// The end of a pipe that sends.
+/// The sending end of a pipe.
 pub struct PipeSender<T> {
-    end: End,
+    end: PipeEnd,
     element: PhantomData<fn(T)>,
 }
 
-/// The end of a pipe that receives.
+/// The receiving end of a pipe.
 pub struct PipeReceiver<T> {
-    end: End,
+    end: PipeEnd,
     element: PhantomData<fn() -> T>,
 }
 
@@ -63,19 +64,20 @@ where
     S: Serialize + DeserializeOwned,
     R: Serialize + DeserializeOwned,
 {
-    /// The two ends of a pipe that goes both ways.
+    /// Makes a duplex pipe. Returns its two ends.
     ///
     /// # Errors
-    /// If fiber can't work at all.
+    /// [`Error::NotInitialised`](fiber_core::Error::NotInitialised), a wrong configuration, or an
+    /// error of the system.
     #[track_caller]
     pub fn new() -> Result<(Pipe<S, R>, Pipe<R, S>)> {
-        let (to, from) = (End::pair()?, End::pair()?);
+        let (to, from) = (PipeEnd::pair()?, PipeEnd::pair()?);
         let one = Pipe { sender: PipeSender::new(to.0), receiver: PipeReceiver::new(from.1) };
         let other = Pipe { sender: PipeSender::new(from.0), receiver: PipeReceiver::new(to.1) };
         Ok((one, other))
     }
 
-    /// Sends an element. It waits while much that was sent before has not been received.
+    /// Sends an element. Waits while more than 4 MiB of earlier elements have not been received.
     pub fn send(&self, element: S) -> Put {
         self.sender.send(element)
     }
@@ -85,57 +87,58 @@ where
         self.receiver.recv()
     }
 
-    /// All elements, one after the other, until the other end is gone.
+    /// Returns a stream of the elements, until the other end is gone.
     pub fn stream(&self) -> QueueStream<R> {
         self.receiver.stream()
     }
 
-    /// The two directions, each on its own.
+    /// Splits this end into its two directions.
     pub fn split(self) -> (PipeSender<S>, PipeReceiver<R>) {
         (self.sender, self.receiver)
     }
 }
 
 impl<T: Serialize + DeserializeOwned> Pipe<T> {
-    /// The two ends of a pipe that goes one way.
+    /// Makes a pipe for one direction. Returns its two ends.
     ///
     /// # Errors
-    /// If fiber can't work at all.
+    /// [`Error::NotInitialised`](fiber_core::Error::NotInitialised), a wrong configuration, or an
+    /// error of the system.
     #[track_caller]
     pub fn one_way() -> Result<(PipeSender<T>, PipeReceiver<T>)> {
-        let (writer, reader) = End::pair()?;
+        let (writer, reader) = PipeEnd::pair()?;
         Ok((PipeSender::new(writer), PipeReceiver::new(reader)))
     }
 }
 
 impl<T> PipeSender<T> {
-    fn new(end: End) -> PipeSender<T> {
+    fn new(end: PipeEnd) -> PipeSender<T> {
         PipeSender { end, element: PhantomData }
     }
 }
 
 impl<T: Serialize> PipeSender<T> {
-    /// As [`Pipe::send`].
+    /// Sends an element, as [`Pipe::send`].
     pub fn send(&self, element: T) -> Put {
-        Put::of(&self.end.core, &element)
+        Put::new(&self.end.queue, &element)
     }
 }
 
 impl<T> PipeReceiver<T> {
-    fn new(end: End) -> PipeReceiver<T> {
+    fn new(end: PipeEnd) -> PipeReceiver<T> {
         PipeReceiver { end, element: PhantomData }
     }
 }
 
 impl<T: DeserializeOwned> PipeReceiver<T> {
-    /// As [`Pipe::recv`].
+    /// Receives the next element, as [`Pipe::recv`].
     pub fn recv(&self) -> Get<T> {
-        Get::new(&self.end.core)
+        Get::new(&self.end.queue)
     }
 
-    /// As [`Pipe::stream`].
+    /// Returns a stream of the elements, as [`Pipe::stream`].
     pub fn stream(&self) -> QueueStream<T> {
-        QueueStream::new(&self.end.core)
+        QueueStream::new(&self.end.queue)
     }
 }
 
@@ -149,7 +152,7 @@ macro_rules! end {
 
         impl<T> fmt::Debug for $name<T> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{}({})", stringify!($name), self.end.core.name())
+                write!(f, "{}({})", stringify!($name), self.end.queue.name())
             }
         }
 
@@ -163,14 +166,14 @@ macro_rules! end {
             fn deserialize<D: serde::Deserializer<'de>>(
                 deserializer: D,
             ) -> Result<$name<T>, D::Error> {
-                Ok($name::new(End::deserialize(deserializer, $role)?))
+                Ok($name::new(PipeEnd::deserialize(deserializer, $role)?))
             }
         }
     };
 }
 
-end!(PipeSender, Role::Writer);
-end!(PipeReceiver, Role::Reader);
+end!(PipeSender, PipeRole::Writer);
+end!(PipeReceiver, PipeRole::Reader);
 
 impl<S, R> Clone for Pipe<S, R> {
     fn clone(&self) -> Pipe<S, R> {
@@ -180,6 +183,6 @@ impl<S, R> Clone for Pipe<S, R> {
 
 impl<S, R> fmt::Debug for Pipe<S, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Pipe({})", self.sender.end.core.name())
+        write!(f, "Pipe({})", self.sender.end.queue.name())
     }
 }

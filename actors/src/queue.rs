@@ -1,48 +1,55 @@
-//! Queues that processes put elements into and get elements from.
+//! Queues between processes.
 
 mod blocks;
 mod client;
-mod core;
 mod delivery;
-mod end;
-mod ops;
+mod encoded;
+mod get;
+mod handle;
+mod pipe_end;
+mod put;
 mod store;
+mod stream;
 mod wire;
 
 use std::marker::PhantomData;
-use std::panic::Location;
+use std::panic::Location as Place;
 
 use fiber_core::{Error, Result, codec, transfer};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
-use self::core::{Core, Side};
-use self::wire::{Ask, Closing};
-use crate::objects::{Ticket, Waiting, made_at};
+use self::handle::{Location, QueueHandle};
+use self::wire::{Closing, Operation};
+use crate::objects::{ObjectRef, Ticket, made_at};
+use crate::reply::Reply;
 
 pub use delivery::Delivery;
-pub(crate) use end::{End, Role};
-pub use ops::{Get, Put, QueueStream};
+pub use get::Get;
+pub(crate) use pipe_end::{PipeEnd, PipeRole};
+pub use put::Put;
+pub use stream::QueueStream;
 
-/// A queue that any number of processes put elements into and get elements from.
+/// A queue between any number of processes.
 ///
-/// It lives in the process that made it, and its handles work in every process of the program: as
-/// arguments of tasks, fields of messages, or elements of other queues. It ends, with what is in
-/// it, when the last handle in any process is gone, and with its process.
+/// It lives in the process that made it. Its handles work in every process of the program: as
+/// arguments of tasks, fields of messages, or elements of other queues. The queue ends, with the
+/// elements in it, when the last handle in any process is gone, and with the process that made it.
+/// Then operations fail with [`Error::OwnerEnded`].
 ///
-/// - **Order.** QueueStream of one process come out in the order in which it put them in.
+/// - **Order.** Elements of one process come out in the order in which it put them in.
 /// - **Fairness.** An element goes to the process that has waited longest. A process that gets many
-///   is sent some before it asks, as long as nobody waits for them; what it has not used goes back
-///   when somebody does.
-/// - **Delivery.** Each element goes to one [`get`](Queue::get). What a process has been sent and
-///   not used when it dies goes to others; of what it got just before, some may be delivered again.
-///   With [`get_acknowledged`](Queue::get_acknowledged) that is certain for all that it has not
-///   acknowledged.
-/// - **Speed.** What is put into an unbounded queue of another process while something is under way
-///   rides together. `put` returns when an element is on its way; [`flush`](Queue::flush) waits
-///   until all have arrived. They also have when the process ends in order, and before anything
-///   that it does next with an object in [`sync`](crate::sync).
+///   elements prefetches some, as long as no other consumer waits for them. They go back when one
+///   does.
+/// - **Delivery.** Each element goes to one [`get`](Queue::get). When a process dies, the elements
+///   that it prefetched go to others, and some of those that it got just before may be delivered
+///   again. Elements from [`get_acknowledged`](Queue::get_acknowledged) are delivered again if and
+///   only if they were not acknowledged.
+/// - **Speed.** Elements that are put into an unbounded queue of another process while earlier ones
+///   are in flight share a frame. `put` returns when an element is on its way;
+///   [`flush`](Queue::flush) waits until all have arrived. They also arrive before the process
+///   exits in order, and before its next operation on an object in [`sync`](crate::sync).
 ///
 /// # Examples
 /// ```
@@ -67,71 +74,82 @@ pub use ops::{Get, Put, QueueStream};
 #[derive(Serialize, Deserialize)]
 #[serde(transparent, bound = "")]
 pub struct Queue<T> {
-    core: Core,
+    handle: QueueHandle,
     element: PhantomData<fn(T) -> T>,
 }
 
 impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
-    /// A queue that holds any number of elements, in this process.
+    /// Makes a queue that holds any number of elements. It lives in this process.
     ///
     /// # Errors
-    /// If fiber can't work at all.
+    /// [`Error::NotInitialised`], a wrong configuration, or an error of the system.
     #[track_caller]
     pub fn new() -> Result<Queue<T>> {
-        let name = made_at("queue", Location::caller());
-        Ok(Queue { core: Core::new(&name, store::Capacity::Unbounded)?, element: PhantomData })
+        let name = made_at("queue", Place::caller());
+        let handle = QueueHandle::new(&name, store::Capacity::Unbounded)?;
+        Ok(Queue { handle, element: PhantomData })
     }
 
-    /// A queue that holds at most so many elements, in this process: who puts more waits.
+    /// Makes a queue that holds at most `capacity` elements: further puts wait. It lives in this
+    /// process.
     ///
     /// # Errors
-    /// If `capacity` is 0, or fiber can't work at all.
+    /// [`Error::Invalid`] if `capacity` is 0; otherwise as [`new`](Queue::new).
     #[track_caller]
     pub fn bounded(capacity: usize) -> Result<Queue<T>> {
-        let name = made_at("queue", Location::caller());
+        let name = made_at("queue", Place::caller());
         if capacity == 0 {
             let problem = "a queue for no elements can't hold one: choose 1 or more";
             return Err(Error::invalid("Queue::bounded", problem));
         }
-        Ok(Queue {
-            core: Core::new(&name, store::Capacity::QueueStream(capacity))?,
-            element: PhantomData,
-        })
+        let handle = QueueHandle::new(&name, store::Capacity::Elements(capacity))?;
+        Ok(Queue { handle, element: PhantomData })
     }
 
     /// Puts an element in, at once or when there is room.
     pub fn put(&self, element: T) -> Put {
-        Put::of(&self.core, &element)
+        Put::new(&self.handle, &element)
     }
 
-    /// Puts an element in if there is room, and says whether there was.
-    pub fn try_put(&self, element: &T) -> Waiting<bool> {
-        let asked = self.core.encode(element).map(|element| {
-            let element = ByteBuf::from(element.element());
-            self.core.call::<Result<bool, Closing>>("putting into", &Ask::TryPut(element))
+    /// Puts an element in if there is room. Returns `Err` with the element if there is none.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let queue = fiber::Queue::bounded(1)?;
+    /// assert_eq!(queue.try_put(1).wait()?, Ok(()));
+    /// assert_eq!(queue.try_put(2).wait()?, Err(2));
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    pub fn try_put(&self, element: T) -> Reply<Result<(), T>> {
+        let fits = self.handle.encode(&element).map(|encoded| {
+            let encoded = ByteBuf::from(encoded.element());
+            self.handle.call::<Result<bool, Closing>>("", &Operation::TryPut(encoded))
         });
-        let core = self.core.clone();
-        Waiting::new(format!("putting into {}", core.name()), async move {
-            asked?.await?.map_err(|closing| core.closed(closing))
+        let handle = self.handle.clone();
+        Reply::named(format!("putting into {}", handle.name()), async move {
+            let fits = fits?.await?.map_err(|reason| handle.closed(reason))?;
+            Ok(if fits { Ok(()) } else { Err(element) })
         })
     }
 
     /// Takes the next element, when there is one.
     pub fn get(&self) -> Get<T> {
-        Get::new(&self.core)
+        Get::new(&self.handle)
     }
 
-    /// Takes the next element if there is one that no other process has been sent.
-    pub fn try_get(&self) -> Waiting<Option<T>> {
-        let asked = self.core.call::<Option<ByteBuf>>("getting from", &Ask::TryGet);
-        Waiting::new(format!("getting from {}", self.core.name()), async move {
-            asked.await?.map(|element| codec::decode(&element)).transpose()
+    /// Takes the next element, if there is one that no other process has prefetched.
+    pub fn try_get(&self) -> Reply<Option<T>> {
+        let element = self.handle.call::<Option<ByteBuf>>("", &Operation::TryGet);
+        Reply::named(format!("getting from {}", self.handle.name()), async move {
+            element.await?.map(|element| codec::decode(&element)).transpose()
         })
     }
 
-    /// Takes the next element on uncommitted: if this process dies before it has
-    /// [acknowledged](Delivery::acknowledge) it, or drops the delivery, another consumer is given
-    /// it, before all others.
+    /// Takes the next element, which this process has to [acknowledge](Delivery::acknowledge).
+    ///
+    /// If the process dies before, or drops the delivery, the element goes back to its position in
+    /// the queue, and to another consumer.
     ///
     /// # Examples
     /// ```
@@ -145,135 +163,97 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
     /// assert!(jobs.is_empty().wait()?);
     /// # Ok::<(), fiber::Error>(())
     /// ```
-    pub fn get_acknowledged(&self) -> Waiting<Delivery<T>> {
+    pub fn get_acknowledged(&self) -> Reply<Delivery<T>> {
         let ticket = Ticket::new();
-        let asked = self.core.ask(&Ask::Take { ticket });
-        let untake = Untake { core: self.core.clone(), ticket: Some(ticket) };
-        Waiting::new(format!("an element of {}", self.core.name()), async move {
-            let taken: Result<(u64, ByteBuf), Closing> = codec::decode(&asked?.await?)?;
-            let core = untake.fulfilled();
-            let (number, element) = taken.map_err(|closing| core.closed(closing))?;
+        let response = self.handle.request(&Operation::GetDelivery { ticket });
+        let withdraw = self.handle.send_on_drop(Operation::WithdrawGet { ticket });
+        Reply::named(format!("an element of {}", self.handle.name()), async move {
+            let delivered: Result<(u64, ByteBuf), Closing> = codec::decode(&response.await?)?;
+            let handle = withdraw.object().clone();
+            withdraw.disarm();
+            let (number, element) = delivered.map_err(|reason| handle.closed(reason))?;
             let (element, uncommitted) = transfer::uncommitted(|| codec::decode(&element));
-            Delivery::<T>::new(core, number, uncommitted).with(element)
+            Delivery::<T>::new(handle, number, uncommitted).with(element)
         })
     }
 
-    /// All elements, one after the other, until the queue is closed and nothing is left: a stream,
-    /// and with [`wait`](QueueStream::wait) an iterator.
+    /// Returns a stream of the elements, until the queue is closed and empty. With
+    /// [`wait`](QueueStream::wait) it is an iterator.
     pub fn stream(&self) -> QueueStream<T> {
-        QueueStream::new(&self.core)
+        QueueStream::new(&self.handle)
     }
 
-    /// How many elements are in it. Other processes may have used some of them already without
-    /// having said so.
-    pub fn len(&self) -> Waiting<usize> {
-        self.core.call("asking", &Ask::Len)
+    /// Returns the number of elements. It includes elements that other processes have prefetched,
+    /// and may have used without having reported it yet.
+    pub fn len(&self) -> Reply<usize> {
+        self.handle.call("asking", &Operation::Len)
     }
 
-    /// Whether there is none.
-    pub fn is_empty(&self) -> Waiting<bool> {
-        let asked = self.len();
-        Waiting::new(format!("asking {}", self.core.name()), async move { Ok(asked.await? == 0) })
+    /// Returns whether [`len`](Queue::len) is 0.
+    pub fn is_empty(&self) -> Reply<bool> {
+        let len = self.len();
+        Reply::named(format!("asking {}", self.handle.name()), async move { Ok(len.await? == 0) })
     }
 
-    /// Waits until all that this process has put in has arrived.
+    /// Waits until all elements that this process has put in have arrived.
     ///
     /// # Errors
-    /// Why it can't.
-    pub fn flush(&self) -> Waiting<()> {
-        let core = self.core.clone();
-        let flushed = self.core.side().map(|side| match side {
-            Side::Here(_) => None,
-            Side::There(client) => client.flush(),
+    /// [`Error::OwnerEnded`] or [`Error::Closed`], if they can't arrive.
+    pub fn flush(&self) -> Reply<()> {
+        let handle = self.handle.clone();
+        let flushed = self.handle.location().map(|location| match location {
+            Location::Local(_) => None,
+            Location::Remote(client) => client.flush(),
         });
-        Waiting::new(format!("the arrival of what was put into {}", core.name()), async move {
+        let what = format!("the arrival of the elements that were put into {}", handle.name());
+        Reply::named(what, async move {
             if let Some(flushed) = flushed? {
                 let _ = flushed.await;
             }
-            match core.side()? {
-                Side::Here(_) => Ok(()),
-                Side::There(client) => client.problem(),
+            match handle.location()? {
+                Location::Local(_) => Ok(()),
+                Location::Remote(client) => client.check(),
             }
         })
     }
 
-    /// Says that the work on an element that was got is done: see [`join`](Queue::join).
+    /// Marks the work on one element as done: see [`join`](Queue::join). Does not wait.
     pub fn task_done(&self) {
-        self.core.tell(&Ask::TaskDone(1));
+        self.handle.send(&Operation::TaskDone(1));
     }
 
-    /// Waits until the work on all elements that were ever put in is done: as many times as
-    /// elements were put in, somebody has called [`task_done`](Queue::task_done) or acknowledged
-    /// one.
-    pub fn join(&self) -> Waiting<()> {
+    /// Waits until the work on all elements that were ever put in is done: until
+    /// [`task_done`](Queue::task_done) and [`acknowledge`](Delivery::acknowledge) were called, in
+    /// all processes, as many times as elements were put in.
+    pub fn join(&self) -> Reply<()> {
         let ticket = Ticket::new();
-        let asked = self.core.ask(&Ask::Join { ticket });
-        let unjoin = Unjoin { core: self.core.clone(), ticket: Some(ticket) };
-        Waiting::new(format!("the end of the work on {}", self.core.name()), async move {
-            codec::decode::<()>(&asked?.await?)?;
-            unjoin.fulfilled();
+        let response = self.handle.request(&Operation::Join { ticket });
+        let withdraw = self.handle.send_on_drop(Operation::WithdrawJoin { ticket });
+        let what = format!("the end of the work on {}", self.handle.name());
+        Reply::named(what, async move {
+            codec::decode::<()>(&response.await?)?;
+            withdraw.disarm();
             Ok(())
         })
     }
 
-    /// Lets nothing more in. What is in it can be got; then [`get`](Queue::get) fails with
-    /// [`Error::Closed`], and streams end.
-    pub fn close(&self) -> Waiting<()> {
-        self.core.call("closing", &Ask::Close)
-    }
-}
-
-/// Takes a request for an element back.
-struct Untake {
-    core: Core,
-    ticket: Option<Ticket>,
-}
-
-impl Untake {
-    fn fulfilled(mut self) -> Core {
-        self.ticket = None;
-        self.core.clone()
-    }
-}
-
-impl Drop for Untake {
-    fn drop(&mut self) {
-        if let Some(ticket) = self.ticket {
-            self.core.tell(&Ask::Untake { ticket });
-        }
-    }
-}
-
-/// Stops waiting for the end of the work.
-struct Unjoin {
-    core: Core,
-    ticket: Option<Ticket>,
-}
-
-impl Unjoin {
-    fn fulfilled(mut self) {
-        self.ticket = None;
-    }
-}
-
-impl Drop for Unjoin {
-    fn drop(&mut self) {
-        if let Some(ticket) = self.ticket {
-            self.core.tell(&Ask::Unjoin { ticket });
-        }
+    /// Closes the queue for new elements. Elements in it can still be got; then
+    /// [`get`](Queue::get) fails with [`Error::Closed`], and streams end.
+    pub fn close(&self) -> Reply<()> {
+        self.handle.call("closing", &Operation::Close)
     }
 }
 
 impl<T> Clone for Queue<T> {
     fn clone(&self) -> Queue<T> {
-        Queue { core: self.core.clone(), element: PhantomData }
+        Queue { handle: self.handle.clone(), element: PhantomData }
     }
 }
 
 /// Two handles are equal if they are of the same queue.
 impl<T> PartialEq for Queue<T> {
     fn eq(&self, other: &Queue<T>) -> bool {
-        self.core == other.core
+        self.handle == other.handle
     }
 }
 
@@ -281,6 +261,6 @@ impl<T> Eq for Queue<T> {}
 
 impl<T> std::fmt::Debug for Queue<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Queue({})", self.core.name())
+        write!(f, "Queue({})", self.handle.name())
     }
 }

@@ -1,19 +1,23 @@
-//! Actors of other processes: addresses that travel, and the handling of messages that arrive.
+//! Actors of other processes: their addresses, and the handling of messages that arrive.
 //!
 //! - A [`RemoteAddr`] names a process and an actor there. That of a managed actor names the actor's
 //!   owner, which knows where the current incarnation is.
 //! - A call is one frame: the actor, a [method entry](method) in place of a name, and the message.
+//! - An [`InboxPump`](inbox_pump) passes the messages of an inbox to the actor.
 
 mod addr;
-mod call;
 mod export;
 mod inbox_pump;
 mod message;
 mod method;
+mod recipient;
+mod send_error;
+mod untyped;
 
-pub use addr::{RemoteAddr, RemoteRecipient};
-pub use call::Call;
+pub use addr::RemoteAddr;
 #[cfg(test)]
 pub(crate) use inbox_pump::Dispatch;
 pub(crate) use inbox_pump::Host;
 pub use message::RemoteMessage;
+pub use recipient::RemoteRecipient;
+pub use send_error::SendError;

@@ -1,22 +1,23 @@
 //! State and synchronisation that processes share.
 //!
-//! Each object lives in the process that made it: on fiber's own thread there, so that it answers
-//! whatever the program does. Its handles are `Clone + Serialize + Deserialize`: as arguments of
-//! tasks, fields of messages, elements of queues or values of other shared objects they work in
-//! every process of the program.
+//! Each object lives in the process that made it, on fiber's own thread there: it answers even
+//! while the program computes. Its handles are `Clone + Serialize + Deserialize`. They work in
+//! every process of the program: as arguments of tasks, fields of messages, elements of queues, or
+//! values of other shared objects.
 //!
 //! - **Lifetime.** An object ends with its last handle in any process, or with the process that
-//!   made it: a handle that is used after that says so
-//!   ([`Error::OwnerEnded`](fiber_core::Error::OwnerEnded)). A handle that is stored in another
-//!   object of this module, or that the program encodes itself, keeps its object until the process
-//!   ends that made it.
-//! - **Deaths.** What a process holds (a lock, permits, a place in a queue of waiters) is given
-//!   back when it dies, and the next holder is told: [`Guard::was_abandoned`].
-//! - **Waiting.** Every operation is sent at once and gives a [`Waiting`]: a future for any
-//!   runtime, with `.wait()` for code that is not async and `.timeout(limit)`. Dropping it takes
-//!   back what has not happened: who waits for a lock no longer waits.
-//! - **Order.** Requests of one process to one object are handled in the order in which they were
-//!   made.
+//!   made it. Operations on an object that has ended fail with
+//!   [`Error::OwnerEnded`](fiber_core::Error::OwnerEnded). A handle that is stored in another
+//!   object of this module, or that the program encodes itself, keeps its object alive until the
+//!   process that made the object ends.
+//! - **Deaths.** The locks and permits of a process that dies are released, and its pending
+//!   requests are withdrawn. The next holder learns of the death from [`Guard::was_abandoned`].
+//! - **Waiting.** Every operation is sent at once and returns a [`Reply`](crate::Reply): a future
+//!   for any runtime, with `.wait()` for code that is not async and `.timeout(limit)`. Dropping a
+//!   reply withdraws a request that still waits, as for a lock.
+//! - **Order.** The requests of one process to one object are handled in the order in which they
+//!   were made.
+//! - **Cost.** An operation is one round trip between two processes, without the parent in between.
 
 mod barrier;
 mod condition;
@@ -28,7 +29,7 @@ mod namespace;
 mod permits;
 mod rwlock;
 mod semaphore;
-mod shared;
+mod state;
 mod value;
 
 pub use barrier::Barrier;
@@ -42,5 +43,3 @@ pub use permits::Guard;
 pub use rwlock::RwLock;
 pub use semaphore::Semaphore;
 pub use value::Value;
-
-pub use crate::objects::Waiting;

@@ -61,7 +61,7 @@ fn work(
 ) -> anyhow::Result<Trained> {
     let data = load(place)?;
     let first = node.rank() == 0;
-    let tell = |epochs| if first { done.set(&epochs).wait() } else { Ok(()) };
+    let tell = |epochs| if first { done.set(epochs).wait() } else { Ok(()) };
     Ok(train(&mut node, &data, &plan, tell)?)
 }
 
@@ -71,7 +71,7 @@ fn main() -> anyhow::Result<()> {
     let plan = Plan { epochs, batch, hidden, rate, ..Plan::default() };
     // What can't be read is better told before anything is started.
     let data = load(mnist.clone())?;
-    let done = Value::new(&0)?;
+    let done = Value::new(0)?;
     let mut ring = Ring::builder().name("sgd");
     if let Some(nodes) = nodes {
         ring = ring.size(nodes);

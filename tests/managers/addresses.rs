@@ -44,7 +44,7 @@ fn a_local_actor_can_be_exported_and_a_full_mailbox_keeps_the_order() {
         assert_eq!(addr.send(Add(1)).await.unwrap(), 101);
         addr.send(Stop).await.unwrap();
         assert_eq!(stopped(addr.send(Add(1)).await.unwrap_err()), ExitReason::Normal);
-        assert_eq!(addr.ended().await.unwrap(), ExitReason::Normal);
+        assert_eq!(addr.join().await.unwrap(), ExitReason::Normal);
     });
 }
 

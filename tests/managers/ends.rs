@@ -26,7 +26,7 @@ fn a_stopped_manager_leaves_no_process_and_a_dropped_one_neither() {
     let dropped = counter(0);
     let addr = dropped.addr();
     drop(dropped);
-    assert_eq!(addr.ended().wait().unwrap(), ExitReason::Shutdown);
+    assert_eq!(addr.join().wait().unwrap(), ExitReason::Shutdown);
 }
 
 #[test]

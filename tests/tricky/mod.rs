@@ -1,4 +1,4 @@
-//! A value of shapes that an encoding with a single nil confuses.
+//! A value whose parts an encoding with a single nil would confuse.
 
 use std::collections::BTreeMap;
 

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::ManagerInner;
 use super::host::{HostMain, Note};
-use crate::mesh::{Owned, ProcessRef};
+use crate::mesh::{OwnedActor, ProcessRef};
 use crate::process::ProcessControl;
 use crate::runtime::{
     ControlMessage, Launch, ProcessCommand, Runtime, StartRequest, launch, monitor,
@@ -61,7 +61,7 @@ impl Prepared {
         self,
         runtime: &'static Runtime,
         name: String,
-    ) -> (ChildSpec, Arc<Owned>, watch::Receiver<Option<CurrentProcess>>) {
+    ) -> (ChildSpec, Arc<OwnedActor>, watch::Receiver<Option<CurrentProcess>>) {
         let owned = runtime.registry().own();
         let (process, current) = watch::channel(None);
         let start = ManagerStart {
@@ -87,7 +87,7 @@ impl Prepared {
 struct ManagerStart {
     runtime: &'static Runtime,
     name: String,
-    owned: Arc<Owned>,
+    owned: Arc<OwnedActor>,
     meta: Meta,
     output: OutputMode,
     host_main: HostMain,
@@ -120,7 +120,7 @@ impl Start for ManagerStart {
             let launched = launch(runtime, spec).await.map_err(|exit| exit.reason)?;
             let (pid, place) = (launched.info.pid, launched.place());
             let address = launched.address.clone().unwrap_or_default().into();
-            let incarnation = owned.up(ProcessRef { id: launched.info.id, address });
+            let incarnation = owned.started(ProcessRef { id: launched.info.id, address });
             let (commands, inbox) = mpsc::unbounded_channel();
             process.send_replace(Some(CurrentProcess { pid, commands: commands.clone() }));
             let (exited, exit) = oneshot::channel();
@@ -145,7 +145,7 @@ impl Start for ManagerStart {
                     ours
                 });
                 let reason = ended.unwrap_or(exit.reason);
-                owned.down(incarnation, reason.clone());
+                owned.ended(incarnation, reason.clone());
                 let last = match restart {
                     Restart::Permanent => false,
                     Restart::Transient => reason.is_normal(),

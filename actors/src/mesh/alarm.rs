@@ -36,7 +36,7 @@ impl Drop for Alarm {
     fn drop(&mut self) {
         // Takes the deadline off the list.
         if let Some(waiter) = self.waiter.take() {
-            waiter.tell(Ok(Bytes::new()));
+            waiter.complete(Ok(Bytes::new()));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What goes from this node to another.
+//! Connections from this process to others, for outgoing calls.
 
 use std::sync::Arc;
 
@@ -12,30 +12,31 @@ use super::pending::{Calls, Pending};
 use super::registry::Registry;
 use super::wire::{CallFailure, CallId, Frame, NO_ANSWER, Payload};
 
-/// The way to one node, and the calls that wait for its answers. It is used until it closes, and
-/// then never again.
+/// The connection to one process, and the calls that wait for its answers. It is used until it
+/// closes, and not opened again.
 pub(crate) struct Channel {
     to: ProcessId,
-    state: Mutex<State>,
+    state: Mutex<ChannelState>,
     calls: Arc<Calls>,
 }
 
-struct State {
-    way: Way,
-    /// Whether anything was sent of which nobody hears.
-    unheard: bool,
+struct ChannelState {
+    stage: Stage,
+    /// Whether messages without an answer were sent: this process does not know whether they
+    /// arrived.
+    unconfirmed: bool,
 }
 
-enum Way {
-    /// Being connected; what is sent waits.
+enum Stage {
+    /// Connecting; messages wait.
     Opening(Vec<Message>),
-    Link(Arc<dyn Link>),
-    /// To this very node.
-    Here(&'static Registry),
+    Linked(Arc<dyn Link>),
+    /// To this process itself.
+    Local(&'static Registry),
     Closed(ExitReason),
 }
 
-/// A call that can't be sent, because its channel is closed.
+/// A call that was not sent because its channel is closed.
 pub(crate) struct Refused {
     pub(crate) payload: Payload,
     pub(crate) pending: Option<Pending>,
@@ -44,15 +45,15 @@ pub(crate) struct Refused {
 
 impl Channel {
     pub(crate) fn opening(to: ProcessId) -> Channel {
-        Channel::new(to, Way::Opening(Vec::new()))
+        Channel::new(to, Stage::Opening(Vec::new()))
     }
 
-    pub(crate) fn here(own: ProcessId, registry: &'static Registry) -> Channel {
-        Channel::new(own, Way::Here(registry))
+    pub(crate) fn local(own: ProcessId, registry: &'static Registry) -> Channel {
+        Channel::new(own, Stage::Local(registry))
     }
 
-    fn new(to: ProcessId, way: Way) -> Channel {
-        let state = Mutex::new(State { way, unheard: false });
+    fn new(to: ProcessId, stage: Stage) -> Channel {
+        let state = Mutex::new(ChannelState { stage, unconfirmed: false });
         Channel { to, state, calls: Arc::new(Calls::new()) }
     }
 
@@ -60,91 +61,91 @@ impl Channel {
         self.to
     }
 
-    /// Sends a call; without somebody who waits for it, one that wants no answer.
+    /// Sends a call. Without `pending` it is one that wants no answer.
     ///
     /// # Errors
-    /// Both back, and why the channel is closed.
+    /// The call, and the reason why the channel is closed.
     pub(crate) fn send(
         &self,
         payload: Payload,
         pending: Option<Pending>,
     ) -> Result<(), Box<Refused>> {
         let mut state = self.state.lock();
-        if let Way::Closed(reason) = &state.way {
+        if let Stage::Closed(reason) = &state.stage {
             let reason = reason.clone();
             return Err(Box::new(Refused { payload, pending, reason }));
         }
         let call = match pending {
             Some(pending) => self.calls.add(pending),
             None => {
-                state.unheard = true;
+                state.unconfirmed = true;
                 NO_ANSWER
             }
         };
-        match &mut state.way {
-            Way::Opening(waiting) => waiting.push(payload.into_message(call)),
-            Way::Link(link) => {
+        match &mut state.stage {
+            Stage::Opening(waiting) => waiting.push(payload.into_message(call)),
+            Stage::Linked(link) => {
                 let link = Arc::clone(link);
                 drop(state);
-                // That it is closed is about to be noticed, and told to all who wait.
+                // If the link is closed, its reader notices that and fails the call.
                 let _ = link.send(payload.into_message(call));
             }
-            Way::Here(registry) => {
+            Stage::Local(registry) => {
                 let registry = *registry;
                 drop(state);
                 let message = payload.into_message(call);
                 let frame =
                     if message.body.is_empty() { message.head.into() } else { message.body };
-                registry.accept(Frame::read(frame), ReplyTo::Here(Arc::clone(&self.calls)));
+                registry.accept(Frame::read(frame), ReplyTo::Local(Arc::clone(&self.calls)));
             }
-            Way::Closed(_) => unreachable!("that was looked at"),
+            Stage::Closed(_) => unreachable!("it was checked above"),
         }
         Ok(())
     }
 
-    /// It is connected: what waits can go.
+    /// Sends the messages that wait over a new link.
     pub(crate) fn open(&self, link: &Arc<dyn Link>) {
         let mut state = self.state.lock();
-        if let Way::Opening(waiting) = &mut state.way {
+        if let Stage::Opening(waiting) = &mut state.stage {
             for message in std::mem::take(waiting) {
                 let _ = link.send(message);
             }
-            state.way = Way::Link(Arc::clone(link));
+            state.stage = Stage::Linked(Arc::clone(link));
         }
     }
 
-    /// Whether anything was sent of which it is not known that it has arrived.
-    pub(crate) fn has_unheard(&self) -> bool {
-        self.state.lock().unheard
+    /// Returns whether messages were sent of which this process does not know that they arrived.
+    pub(crate) fn has_unconfirmed(&self) -> bool {
+        self.state.lock().unconfirmed
     }
 
     pub(crate) fn is_connected(&self) -> bool {
-        matches!(self.state.lock().way, Way::Link(_))
+        matches!(self.state.lock().stage, Stage::Linked(_))
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        matches!(self.state.lock().way, Way::Closed(_))
+        matches!(self.state.lock().stage, Stage::Closed(_))
     }
 
-    /// Whether this is the link through which it sends.
+    /// Returns whether the channel sends over this link.
     pub(crate) fn uses(&self, link: &Arc<dyn Link>) -> bool {
-        // The data pointers are compared: a vtable may have several addresses.
-        matches!(&self.state.lock().way, Way::Link(used) if std::ptr::addr_eq(Arc::as_ptr(used), Arc::as_ptr(link)))
+        // This compares the data pointers, as a vtable may have several addresses.
+        matches!(&self.state.lock().stage, Stage::Linked(used) if std::ptr::addr_eq(Arc::as_ptr(used), Arc::as_ptr(link)))
     }
 
-    /// An answer has come.
-    pub(crate) fn settle(&self, call: CallId, answer: Result<Bytes, CallFailure>) {
-        self.calls.settle(call, answer);
+    /// Completes a call with its answer.
+    pub(crate) fn complete(&self, call: CallId, answer: Result<Bytes, CallFailure>) {
+        self.calls.complete(call, answer);
     }
 
-    /// The node is gone, or can't be reached. The calls that wait are given, in order; none if it
-    /// has closed before.
+    /// Closes the channel. Returns the calls that wait, in the order in which they were sent, or
+    /// `None` if it was closed before.
     pub(crate) fn close(&self, reason: &ExitReason) -> Option<Vec<Pending>> {
         let mut state = self.state.lock();
-        if matches!(state.way, Way::Closed(_)) {
+        if matches!(state.stage, Stage::Closed(_)) {
             return None;
         }
-        state.way = Way::Closed(reason.clone());
+        state.stage = Stage::Closed(reason.clone());
         Some(self.calls.take())
     }
 }

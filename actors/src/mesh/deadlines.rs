@@ -1,4 +1,4 @@
-//! Who waits for an answer, and until when.
+//! The receivers of answers, and their deadlines.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -12,55 +12,53 @@ use tokio::sync::{Notify, oneshot};
 use super::wire::CallFailure;
 use crate::endpoint::Endpoint;
 
-/// What comes of a call.
+/// The answer to a call, or the reason why there is none.
 pub(crate) type Answer = Result<Bytes, Unanswered>;
 
-/// Why a call has no answer.
+/// The reason why a call has no answer.
 #[derive(Clone, Debug)]
 pub(crate) enum Unanswered {
     Failed(CallFailure),
-    /// Its actor, or the node, is gone.
+    /// The actor, or its process, is gone.
     Lost(ExitReason),
     TimedOut(Duration),
-    /// It could not be asked at all.
+    /// The request could not be sent.
     Refused(Error),
 }
 
-/// Who waits for the answer of a call.
+/// The receiver of a call's answer.
 pub(crate) enum Waiter {
-    /// For as long as it takes.
-    Patient(oneshot::Sender<Answer>),
-    Timed(Arc<Timed>),
-    /// Not somebody, but something that is to be done.
+    Sender(oneshot::Sender<Answer>),
+    Timed(Arc<TimedWaiter>),
     Callback(Box<dyn FnOnce(Answer) + Send>),
 }
 
-/// Waits until a deadline.
-pub(crate) struct Timed {
+/// A receiver with a deadline.
+pub(crate) struct TimedWaiter {
     sender: Mutex<Option<oneshot::Sender<Answer>>>,
     deadline: Deadline,
     deadlines: &'static Deadlines,
 }
 
-/// When, and a number that tells it from others at the same time.
+/// A time, and a number that distinguishes deadlines at the same time.
 type Deadline = (Instant, u64);
 
 impl Waiter {
-    /// Tells it what came of its call. Whether it still listens makes no difference.
-    pub(crate) fn tell(self, answer: Answer) {
+    /// Passes the answer on. A receiver that is gone ignores it.
+    pub(crate) fn complete(self, answer: Answer) {
         match self {
-            Waiter::Patient(sender) => drop(sender.send(answer)),
+            Waiter::Sender(sender) => drop(sender.send(answer)),
             Waiter::Callback(then) => then(answer),
             Waiter::Timed(timed) => {
-                timed.deadlines.waiting.lock().times.remove(&timed.deadline);
-                timed.tell(answer);
+                timed.deadlines.queue.lock().times.remove(&timed.deadline);
+                timed.complete(answer);
             }
         }
     }
 }
 
-impl Timed {
-    fn tell(&self, answer: Answer) {
+impl TimedWaiter {
+    fn complete(&self, answer: Answer) {
         let sender = self.sender.lock().take();
         if let Some(sender) = sender {
             let _ = sender.send(answer);
@@ -68,49 +66,50 @@ impl Timed {
     }
 }
 
-/// The deadlines of all calls that this node waits for.
+/// The deadlines of all calls of this process.
 pub(crate) struct Deadlines {
     endpoint: &'static Endpoint,
-    waiting: Mutex<Waiting>,
+    queue: Mutex<DeadlineQueue>,
     changed: Notify,
 }
 
 #[derive(Default)]
-struct Waiting {
-    times: BTreeMap<Deadline, (Duration, Weak<Timed>)>,
+struct DeadlineQueue {
+    times: BTreeMap<Deadline, (Duration, Weak<TimedWaiter>)>,
     last: u64,
-    /// Whether the task that looks after them runs.
-    watched: bool,
+    /// Whether the task that waits for the next deadline runs.
+    running: bool,
 }
 
 impl Deadlines {
     pub(crate) fn new(endpoint: &'static Endpoint) -> Deadlines {
-        Deadlines { endpoint, waiting: Mutex::default(), changed: Notify::new() }
+        Deadlines { endpoint, queue: Mutex::default(), changed: Notify::new() }
     }
 
-    /// A waiter that is told so when `limit` has passed.
+    /// Returns a waiter that gets [`Unanswered::TimedOut`] after `limit`.
     pub(crate) fn within(
         &'static self,
         limit: Duration,
         sender: oneshot::Sender<Answer>,
     ) -> Waiter {
-        let mut waiting = self.waiting.lock();
-        waiting.last += 1;
-        let deadline = (Instant::now() + limit, waiting.last);
-        let timed = Arc::new(Timed { sender: Mutex::new(Some(sender)), deadline, deadlines: self });
-        let is_first = waiting.times.first_key_value().is_none_or(|(first, _)| deadline < *first);
-        waiting.times.insert(deadline, (limit, Arc::downgrade(&timed)));
-        let watched = std::mem::replace(&mut waiting.watched, true);
-        drop(waiting);
-        if !watched {
-            self.endpoint.spawn(|| self.watch());
+        let mut queue = self.queue.lock();
+        queue.last += 1;
+        let deadline = (Instant::now() + limit, queue.last);
+        let timed =
+            Arc::new(TimedWaiter { sender: Mutex::new(Some(sender)), deadline, deadlines: self });
+        let is_first = queue.times.first_key_value().is_none_or(|(first, _)| deadline < *first);
+        queue.times.insert(deadline, (limit, Arc::downgrade(&timed)));
+        let running = std::mem::replace(&mut queue.running, true);
+        drop(queue);
+        if !running {
+            self.endpoint.spawn(|| self.run());
         } else if is_first {
             self.changed.notify_one();
         }
         Waiter::Timed(timed)
     }
 
-    async fn watch(&'static self) {
+    async fn run(&'static self) {
         loop {
             let next = self.expire();
             let wait = async {
@@ -126,18 +125,18 @@ impl Deadlines {
         }
     }
 
-    /// Tells those whose time is over, and says when the next is.
+    /// Completes the calls whose deadline has passed. Returns the next deadline.
     fn expire(&self) -> Option<Instant> {
         loop {
-            let mut waiting = self.waiting.lock();
-            let first = waiting.times.first_entry()?;
+            let mut queue = self.queue.lock();
+            let first = queue.times.first_entry()?;
             if first.key().0 > Instant::now() {
                 return Some(first.key().0);
             }
             let (limit, timed) = first.remove();
-            drop(waiting);
+            drop(queue);
             if let Some(timed) = timed.upgrade() {
-                timed.tell(Err(Unanswered::TimedOut(limit)));
+                timed.complete(Err(Unanswered::TimedOut(limit)));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Why an object of this process stays alive although no handle of it is here.
+//! The processes that hold an object of this process.
 
 use std::collections::HashSet;
 
@@ -7,32 +7,32 @@ use bytes::{Buf, Bytes};
 use super::port::PeerId;
 use super::wire::PortId;
 
-/// A handle on its way: the number that its encoded copy carries.
+/// The number of an encoded handle in transit. The encoding contains it.
 pub(crate) type Token = u64;
 
-/// What changes in who holds an object.
+/// A change of the holders of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// A process has its first handle.
+    /// A process has got its first handle.
     Attach,
-    /// A process has no handle any more.
+    /// A process has dropped its last handle.
     Detach,
-    /// A handle was encoded to be decoded once.
-    Travel(Token),
-    /// It was decoded.
-    Arrive(Token),
-    /// A handle was encoded, and nobody knows where it will be decoded.
+    /// A handle was encoded, to be decoded once.
+    Sent(Token),
+    /// That handle was decoded.
+    Arrived(Token),
+    /// A handle was encoded, and may be decoded anywhere, any number of times.
     Keep,
 }
 
 impl Change {
-    /// Appends the change of an object: a byte that says which, the object, and the token.
+    /// Appends the change: one byte for its kind, the object's id, and the token.
     pub(crate) fn append(self, frame: &mut Vec<u8>, object: PortId) {
         let (kind, token) = match self {
             Change::Attach => (0, 0),
             Change::Detach => (1, 0),
-            Change::Travel(token) => (2, token),
-            Change::Arrive(token) => (3, token),
+            Change::Sent(token) => (2, token),
+            Change::Arrived(token) => (3, token),
             Change::Keep => (4, 0),
         };
         frame.push(kind);
@@ -48,8 +48,8 @@ impl Change {
         let change = match kind {
             0 => Change::Attach,
             1 => Change::Detach,
-            2 => Change::Travel(token),
-            3 => Change::Arrive(token),
+            2 => Change::Sent(token),
+            3 => Change::Arrived(token),
             4 => Change::Keep,
             _ => return None,
         };
@@ -57,45 +57,44 @@ impl Change {
     }
 }
 
-/// Who holds an object from elsewhere, or may do so soon.
+/// The processes that hold an object, now or soon.
 #[derive(Debug, Default)]
 pub(crate) struct Holders {
-    /// Processes that have handles.
     attached: HashSet<PeerId>,
-    /// How many processes have been lost so recently that what they sent to others may still arrive
-    /// there.
+    /// The number of processes that were lost so recently that handles which they sent may still
+    /// arrive.
     lost: usize,
-    /// Encoded, and not decoded.
-    travelling: HashSet<Token>,
-    /// Decoded before it was known that they had been encoded.
+    /// Tokens of handles that were encoded and not decoded.
+    in_transit: HashSet<Token>,
+    /// Tokens of handles that were decoded before the message that they were encoded.
     early: HashSet<Token>,
-    /// An encoded copy is where nobody knows.
+    /// Whether an encoded copy exists that may be decoded anywhere.
     kept: bool,
 }
 
 impl Holders {
-    /// Whether nobody elsewhere holds the object, or may do so later.
+    /// Returns whether no other process holds the object, now or soon.
     pub(crate) fn are_gone(&self) -> bool {
-        self.attached.is_empty() && self.lost == 0 && self.travelling.is_empty() && !self.kept
+        self.attached.is_empty() && self.lost == 0 && self.in_transit.is_empty() && !self.kept
     }
 
-    /// Whether there is nothing at all to know.
+    /// Returns whether this value is as it was at first.
     pub(crate) fn is_empty(&self) -> bool {
         self.are_gone() && self.early.is_empty()
     }
 
-    /// A process says what changes.
+    /// Applies a change that a process sent.
     pub(crate) fn apply(&mut self, peer: PeerId, change: Change) {
         match change {
             Change::Attach => drop(self.attached.insert(peer)),
             Change::Detach => drop(self.attached.remove(&peer)),
-            Change::Travel(token) => {
+            Change::Sent(token) => {
                 if !self.early.remove(&token) {
-                    self.travelling.insert(token);
+                    self.in_transit.insert(token);
                 }
             }
-            Change::Arrive(token) => {
-                if !self.travelling.remove(&token) {
+            Change::Arrived(token) => {
+                if !self.in_transit.remove(&token) {
                     self.early.insert(token);
                 }
             }
@@ -107,7 +106,8 @@ impl Holders {
         self.attached.contains(&peer)
     }
 
-    /// A process is gone. What it had sent counts until [`forget_lost`](Holders::forget_lost).
+    /// Removes a process that is gone. Handles that it sent count until
+    /// [`forget_lost`](Holders::forget_lost).
     pub(crate) fn lose(&mut self, peer: PeerId) {
         if self.attached.remove(&peer) {
             self.lost += 1;
@@ -123,58 +123,58 @@ impl Holders {
 mod tests {
     use super::*;
 
-    const THERE: PeerId = PeerId::ANOTHER;
+    const OTHER: PeerId = PeerId::OTHER;
 
     #[test]
-    fn an_object_is_held_while_a_handle_travels_and_then_by_the_process_where_it_arrives() {
+    fn a_handle_in_transit_holds_the_object_and_then_the_process_where_it_arrives() {
         let mut holders = Holders::default();
-        holders.apply(THERE, Change::Travel(7));
+        holders.apply(OTHER, Change::Sent(7));
         assert!(!holders.are_gone());
-        holders.apply(THERE, Change::Attach);
-        holders.apply(THERE, Change::Arrive(7));
+        holders.apply(OTHER, Change::Attach);
+        holders.apply(OTHER, Change::Arrived(7));
         assert!(!holders.are_gone());
-        holders.apply(THERE, Change::Detach);
+        holders.apply(OTHER, Change::Detach);
         assert!(holders.are_gone() && holders.is_empty());
     }
 
     #[test]
-    fn a_handle_may_arrive_before_it_is_known_that_it_was_sent() {
+    fn a_handle_may_arrive_before_the_message_that_it_was_sent() {
         let mut holders = Holders::default();
-        holders.apply(THERE, Change::Attach);
-        holders.apply(THERE, Change::Arrive(7));
-        holders.apply(THERE, Change::Detach);
+        holders.apply(OTHER, Change::Attach);
+        holders.apply(OTHER, Change::Arrived(7));
+        holders.apply(OTHER, Change::Detach);
         assert!(holders.are_gone() && !holders.is_empty());
-        holders.apply(THERE, Change::Travel(7));
-        assert!(holders.is_empty(), "it does not travel for ever");
+        holders.apply(OTHER, Change::Sent(7));
+        assert!(holders.is_empty(), "it does not stay in transit");
     }
 
     #[test]
-    fn what_a_lost_process_sent_may_still_arrive_elsewhere() {
+    fn handles_that_a_lost_process_sent_may_still_arrive() {
         let mut holders = Holders::default();
-        holders.apply(THERE, Change::Attach);
-        holders.lose(THERE);
-        holders.lose(THERE);
+        holders.apply(OTHER, Change::Attach);
+        holders.lose(OTHER);
+        holders.lose(OTHER);
         assert!(!holders.are_gone());
         holders.forget_lost();
         assert!(holders.are_gone());
     }
 
     #[test]
-    fn an_object_whose_handle_is_where_nobody_knows_stays() {
+    fn an_object_with_an_encoded_copy_of_unknown_whereabouts_stays() {
         let mut holders = Holders::default();
-        holders.apply(THERE, Change::Keep);
-        holders.apply(THERE, Change::Attach);
-        holders.apply(THERE, Change::Detach);
+        holders.apply(OTHER, Change::Keep);
+        holders.apply(OTHER, Change::Attach);
+        holders.apply(OTHER, Change::Detach);
         assert!(!holders.are_gone());
     }
 
     #[test]
-    fn changes_arrive_as_they_were_sent() {
+    fn changes_are_read_as_they_were_encoded() {
         for change in [
             Change::Attach,
             Change::Detach,
-            Change::Travel(1),
-            Change::Arrive(u64::MAX),
+            Change::Sent(1),
+            Change::Arrived(u64::MAX),
             Change::Keep,
         ] {
             let mut frame = Vec::new();

@@ -1,4 +1,4 @@
-//! What waits for an actor.
+//! The messages that wait for an actor.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,35 +13,35 @@ use parking_lot::Mutex;
 use super::pending::Calls;
 use super::wire::{self, CallFailure, CallId, NO_ANSWER};
 
-/// The messages for one actor, in the order in which they came. It outlives the actor's
-/// incarnations.
+/// The messages for one actor, in the order of their arrival. The inbox outlives the incarnations
+/// of the actor.
 pub(crate) struct Inbox {
-    state: Mutex<State>,
+    state: Mutex<InboxState>,
     capacity: usize,
 }
 
 #[derive(Default)]
-struct State {
-    waiting: VecDeque<Delivery>,
+struct InboxState {
+    waiting: VecDeque<IncomingMessage>,
     reader: Option<Waker>,
     closed: Option<ExitReason>,
 }
 
-/// A message that came for an actor.
-pub(crate) struct Delivery {
+/// A message from another process, or from this one by a remote address.
+pub(crate) struct IncomingMessage {
     pub(crate) method: EntryRef,
     pub(crate) message: Bytes,
     pub(crate) responder: Responder,
 }
 
 impl Inbox {
-    /// One that holds at most `capacity` messages.
+    /// Returns an inbox for at most `capacity` messages.
     pub(crate) fn new(capacity: usize) -> Inbox {
         Inbox { state: Mutex::default(), capacity }
     }
 
-    /// Puts a message behind the others, or fails it.
-    pub(crate) fn push(&self, delivery: Delivery) {
+    /// Adds a message, or fails it if the inbox is full or closed.
+    pub(crate) fn push(&self, message: IncomingMessage) {
         let refusal = {
             let mut state = self.state.lock();
             match &state.closed {
@@ -50,7 +50,7 @@ impl Inbox {
                     CallFailure::Full { capacity: self.capacity }
                 }
                 None => {
-                    state.waiting.push_back(delivery);
+                    state.waiting.push_back(message);
                     if let Some(reader) = state.reader.take() {
                         drop(state);
                         reader.wake();
@@ -59,14 +59,14 @@ impl Inbox {
                 }
             }
         };
-        delivery.responder.fail(&refusal);
+        message.responder.fail(&refusal);
     }
 
-    /// The next message. `Ready(None)` when it is closed.
-    pub(crate) fn poll_next(&self, task: &mut Context<'_>) -> Poll<Option<Delivery>> {
+    /// Returns the next message, or `None` when the inbox is closed.
+    pub(crate) fn poll_next(&self, task: &mut Context<'_>) -> Poll<Option<IncomingMessage>> {
         let mut state = self.state.lock();
         match state.waiting.pop_front() {
-            Some(delivery) => Poll::Ready(Some(delivery)),
+            Some(message) => Poll::Ready(Some(message)),
             None if state.closed.is_some() => Poll::Ready(None),
             None => {
                 if !state.reader.as_ref().is_some_and(|reader| reader.will_wake(task.waker())) {
@@ -81,7 +81,7 @@ impl Inbox {
         self.state.lock().closed.is_none()
     }
 
-    /// Fails what waits, and what comes from now on.
+    /// Closes the inbox: fails the messages in it, and all later ones.
     pub(crate) fn close(&self, reason: &ExitReason) {
         let mut state = self.state.lock();
         state.closed.get_or_insert_with(|| reason.clone());
@@ -90,21 +90,21 @@ impl Inbox {
         drop(state);
         waiting
             .into_iter()
-            .for_each(|delivery| delivery.responder.fail(&CallFailure::Stopped(reason.clone())));
+            .for_each(|message| message.responder.fail(&CallFailure::Stopped(reason.clone())));
         reader.into_iter().for_each(Waker::wake);
     }
 }
 
-/// Answers a call, exactly once. Dropped without a word it says that nobody will answer.
+/// Answers a call, exactly once. If it is dropped without an answer, the call fails.
 pub(crate) struct Responder {
     to: Option<(ReplyTo, CallId)>,
 }
 
-/// Where a call came from.
+/// The origin of a call.
 pub(crate) enum ReplyTo {
     Link(Arc<dyn Link>),
-    /// This very process.
-    Here(Arc<Calls>),
+    /// This process.
+    Local(Arc<Calls>),
 }
 
 impl Responder {
@@ -112,17 +112,19 @@ impl Responder {
         Responder { to: (call != NO_ANSWER).then_some((to, call)) }
     }
 
-    /// Whether anybody wants an answer.
-    pub(crate) fn is_wanted(&self) -> bool {
+    /// Returns whether the caller expects an answer.
+    pub(crate) fn expects_answer(&self) -> bool {
         self.to.is_some()
     }
 
-    /// Gives the value that was appended to [`wire::answer_head`].
+    /// Answers with the value that the caller of this appended to [`wire::answer_head`].
     pub(crate) fn answer(mut self, frame: Vec<u8>) {
         match self.to.take() {
-            // A caller that is gone needs no answer.
+            // A closed link means that the caller is gone.
             Some((ReplyTo::Link(link), call)) => drop(link.send(wire::answer(call, frame))),
-            Some((ReplyTo::Here(calls), call)) => calls.settle(call, Ok(wire::answer_value(frame))),
+            Some((ReplyTo::Local(calls), call)) => {
+                calls.complete(call, Ok(wire::answer_value(frame)))
+            }
             None => {}
         }
     }
@@ -134,7 +136,7 @@ impl Responder {
     fn fail_now(&mut self, failure: &CallFailure) {
         match self.to.take() {
             Some((ReplyTo::Link(link), call)) => drop(link.send(wire::failed(call, failure))),
-            Some((ReplyTo::Here(calls), call)) => calls.settle(call, Err(failure.clone())),
+            Some((ReplyTo::Local(calls), call)) => calls.complete(call, Err(failure.clone())),
             None => tracing::debug!("a message that wanted no answer failed: {failure:?}"),
         }
     }
@@ -142,7 +144,7 @@ impl Responder {
 
 impl Drop for Responder {
     fn drop(&mut self) {
-        if self.is_wanted() {
+        if self.expects_answer() {
             let problem = "the future that was to give the answer panicked, or was dropped";
             self.fail_now(&CallFailure::Failed(Failure::new(FailureKind::Result, problem)));
         }

@@ -1,4 +1,4 @@
-//! What the owner of an actor in another process knows of it.
+//! The state of an actor in another process, for its owner.
 
 use std::sync::Arc;
 
@@ -7,77 +7,76 @@ use tokio::sync::watch;
 
 use super::wire::{ActorId, ProcessRef};
 
-/// An actor that this node has started in a process of its own, and starts again.
-pub(crate) struct Owned {
+/// An actor that this process has started in a process of its own, and restarts.
+pub(crate) struct OwnedActor {
     id: ActorId,
-    standing: watch::Sender<Standing>,
+    status: watch::Sender<ActorStatus>,
 }
 
-/// Where it stands.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Standing {
-    /// The incarnation that was started last; the first is 1.
+pub(crate) struct ActorStatus {
+    /// The number of the incarnation that was started last. The first is 1.
     pub(crate) incarnation: u64,
-    /// Where it is, while it is there.
-    pub(crate) up: Option<ProcessRef>,
-    /// The incarnation that ended last, and why.
+    /// The process of the actor, while it runs.
+    pub(crate) process: Option<ProcessRef>,
+    /// The incarnation that ended last, and the reason.
     pub(crate) ended: Option<(u64, ExitReason)>,
-    /// Why it will not be started again.
+    /// The reason why the actor will not be restarted.
     pub(crate) gone: Option<ExitReason>,
 }
 
-impl Owned {
-    pub(crate) fn new(id: ActorId) -> Arc<Owned> {
-        Arc::new(Owned { id, standing: watch::Sender::default() })
+impl OwnedActor {
+    pub(crate) fn new(id: ActorId) -> Arc<OwnedActor> {
+        Arc::new(OwnedActor { id, status: watch::Sender::default() })
     }
 
     pub(crate) fn id(&self) -> ActorId {
         self.id
     }
 
-    /// Its next incarnation is there; its number is given.
-    pub(crate) fn up(&self, runtime: ProcessRef) -> u64 {
+    /// Records that the next incarnation runs. Returns its number.
+    pub(crate) fn started(&self, process: ProcessRef) -> u64 {
         let mut incarnation = 0;
-        self.standing.send_modify(|standing| {
-            standing.incarnation += 1;
-            standing.up = Some(runtime);
-            incarnation = standing.incarnation;
+        self.status.send_modify(|status| {
+            status.incarnation += 1;
+            status.process = Some(process);
+            incarnation = status.incarnation;
         });
         incarnation
     }
 
-    /// An incarnation has ended.
-    pub(crate) fn down(&self, incarnation: u64, reason: ExitReason) {
-        self.standing.send_modify(|standing| {
-            if standing.incarnation == incarnation {
-                standing.up = None;
+    /// Records that an incarnation has ended.
+    pub(crate) fn ended(&self, incarnation: u64, reason: ExitReason) {
+        self.status.send_modify(|status| {
+            if status.incarnation == incarnation {
+                status.process = None;
             }
-            standing.ended = Some((incarnation, reason));
+            status.ended = Some((incarnation, reason));
         });
     }
 
-    /// It will not be started again.
+    /// Records that the actor will not be restarted.
     pub(crate) fn gone(&self, reason: ExitReason) {
-        self.standing.send_modify(|standing| {
-            standing.up = None;
-            standing.gone.get_or_insert(reason);
+        self.status.send_modify(|status| {
+            status.process = None;
+            status.gone.get_or_insert(reason);
         });
     }
 
-    /// The incarnation that is there, or else the next.
+    /// Returns the incarnation that runs, or else the next one.
     pub(crate) fn current(&self) -> u64 {
-        let standing = self.standing.borrow();
-        if standing.up.is_some() || standing.gone.is_some() {
-            standing.incarnation
+        let status = self.status.borrow();
+        if status.process.is_some() || status.gone.is_some() {
+            status.incarnation
         } else {
-            standing.incarnation + 1
+            status.incarnation + 1
         }
     }
 
-    /// Waits until it stands as is wanted.
-    pub(crate) async fn when(&self, wanted: impl Fn(&Standing) -> bool) -> Standing {
-        let mut standing = self.standing.subscribe();
-        let standing = standing.wait_for(|standing| wanted(standing)).await;
-        standing.expect("the sender lives in `self`").clone()
+    /// Waits until the status satisfies a condition.
+    pub(crate) async fn when(&self, wanted: impl Fn(&ActorStatus) -> bool) -> ActorStatus {
+        let mut status = self.status.subscribe();
+        let status = status.wait_for(|status| wanted(status)).await;
+        status.expect("the sender lives in `self`").clone()
     }
 }

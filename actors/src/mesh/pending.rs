@@ -1,4 +1,4 @@
-//! The calls to another node that wait for their answers.
+//! The calls to another process that wait for their answers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,34 +12,33 @@ use super::deadlines::{Answer, Unanswered, Waiter};
 use super::route::Route;
 use super::wire::{CallFailure, CallId, NO_ANSWER, Payload};
 
-/// A call that waits for its answer.
 pub(crate) struct Pending {
     pub(crate) waiter: Waiter,
-    /// How it finds its actor again.
+    /// The way to find the actor again after a restart.
     pub(crate) route: Option<Arc<Route>>,
-    /// What is to be sent again if the actor dies.
-    pub(crate) again: Option<Payload>,
-    /// Counts it for as long as it waits.
+    /// The payload, if it is sent again after the actor's death.
+    pub(crate) resend: Option<Payload>,
+    /// Counts the call until it is completed.
     pub(crate) load: Option<Load>,
-    /// Of the message.
+    /// Keeps the handles in the message alive.
     pub(crate) _keep_alive: KeepAlive,
 }
 
 impl Pending {
-    /// One that is neither sent again nor counted.
+    /// Returns a call that is neither sent again nor counted.
     pub(crate) fn new(waiter: Waiter) -> Pending {
-        Pending { waiter, route: None, again: None, load: None, _keep_alive: KeepAlive::default() }
+        Pending { waiter, route: None, resend: None, load: None, _keep_alive: KeepAlive::default() }
     }
 
-    /// Tells who waits what came of the call.
-    pub(crate) fn tell(self, answer: Answer) {
-        // First, so that who has the answer finds it counted no more.
+    /// Passes the answer on.
+    pub(crate) fn complete(self, answer: Answer) {
+        // This comes first: the caller that gets the answer may look at the count.
         drop(self.load);
-        self.waiter.tell(answer);
+        self.waiter.complete(answer);
     }
 }
 
-/// Counts a call that has not been answered.
+/// Counts a call until it is completed.
 pub(crate) struct Load(Arc<AtomicUsize>);
 
 impl Load {
@@ -55,37 +54,37 @@ impl Drop for Load {
     }
 }
 
-/// All that go to one node.
-pub(crate) struct Calls(Mutex<Waiting>);
+/// All calls to one process that wait.
+pub(crate) struct Calls(Mutex<PendingCalls>);
 
-struct Waiting {
+struct PendingCalls {
     last: CallId,
     pending: HashMap<CallId, Pending>,
 }
 
 impl Calls {
     pub(crate) fn new() -> Calls {
-        Calls(Mutex::new(Waiting { last: NO_ANSWER, pending: HashMap::new() }))
+        Calls(Mutex::new(PendingCalls { last: NO_ANSWER, pending: HashMap::new() }))
     }
 
-    /// One more; its id is given.
+    /// Adds a call. Returns its id.
     pub(crate) fn add(&self, pending: Pending) -> CallId {
-        let mut waiting = self.0.lock();
-        waiting.last += 1;
-        let call = waiting.last;
-        waiting.pending.insert(call, pending);
+        let mut calls = self.0.lock();
+        calls.last += 1;
+        let call = calls.last;
+        calls.pending.insert(call, pending);
         call
     }
 
-    /// An answer has come.
-    pub(crate) fn settle(&self, call: CallId, answer: Result<Bytes, CallFailure>) {
+    /// Completes a call with its answer.
+    pub(crate) fn complete(&self, call: CallId, answer: Result<Bytes, CallFailure>) {
         let pending = self.0.lock().pending.remove(&call);
         if let Some(pending) = pending {
-            pending.tell(answer.map_err(Unanswered::Failed));
+            pending.complete(answer.map_err(Unanswered::Failed));
         }
     }
 
-    /// Gives up all, in the order in which they were sent.
+    /// Removes all calls and returns them, in the order in which they were sent.
     pub(crate) fn take(&self) -> Vec<Pending> {
         let mut pending: Vec<_> = std::mem::take(&mut self.0.lock().pending).into_iter().collect();
         pending.sort_unstable_by_key(|(call, _)| *call);

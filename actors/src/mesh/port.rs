@@ -1,9 +1,8 @@
-//! What other nodes can speak to beside actors: fiber's own shared objects, such as queues and
-//! locks.
+//! The shared objects of this process, such as queues and locks, as other processes reach them.
 //!
-//! A [`Port`] is a plain state machine that acts on a message at once, on the thread that brings
-//! it, and answers when it has an answer. It knows which peer a message came from, and is told when
-//! that peer is lost. What it holds is never decoded, and no user code runs in it.
+//! A [`Port`] is a state machine that handles a message at once, on the thread that receives it,
+//! and answers when it can. It knows the peer of each message, and learns when a peer is lost. It
+//! never decodes the user's values, and runs no code of the user.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,39 +18,39 @@ use super::holders::{Change, Holders};
 use super::inbox::Responder;
 use super::wire::{self, CallFailure, PortId};
 
-/// Something of this node that others can speak to.
+/// A shared object of this process.
 pub(crate) trait Port: Send + Sync {
-    /// Itself, for who knows what it is.
+    /// Returns the object itself, to be downcast.
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 
-    /// Acts on a message.
+    /// Handles a message.
     fn receive(&self, request: Request);
 
-    /// The peer is gone, or its link is. More than one word of it may come.
+    /// Handles the loss of a peer, or of its link. It may be called more than once.
     fn lost(&self, peer: PeerId);
 }
 
-/// A process at the other end of a link, for as long as the link holds.
+/// A process at the other end of a link, for as long as the link lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PeerId(u64);
 
 impl PeerId {
-    /// This very process.
-    pub(crate) const HERE: PeerId = PeerId(0);
+    /// This process.
+    pub(crate) const LOCAL: PeerId = PeerId(0);
     /// Some other process.
     #[cfg(test)]
-    pub(crate) const ANOTHER: PeerId = PeerId(1);
+    pub(crate) const OTHER: PeerId = PeerId(1);
 }
 
-/// A message that has come.
+/// A message to a port.
 pub(crate) struct Request {
     pub(crate) body: Bytes,
     pub(crate) requester: Requester,
-    /// The link that it came through; none if it comes from this process.
+    /// The link that it came through, or `None` if it came from this process.
     pub(crate) link: Option<Arc<dyn Link>>,
 }
 
-/// Who sent a message, and waits for the answer if one is wanted.
+/// The sender of a message. It gets the answer, if it wants one.
 pub(crate) struct Requester {
     pub(crate) peer: PeerId,
     responder: Responder,
@@ -62,7 +61,7 @@ impl Requester {
         Requester { peer, responder }
     }
 
-    /// Answers with an encoded value.
+    /// Answers with a value, which is encoded.
     pub(crate) fn answer<T: Serialize>(self, value: &T) {
         let mut frame = wire::answer_head();
         match codec::append(&mut frame, value) {
@@ -82,31 +81,31 @@ impl Requester {
         self.responder.fail(&CallFailure::Failed(Failure::new(kind, problem)));
     }
 
-    /// Answers that what was asked has ended.
+    /// Answers that the object has ended.
     pub(crate) fn ended(self, reason: ExitReason) {
         self.responder.fail(&CallFailure::Stopped(reason));
     }
 }
 
-/// Who holds a port from elsewhere, and the port, while anyone does.
+/// The holders of a port, and the port itself while other processes hold it.
 #[derive(Default)]
 struct Held {
     holders: Holders,
     port: Option<Arc<dyn Port>>,
 }
 
-/// The ports of this node.
+/// The ports of this process.
 #[derive(Default)]
 pub(crate) struct Ports {
     open: DashMap<PortId, Weak<dyn Port>>,
-    /// Those that others hold, or will hold.
+    /// Ports that other processes hold, or will hold.
     held: DashMap<PortId, Held>,
     last_port: AtomicU64,
     last_peer: AtomicU64,
 }
 
 impl Ports {
-    /// Lets others speak to what `make` makes, for as long as it is alive.
+    /// Opens the port that `make` makes, until it is dropped.
     pub(crate) fn open<P: Port + 'static>(&self, make: impl FnOnce(PortId) -> P) -> Arc<P> {
         let id = PortId(self.last_port.fetch_add(1, Ordering::Relaxed) + 1);
         let port = Arc::new(make(id));
@@ -115,14 +114,13 @@ impl Ports {
         port
     }
 
-    /// What is no longer alive.
+    /// Removes a port that is being dropped.
     pub(crate) fn close(&self, id: PortId) {
         self.open.remove(&id);
         self.held.remove(&id);
     }
 
-    /// Changes who holds a port from elsewhere. It ends if that is nobody, and it has no handles
-    /// here.
+    /// Changes the holders of a port. The port ends if no process holds it.
     pub(crate) fn hold(&self, id: PortId, change: impl FnOnce(&mut Holders)) {
         let Some(port) = self.get(id) else { return };
         let mut held = self.held.entry(id).or_default();
@@ -135,11 +133,11 @@ impl Ports {
         };
         drop(held);
         self.held.remove_if(&id, |_, held| held.holders.is_empty());
-        // With no map locked: the last reference closes the port.
+        // No map is locked here: dropping the last reference closes the port.
         drop((freed, port));
     }
 
-    /// Forgets a process that was lost a while ago, as a holder of these ports.
+    /// Forgets a lost process as a holder of these ports.
     pub(crate) fn forget_lost(&self, ports: Vec<PortId>) {
         ports.into_iter().for_each(|port| self.hold(port, Holders::forget_lost));
     }
@@ -168,7 +166,7 @@ impl Ports {
         request.requester.answer(&());
     }
 
-    /// A peer is gone. Returns the ports that it held, which stay until
+    /// Handles the loss of a peer. Returns the ports that it held, which stay until
     /// [`forget_lost`](Ports::forget_lost).
     pub(crate) fn lost(&self, peer: PeerId) -> Vec<PortId> {
         let ports: Vec<_> = self.open.iter().filter_map(|port| port.upgrade()).collect();
@@ -180,14 +178,13 @@ impl Ports {
     }
 }
 
-/// A message to a port at the other end of a link, that wants no answer; its body is to be
-/// appended.
+/// Returns a message to a port at the other end of a link, without its body. It wants no answer.
 pub(crate) fn push_head(port: PortId) -> Vec<u8> {
     wire::port_head(port)
 }
 
-/// Sends what began as [`push_head`], and a body behind it.
+/// Sends a message that began as [`push_head`], with a body.
 pub(crate) fn push(link: &Arc<dyn Link>, head: Vec<u8>, body: Bytes) {
-    // That the link is closed is told by its loss.
+    // If the link is closed, its reader reports the loss.
     let _ = link.send(Message { head, body });
 }

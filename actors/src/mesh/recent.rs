@@ -1,9 +1,9 @@
-//! The last few of many.
+//! A set of bounded size.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::Hash;
 
-/// The values that were pushed last, each once.
+/// The values that were added last, each once.
 pub(crate) struct Recent<T> {
     order: VecDeque<T>,
     known: HashSet<T>,
@@ -11,12 +11,12 @@ pub(crate) struct Recent<T> {
 }
 
 impl<T: Copy + Eq + Hash> Recent<T> {
-    /// Keeps at most `most` values.
+    /// Returns a set that keeps at most `most` values.
     pub(crate) fn new(most: usize) -> Recent<T> {
         Recent { order: VecDeque::new(), known: HashSet::new(), most }
     }
 
-    /// Adds a value, and returns the one that it displaces.
+    /// Adds a value. Returns the value that it displaces.
     pub(crate) fn push(&mut self, value: T) -> Option<T> {
         if !self.known.insert(value) {
             return None;
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_goes_when_there_are_too_many_and_a_value_counts_once() {
+    fn the_oldest_value_is_displaced_and_each_value_counts_once() {
         let mut recent = Recent::new(2);
         assert_eq!([1, 2, 2, 1].map(|value| recent.push(value)), [None; 4]);
         assert_eq!([3, 4, 1].map(|value| recent.push(value)), [Some(1), Some(2), Some(3)]);

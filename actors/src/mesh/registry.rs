@@ -1,5 +1,5 @@
-//! What others can reach on this node: its actors and ports, and what it answers of the actors that
-//! it owns.
+//! The actors and ports of this process that others can reach, and answers to queries about the
+//! actors that it owns.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,40 +9,42 @@ use dashmap::DashMap;
 use fiber_core::{ExitReason, Failure, FailureKind, Result, codec};
 use parking_lot::Mutex;
 
-use super::inbox::{Delivery, Inbox, ReplyTo, Responder};
-use super::owned::{Owned, Standing};
+use super::inbox::{Inbox, IncomingMessage, ReplyTo, Responder};
+use super::owned::{ActorStatus, OwnedActor};
 use super::port::{PeerId, Ports, Request, Requester};
 use super::recent::Recent;
-use super::wire::{self, ActorId, CallFailure, End, Frame, Place, Question};
+use super::wire::{self, ActorId, ActorLocation, CallFailure, Frame, IncarnationEnd, Query};
 use crate::endpoint::Endpoint;
 
-/// How often to look whether an exported actor has ended: actix tells nobody.
-const LOOK: Duration = Duration::from_millis(50);
-/// The same while nobody asks, to close the inboxes of those that have ended.
-const SWEEP: Duration = Duration::from_millis(500);
-/// How long handles that a process sent to others before it was lost may take to arrive there.
-const LATE: Duration = Duration::from_secs(5);
-/// How many ended actors are remembered, so that late callers learn why they ended.
-const REMEMBERED: usize = 1024;
+/// The interval between two checks whether an exported actor has ended, while a caller waits for
+/// that: actix does not notify.
+const END_CHECK: Duration = Duration::from_millis(50);
+/// The interval between two checks of all exported actors, to close the inboxes of those that have
+/// ended.
+const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
+/// The time that handles which a lost process sent to others may take to arrive.
+const TRANSIT_TIME: Duration = Duration::from_secs(5);
+/// The number of ended actors whose exit reasons are remembered, for late callers.
+const ENDED_ACTORS: usize = 1024;
 
-/// All that is reached by a number of this node.
+/// Everything in this process that has a number by which others reach it.
 pub(crate) struct Registry {
     endpoint: &'static Endpoint,
     inboxes: DashMap<ActorId, Arc<Inbox>>,
-    owned: DashMap<ActorId, Arc<Owned>>,
+    owned: DashMap<ActorId, Arc<OwnedActor>>,
     /// Exported actors that have not ended.
     exported: Mutex<Vec<Exported>>,
-    /// Ended actors, exported and owned, in the order of their ends. Older ones are forgotten.
+    /// Ended actors, exported and owned, in the order of their ends.
     ended: Mutex<Recent<ActorId>>,
     ports: Ports,
     last: AtomicU64,
 }
 
-/// An exported actor: its inbox, and whether it lives.
+/// An exported actor, and whether it is alive.
 struct Exported {
     id: ActorId,
     inbox: Arc<Inbox>,
-    lives: Box<dyn Fn() -> bool + Send + Sync>,
+    is_alive: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
 impl Registry {
@@ -52,23 +54,23 @@ impl Registry {
             inboxes: DashMap::new(),
             owned: DashMap::new(),
             exported: Mutex::default(),
-            ended: Mutex::new(Recent::new(REMEMBERED)),
+            ended: Mutex::new(Recent::new(ENDED_ACTORS)),
             ports: Ports::default(),
             last: AtomicU64::new(ActorId::HOSTED.0),
         }
     }
 
-    /// What others can speak to beside actors.
+    /// Returns the ports of this process.
     pub(crate) fn ports(&self) -> &Ports {
         &self.ports
     }
 
-    /// A peer is gone.
+    /// Handles the loss of a peer.
     pub(crate) fn lost(&'static self, peer: PeerId) {
         let held = self.ports.lost(peer);
         if !held.is_empty() {
             self.endpoint.spawn(move || async move {
-                tokio::time::sleep(LATE).await;
+                tokio::time::sleep(TRANSIT_TIME).await;
                 self.ports.forget_lost(held);
             });
         }
@@ -78,28 +80,29 @@ impl Registry {
         ActorId(self.last.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    /// Lets others reach what reads this inbox, for as long as it lives.
+    /// Makes the reader of an inbox reachable, for as long as `is_alive` returns `true`.
     pub(crate) fn export(
         &'static self,
         inbox: Arc<Inbox>,
-        lives: impl Fn() -> bool + Send + Sync + 'static,
+        is_alive: impl Fn() -> bool + Send + Sync + 'static,
     ) -> ActorId {
         let id = self.next_id();
         self.inboxes.insert(id, Arc::clone(&inbox));
         let mut exported = self.exported.lock();
-        exported.push(Exported { id, inbox, lives: Box::new(lives) });
+        exported.push(Exported { id, inbox, is_alive: Box::new(is_alive) });
         if exported.len() == 1 {
             self.endpoint.spawn(move || self.sweep());
         }
         id
     }
 
-    /// Closes the inboxes of exported actors that have ended, until there are no others.
+    /// Closes the inboxes of exported actors that have ended, until none is left.
     async fn sweep(&self) {
         loop {
-            tokio::time::sleep(SWEEP).await;
+            tokio::time::sleep(SWEEP_INTERVAL).await;
             let mut exported = self.exported.lock();
-            let ended: Vec<_> = exported.extract_if(.., |exported| !(exported.lives)()).collect();
+            let ended: Vec<_> =
+                exported.extract_if(.., |exported| !(exported.is_alive)()).collect();
             let is_last = exported.is_empty();
             drop(exported);
             for Exported { id, inbox, .. } in ended {
@@ -121,7 +124,7 @@ impl Registry {
         }
     }
 
-    /// Lets others reach the actor that this process was started for.
+    /// Makes the actor reachable that this process was started for.
     pub(crate) fn host(&self, inbox: Arc<Inbox>) {
         self.inboxes.insert(ActorId::HOSTED, inbox);
     }
@@ -130,35 +133,35 @@ impl Registry {
         self.inboxes.get(&actor).map(|inbox| Arc::clone(&inbox))
     }
 
-    /// An actor that this node is going to start elsewhere.
-    pub(crate) fn own(&self) -> Arc<Owned> {
-        let owned = Owned::new(self.next_id());
+    /// Adds an actor that this process is going to start in another one.
+    pub(crate) fn own(&self) -> Arc<OwnedActor> {
+        let owned = OwnedActor::new(self.next_id());
         self.owned.insert(owned.id(), Arc::clone(&owned));
         owned
     }
 
-    pub(crate) fn owned(&self, actor: ActorId) -> Option<Arc<Owned>> {
+    pub(crate) fn owned(&self, actor: ActorId) -> Option<Arc<OwnedActor>> {
         self.owned.get(&actor).map(|owned| Arc::clone(&owned))
     }
 
-    /// Acts on a frame.
+    /// Handles a frame.
     pub(crate) fn accept(&'static self, frame: Option<Frame>, from: ReplyTo) {
         match frame {
             Some(Frame::Call { call, actor, method, message }) => {
                 let responder = Responder::new(from, call);
                 match self.inboxes.get(&actor) {
-                    Some(inbox) => inbox.push(Delivery { method, message, responder }),
+                    Some(inbox) => inbox.push(IncomingMessage { method, message, responder }),
                     None => responder.fail(&CallFailure::Stopped(wire::unknown())),
                 }
             }
             Some(Frame::Port { call, port, body }) => {
-                let requester = Requester::new(PeerId::HERE, Responder::new(from, call));
+                let requester = Requester::new(PeerId::LOCAL, Responder::new(from, call));
                 self.ports.deliver(port, Request { body, requester, link: None });
             }
-            Some(Frame::Ask { call, question }) => {
+            Some(Frame::Query { call, query }) => {
                 let responder = Responder::new(from, call);
                 self.endpoint.spawn(move || async move {
-                    match self.answer(question).await {
+                    match self.answer(query).await {
                         Ok(value) => {
                             let mut frame = wire::answer_head();
                             frame.extend_from_slice(&value);
@@ -169,68 +172,70 @@ impl Registry {
                     }
                 });
             }
-            Some(Frame::Beat) => {}
+            Some(Frame::Heartbeat) => {}
             Some(Frame::Answer { .. } | Frame::Failed { .. }) | None => {
-                tracing::error!("a frame of another runtime was ignored, for it makes no sense");
+                tracing::error!("an invalid frame of another process was ignored");
             }
         }
     }
 
-    /// Answers a question that was put to this node.
-    async fn answer(&self, question: Question) -> Result<Vec<u8>> {
-        match question {
-            Question::Where { actor, after } => {
-                codec::encode(&self.whereabouts(actor, after).await)
-            }
-            Question::Incarnation { actor } => {
+    /// Answers a query.
+    async fn answer(&self, query: Query) -> Result<Vec<u8>> {
+        match query {
+            Query::Locate { actor, after } => codec::encode(&self.locate(actor, after).await),
+            Query::CurrentIncarnation { actor } => {
                 codec::encode(&self.owned(actor).map_or(1, |owned| owned.current()))
             }
-            Question::Fate { actor, incarnation } => {
-                codec::encode(&self.fate(actor, incarnation).await)
+            Query::IncarnationEnd { actor, incarnation } => {
+                codec::encode(&self.incarnation_end(actor, incarnation).await)
             }
-            Question::Ended { actor } => codec::encode(&self.ended(actor).await),
-            Question::Arrived => codec::encode(&()),
+            Query::ActorEnd { actor } => codec::encode(&self.actor_end(actor).await),
+            Query::Flush => codec::encode(&()),
         }
     }
 
-    async fn whereabouts(&self, actor: ActorId, after: u64) -> Place {
-        let Some(owned) = self.owned(actor) else { return Place::Gone(wire::unknown()) };
-        let there = |standing: &Standing| {
-            standing.gone.is_some() || (standing.incarnation > after && standing.up.is_some())
+    async fn locate(&self, actor: ActorId, after: u64) -> ActorLocation {
+        let Some(owned) = self.owned(actor) else { return ActorLocation::Gone(wire::unknown()) };
+        let is_known = |status: &ActorStatus| {
+            status.gone.is_some() || (status.incarnation > after && status.process.is_some())
         };
-        let standing = owned.when(there).await;
-        match (standing.gone, standing.up) {
-            (None, Some(runtime)) => Place::At { runtime, incarnation: standing.incarnation },
-            (reason, _) => Place::Gone(reason.unwrap_or_else(wire::unknown)),
+        let status = owned.when(is_known).await;
+        match (status.gone, status.process) {
+            (None, Some(process)) => ActorLocation::At { process, incarnation: status.incarnation },
+            (reason, _) => ActorLocation::Gone(reason.unwrap_or_else(wire::unknown)),
         }
     }
 
-    async fn fate(&self, actor: ActorId, incarnation: u64) -> End {
+    async fn incarnation_end(&self, actor: ActorId, incarnation: u64) -> IncarnationEnd {
         let Some(owned) = self.owned(actor) else {
-            return End { reason: wire::unknown(), incarnation, gone: true };
+            return IncarnationEnd { reason: wire::unknown(), incarnation, gone: true };
         };
-        let told = |standing: &Standing| {
-            standing.gone.is_some()
-                || standing.ended.as_ref().is_some_and(|(ended, _)| *ended >= incarnation)
+        let has_ended = |status: &ActorStatus| {
+            status.gone.is_some()
+                || status.ended.as_ref().is_some_and(|(ended, _)| *ended >= incarnation)
         };
-        let standing = owned.when(told).await;
-        let gone = standing.gone.is_some();
-        match standing.ended {
+        let status = owned.when(has_ended).await;
+        let gone = status.gone.is_some();
+        match status.ended {
             Some((ended, reason)) if ended >= incarnation => {
-                End { reason, incarnation: ended, gone }
+                IncarnationEnd { reason, incarnation: ended, gone }
             }
-            _ => End { reason: standing.gone.unwrap_or_else(wire::unknown), incarnation, gone },
+            _ => IncarnationEnd {
+                reason: status.gone.unwrap_or_else(wire::unknown),
+                incarnation,
+                gone,
+            },
         }
     }
 
-    async fn ended(&self, actor: ActorId) -> ExitReason {
+    async fn actor_end(&self, actor: ActorId) -> ExitReason {
         if let Some(owned) = self.owned(actor) {
-            let standing = owned.when(|standing| standing.gone.is_some()).await;
-            return standing.gone.unwrap_or_else(wire::unknown);
+            let status = owned.when(|status| status.gone.is_some()).await;
+            return status.gone.unwrap_or_else(wire::unknown);
         }
         let Some(inbox) = self.inbox(actor) else { return wire::unknown() };
         while inbox.is_open() {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(END_CHECK).await;
         }
         ExitReason::Normal
     }

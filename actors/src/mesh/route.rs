@@ -1,4 +1,4 @@
-//! How calls find an actor that is started again elsewhere when it dies.
+//! The way of calls to an actor that restarts in other processes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,21 +11,21 @@ use super::deadlines::Unanswered;
 use super::pending::Pending;
 use super::wire::{ActorId, Payload, ProcessRef};
 
-/// The way to an actor by its owner's word. All calls of this process to the actor share it, which
-/// keeps their order.
+/// The way to a managed actor. All calls of this process to the actor share it, which keeps their
+/// order.
 pub(crate) struct Route {
     owner: ProcessRef,
     actor: ActorId,
-    state: Mutex<State>,
+    state: Mutex<RouteState>,
 }
 
-enum State {
-    /// Nobody has asked yet where it is.
+enum RouteState {
+    /// The actor was not used yet.
     Unknown,
-    /// The owner is asked for the incarnation after `after`; what is sent waits.
-    Asking {
+    /// The owner was asked for the incarnation after `after`. Calls wait.
+    Locating {
         after: u64,
-        waiting: VecDeque<Call>,
+        waiting: VecDeque<WaitingCall>,
     },
     At {
         channel: Arc<Channel>,
@@ -34,30 +34,30 @@ enum State {
     Gone(ExitReason),
 }
 
-type Call = (Payload, Option<Pending>);
+type WaitingCall = (Payload, Option<Pending>);
 
-/// What is to be done now: to ask the owner for the incarnation after this one.
-pub(crate) struct Ask {
+/// A request of the route: to ask the owner for the incarnation after this one.
+pub(crate) struct Lookup {
     pub(crate) after: u64,
 }
 
-/// What is to be done when a channel has closed.
-pub(crate) struct Lost {
-    /// The incarnation that was there.
+/// The consequences of a closed channel.
+pub(crate) struct LostCalls {
+    /// The incarnation that was lost.
     pub(crate) incarnation: u64,
-    pub(crate) ask: Option<Ask>,
-    /// What is to be sent again now.
-    pub(crate) late: Vec<(Payload, Pending)>,
-    /// What is not to be sent again.
+    pub(crate) lookup: Option<Lookup>,
+    /// Calls that are to be sent again now.
+    pub(crate) resend: Vec<(Payload, Pending)>,
+    /// Calls that are not sent again.
     pub(crate) failed: Vec<Pending>,
 }
 
 impl Route {
     pub(crate) fn new(owner: ProcessRef, actor: ActorId) -> Arc<Route> {
-        Arc::new(Route { owner, actor, state: Mutex::new(State::Unknown) })
+        Arc::new(Route { owner, actor, state: Mutex::new(RouteState::Unknown) })
     }
 
-    /// The node that knows where the actor is.
+    /// Returns the process that knows where the actor is.
     pub(crate) fn owner(&self) -> &ProcessRef {
         &self.owner
     }
@@ -66,108 +66,108 @@ impl Route {
         self.actor
     }
 
-    /// Sends a call, or keeps it until it is known where to.
+    /// Sends a call, or keeps it until the actor is found.
     #[must_use]
     pub(crate) fn send(
         self: &Arc<Route>,
         payload: Payload,
         mut pending: Option<Pending>,
-    ) -> Option<Ask> {
+    ) -> Option<Lookup> {
         if let Some(pending) = &mut pending {
             pending.route = Some(Arc::clone(self));
         }
         let mut state = self.state.lock();
         let (call, after) = match &mut *state {
-            State::Unknown => ((payload, pending), 0),
-            State::Asking { waiting, .. } => {
+            RouteState::Unknown => ((payload, pending), 0),
+            RouteState::Locating { waiting, .. } => {
                 waiting.push_back((payload, pending));
                 return None;
             }
-            // The lock is held meanwhile: what was sent first goes first.
-            State::At { channel, incarnation } => match channel.send(payload, pending) {
+            // The route stays locked until the call is sent, which keeps the order of calls.
+            RouteState::At { channel, incarnation } => match channel.send(payload, pending) {
                 Ok(()) => return None,
                 Err(refused) => ((refused.payload, refused.pending), *incarnation),
             },
-            State::Gone(reason) => {
+            RouteState::Gone(reason) => {
                 let reason = reason.clone();
                 drop(state);
-                give_up(pending, &reason);
+                fail(pending, &reason);
                 return None;
             }
         };
-        *state = State::Asking { after, waiting: VecDeque::from([call]) };
-        Some(Ask { after })
+        *state = RouteState::Locating { after, waiting: VecDeque::from([call]) };
+        Some(Lookup { after })
     }
 
-    /// Whether the actor may answer, now or after a restart.
+    /// Returns whether the actor may answer, now or after a restart.
     pub(crate) fn is_open(&self) -> bool {
-        !matches!(&*self.state.lock(), State::Gone(_))
+        !matches!(&*self.state.lock(), RouteState::Gone(_))
     }
 
-    /// Whether what is sent waits until it is known where to.
-    pub(crate) fn is_looked_for(&self) -> bool {
-        matches!(&*self.state.lock(), State::Asking { .. })
+    /// Returns whether calls wait until the actor is found.
+    pub(crate) fn is_locating(&self) -> bool {
+        matches!(&*self.state.lock(), RouteState::Locating { .. })
     }
 
-    /// The incarnation that was asked for is at the other end of a channel.
+    /// Sends the calls that wait to the incarnation that was found.
     #[must_use]
-    pub(crate) fn found(&self, channel: Arc<Channel>, incarnation: u64) -> Option<Ask> {
+    pub(crate) fn found(&self, channel: Arc<Channel>, incarnation: u64) -> Option<Lookup> {
         let mut state = self.state.lock();
-        let State::Asking { waiting, .. } = &mut *state else { return None };
+        let RouteState::Locating { waiting, .. } = &mut *state else { return None };
         let mut waiting = std::mem::take(waiting);
         while let Some((payload, pending)) = waiting.pop_front() {
             if let Err(refused) = channel.send(payload, pending) {
-                // It is gone again.
+                // That incarnation is gone, too.
                 waiting.push_front((refused.payload, refused.pending));
-                *state = State::Asking { after: incarnation, waiting };
-                return Some(Ask { after: incarnation });
+                *state = RouteState::Locating { after: incarnation, waiting };
+                return Some(Lookup { after: incarnation });
             }
         }
-        *state = State::At { channel, incarnation };
+        *state = RouteState::At { channel, incarnation };
         None
     }
 
-    /// There will be none any more.
+    /// Fails the calls that wait: the actor will not be restarted.
     pub(crate) fn gone(&self, reason: &ExitReason) {
         let mut state = self.state.lock();
-        let State::Asking { waiting, .. } = &mut *state else { return };
+        let RouteState::Locating { waiting, .. } = &mut *state else { return };
         let waiting = std::mem::take(waiting);
-        *state = State::Gone(reason.clone());
+        *state = RouteState::Gone(reason.clone());
         drop(state);
-        waiting.into_iter().for_each(|(_, pending)| give_up(pending, reason));
+        waiting.into_iter().for_each(|(_, pending)| fail(pending, reason));
     }
 
-    /// The channel closed with these calls under way.
-    pub(crate) fn lost(&self, channel: &Arc<Channel>, calls: Vec<Pending>) -> Lost {
-        let (again, failed): (Vec<_>, Vec<_>) =
-            calls.into_iter().partition(|call| call.again.is_some());
+    /// Handles the loss of a channel with these pending calls.
+    pub(crate) fn lost(&self, channel: &Arc<Channel>, calls: Vec<Pending>) -> LostCalls {
+        let (resent, failed): (Vec<_>, Vec<_>) =
+            calls.into_iter().partition(|call| call.resend.is_some());
         let mut state = self.state.lock();
-        let (incarnation, ask) = match &*state {
-            State::At { channel: used, incarnation } if Arc::ptr_eq(used, channel) => {
+        let (incarnation, lookup) = match &*state {
+            RouteState::At { channel: used, incarnation } if Arc::ptr_eq(used, channel) => {
                 let after = *incarnation;
-                *state = State::Asking { after, waiting: VecDeque::new() };
-                (after, Some(Ask { after }))
+                *state = RouteState::Locating { after, waiting: VecDeque::new() };
+                (after, Some(Lookup { after }))
             }
-            State::Asking { after, .. } => (*after, None),
-            State::At { incarnation, .. } => (incarnation.saturating_sub(1), None),
-            State::Unknown | State::Gone(_) => (0, None),
+            RouteState::Locating { after, .. } => (*after, None),
+            RouteState::At { incarnation, .. } => (incarnation.saturating_sub(1), None),
+            RouteState::Unknown | RouteState::Gone(_) => (0, None),
         };
-        let mut late = Vec::new();
-        for call in again.into_iter().rev() {
-            let payload = call.again.clone().expect("that is how they were chosen");
+        let mut resend = Vec::new();
+        for call in resent.into_iter().rev() {
+            let payload = call.resend.clone().expect("it was chosen by this field");
             match &mut *state {
-                // Before what was sent later.
-                State::Asking { waiting, .. } => waiting.push_front((payload, Some(call))),
-                _ => late.push((payload, call)),
+                // Resent calls go before later ones.
+                RouteState::Locating { waiting, .. } => waiting.push_front((payload, Some(call))),
+                _ => resend.push((payload, call)),
             }
         }
-        late.reverse();
-        Lost { incarnation, ask, late, failed }
+        resend.reverse();
+        LostCalls { incarnation, lookup, resend, failed }
     }
 }
 
-fn give_up(pending: Option<Pending>, reason: &ExitReason) {
+fn fail(pending: Option<Pending>, reason: &ExitReason) {
     if let Some(pending) = pending {
-        pending.tell(Err(Unanswered::Lost(reason.clone())));
+        pending.complete(Err(Unanswered::Lost(reason.clone())));
     }
 }

@@ -3,11 +3,13 @@ use std::time::Duration;
 use fiber_core::{BuildId, Config, FailureKind};
 use fiber_transport::{Message, PeerInfo, connect, join_session};
 
+use super::wire::Frame;
 use super::*;
+use crate::endpoint::{MESH, send_heartbeats};
 use crate::remote::Dispatch;
 use crate::runtime::Runtime;
 
-/// How long anything may take that is to happen at all.
+/// The time limit of each step.
 const LONG: Duration = Duration::from_secs(20);
 
 fn info(runtime: &Runtime) -> PeerInfo {
@@ -23,11 +25,11 @@ fn info(runtime: &Runtime) -> PeerInfo {
 
 async fn end(mut connection: Connection) {
     let ended = async { while let Some(Ok(_)) = connection.next().await {} };
-    tokio::time::timeout(LONG, ended).await.expect("the link is given up");
+    tokio::time::timeout(LONG, ended).await.expect("the link is closed");
 }
 
 #[test]
-fn peers_that_fall_silent_or_are_looked_for_in_vain_are_given_up() {
+fn silent_peers_are_dropped_and_invalid_frames_and_unknown_messages_harm_nothing() {
     crate::init();
     Config::set(|config| {
         config.heartbeat = Duration::from_millis(20);
@@ -43,37 +45,37 @@ fn peers_that_fall_silent_or_are_looked_for_in_vain_are_given_up() {
         let mut lively = connect(address, runtime.key()).await.unwrap();
         join_session(&mut lively, runtime.key(), &info(runtime)).await.unwrap();
         let link = Arc::clone(&lively.link);
-        let beating = send_heartbeats(Arc::clone(&link), Duration::from_millis(20), wire::beat);
-        tokio::task::spawn_local(beating);
-        // Nonsense harms nobody, and what is said after it is answered.
+        let heartbeats =
+            send_heartbeats(Arc::clone(&link), Duration::from_millis(20), wire::heartbeat);
+        tokio::task::spawn_local(heartbeats);
+        // Invalid frames are ignored, and the query after them is answered.
         link.send(Message::new(vec![MESH, 99])).unwrap();
         link.send(Message::new(vec![99])).unwrap();
-        let question = Question::Ended { actor: ActorId(7777) };
-        link.send(Payload::ask(&question).into_message(5)).unwrap();
+        let query = Query::ActorEnd { actor: ActorId(7777) };
+        link.send(Payload::query(&query).into_message(5)).unwrap();
         loop {
             let frame = lively.next().await.expect("the link lives").unwrap();
             match Frame::read(frame) {
                 Some(Frame::Answer { call: 5, .. }) => break,
-                Some(Frame::Beat) => {}
-                _ => panic!("an answer was asked for"),
+                Some(Frame::Heartbeat) => {}
+                _ => panic!("an answer was expected"),
             }
         }
 
-        // A message that this build does not know: only another build could send it, and that is
-        // refused before.
-        struct Deaf;
-        impl actix::Actor for Deaf {
-            type Context = actix::Context<Deaf>;
+        // A message type that this build does not know. Only another build could send it, and such a
+        // process is refused earlier.
+        struct Idle;
+        impl actix::Actor for Idle {
+            type Context = actix::Context<Idle>;
         }
         let inbox = Arc::new(Inbox::new(1));
         let actor = runtime.registry().export(Arc::clone(&inbox), || true);
         let mut dispatch = Dispatch::new(usize::MAX);
         let unknown = fiber_core::entry::EntryRef { offset: 8, name: 7 };
         link.send(Payload::call(actor, unknown, &()).unwrap().into_message(6)).unwrap();
-        let delivery =
-            std::future::poll_fn(|task| inbox.poll_next(task)).await.expect("it is open");
-        let addr = actix::Actor::start(Deaf);
-        dispatch.handle(&mut addr.clone(), &mut (), delivery).unwrap();
+        let message = std::future::poll_fn(|task| inbox.poll_next(task)).await.expect("it is open");
+        let addr = actix::Actor::start(Idle);
+        dispatch.handle(&mut addr.clone(), &mut (), message).unwrap();
         loop {
             let frame = lively.next().await.expect("the link lives").unwrap();
             match Frame::read(frame) {
@@ -82,8 +84,8 @@ fn peers_that_fall_silent_or_are_looked_for_in_vain_are_given_up() {
                     assert!(failure.message.contains("another build"), "{failure}");
                     break;
                 }
-                Some(Frame::Beat) => {}
-                _ => panic!("a failure was to be told"),
+                Some(Frame::Heartbeat) => {}
+                _ => panic!("a failure was expected"),
             }
         }
 

@@ -1,14 +1,14 @@
-//! What nodes say to each other on behalf of their actors.
+//! The frames between processes on behalf of their actors and shared objects.
 //!
 //! ```text
-//! MESH  CALL    call u64  actor u64  method: offset u64, name u64  message…     call 0: no answer is wanted
-//! MESH  ASK     call u64  question…
-//! MESH  ANSWER  call u64  value…
-//! MESH  FAILED  call u64  failure…
-//! MESH  BEAT    0 u64                          a sign of life
-//! MESH  PORT    call u64  port u64  body…        answered like a call
+//! MESH  CALL       call u64  actor u64  method: offset u64, name u64  message…   call 0: no answer
+//! MESH  QUERY      call u64  query…
+//! MESH  ANSWER     call u64  value…
+//! MESH  FAILED     call u64  failure…
+//! MESH  HEARTBEAT  0 u64
+//! MESH  PORT       call u64  port u64  body…                                    answered like a call
 //! ```
-//! Numbers are little-endian; message, question, value and failure are MessagePack.
+//! Numbers are little-endian. Message, query, value and failure are MessagePack.
 
 use std::sync::Arc;
 
@@ -21,26 +21,27 @@ use serde::{Deserialize, Serialize};
 use crate::endpoint::MESH;
 
 const CALL: u8 = 0;
-const ASK: u8 = 1;
+const QUERY: u8 = 1;
 const ANSWER: u8 = 2;
 const FAILED: u8 = 3;
-const BEAT: u8 = 4;
+const HEARTBEAT: u8 = 4;
 const PORT: u8 = 5;
 
-/// Where a frame carries its call's id.
+/// The position of the call's id in a frame.
 const CALL_ID: std::ops::Range<usize> = 2..10;
 /// Bytes before the body of a message to a port.
 pub(crate) const PORT_HEAD: usize = 18;
-/// Frames from this length on are handed to the link as they are; shorter ones are copied together.
+/// The length, in bytes, from which frames are passed to the link as they are. Shorter ones are
+/// copied together.
 const LONG: usize = 16 << 10;
 
-/// A call, told apart from others between the same two nodes.
+/// The number of a call between two processes.
 pub(crate) type CallId = u64;
 
-/// The call that wants no answer.
+/// The id of a message that wants no answer.
 pub(crate) const NO_ANSWER: CallId = 0;
 
-/// An actor of a node.
+/// The number of an actor in its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct ActorId(pub(crate) u64);
 
@@ -49,63 +50,63 @@ impl ActorId {
     pub(crate) const HOSTED: ActorId = ActorId(0);
 }
 
-/// A port of a node.
+/// The number of a port in its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct PortId(pub(crate) u64);
 
 impl PortId {
-    /// Not a port: messages to it change who holds the others.
+    /// Messages to this port change the holders of other ports.
     pub(crate) const HOLDERS: PortId = PortId(0);
 }
 
-/// A node and where it can be reached.
+/// A process and its address.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ProcessRef {
     pub(crate) id: ProcessId,
     pub(crate) address: Arc<str>,
 }
 
-/// A question to a node. It is answered when there is something to tell.
+/// A query to a process. Some are answered only when their event happens.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum Question {
-    /// Where is the incarnation after this one of an actor that you own? Answered by a [`Place`].
-    Where { actor: ActorId, after: u64 },
-    /// Which incarnation is the current one, or the next? Answered by a number.
-    Incarnation { actor: ActorId },
-    /// How did this incarnation end? Answered by an [`End`].
-    Fate { actor: ActorId, incarnation: u64 },
-    /// How did an actor end for good? Answered by an [`ExitReason`].
-    Ended { actor: ActorId },
-    /// Has all arrived that was sent before this? Answered when it has.
-    Arrived,
+pub(crate) enum Query {
+    /// The incarnation of an owned actor after this one. Answered with an [`ActorLocation`], when it runs.
+    Locate { actor: ActorId, after: u64 },
+    /// The incarnation that runs, or else the next one. Answered with a number.
+    CurrentIncarnation { actor: ActorId },
+    /// The end of this incarnation. Answered with an [`IncarnationEnd`], when it has ended.
+    IncarnationEnd { actor: ActorId, incarnation: u64 },
+    /// The end of an actor that will not be restarted. Answered with an [`ExitReason`].
+    ActorEnd { actor: ActorId },
+    /// Answered when all earlier messages have arrived.
+    Flush,
 }
 
-/// Where an owned actor is.
+/// The location of an owned actor.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum Place {
+pub(crate) enum ActorLocation {
     At {
-        runtime: ProcessRef,
+        process: ProcessRef,
         incarnation: u64,
     },
-    /// Nowhere, and it will not be started again.
+    /// The actor will not be restarted.
     Gone(ExitReason),
 }
 
-/// How an incarnation ended.
+/// The end of an incarnation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct End {
+pub(crate) struct IncarnationEnd {
     pub(crate) reason: ExitReason,
-    /// The incarnation that was the last to end.
+    /// The incarnation that ended last.
     pub(crate) incarnation: u64,
     pub(crate) gone: bool,
 }
 
-/// A call that is to be sent: a whole frame, but for its id.
+/// A message that is to be sent: a complete frame but for its call id.
 #[derive(Clone, Debug)]
 pub(crate) struct Payload(Vec<u8>);
 
 impl Payload {
-    /// A call of `method` at `actor`, with a message of any length.
+    /// Returns a call of `method` at `actor`. The caller checks its length.
     pub(crate) fn call<M: Serialize>(
         actor: ActorId,
         method: EntryRef,
@@ -120,25 +121,25 @@ impl Payload {
         Ok(Payload(frame))
     }
 
-    /// A question to the node itself.
-    pub(crate) fn ask(question: &Question) -> Payload {
-        let mut frame = vec![MESH, ASK];
+    /// Returns a query.
+    pub(crate) fn query(query: &Query) -> Payload {
+        let mut frame = vec![MESH, QUERY];
         frame.extend_from_slice(&NO_ANSWER.to_le_bytes());
-        codec::append(&mut frame, question).expect("questions are made of what serialises");
+        codec::append(&mut frame, query).expect("queries can be serialised");
         Payload(frame)
     }
 
-    /// What began as [`port_head`].
+    /// Returns the message that began as [`port_head`].
     pub(crate) fn raw(frame: Vec<u8>) -> Payload {
         Payload(frame)
     }
 
-    /// Bytes of the message.
+    /// Returns the length in bytes.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// The frame, with its call's id.
+    /// Returns the frame, with its call id.
     pub(crate) fn into_message(mut self, call: CallId) -> Message {
         self.0[CALL_ID].copy_from_slice(&call.to_le_bytes());
         message(self.0)
@@ -153,7 +154,7 @@ fn message(frame: Vec<u8>) -> Message {
     }
 }
 
-/// The beginning of a message to a port; its body is to be appended.
+/// Returns a message to a port without its body, which the caller appends.
 pub(crate) fn port_head(port: PortId) -> Vec<u8> {
     let mut frame = Vec::with_capacity(64);
     begin_port(&mut frame, port);
@@ -166,7 +167,7 @@ pub(crate) fn begin_port(frame: &mut Vec<u8>, port: PortId) {
     frame.extend_from_slice(&port.0.to_le_bytes());
 }
 
-/// The beginning of an answer; its value is to be appended.
+/// Returns an answer without its value, which the caller appends.
 pub(crate) fn answer_head() -> Vec<u8> {
     let mut frame = Vec::with_capacity(64);
     frame.extend_from_slice(&[MESH, ANSWER]);
@@ -174,65 +175,65 @@ pub(crate) fn answer_head() -> Vec<u8> {
     frame
 }
 
-/// An answer that began as [`answer_head`].
+/// Returns an answer that began as [`answer_head`], with its call id.
 pub(crate) fn answer(call: CallId, mut frame: Vec<u8>) -> Message {
     frame[CALL_ID].copy_from_slice(&call.to_le_bytes());
     message(frame)
 }
 
-/// The value in an answer that began as [`answer_head`].
+/// Returns the value of an answer that began as [`answer_head`].
 pub(crate) fn answer_value(frame: Vec<u8>) -> Bytes {
     Bytes::from(frame).slice(CALL_ID.end..)
 }
 
-/// The news that a call has failed.
+/// Returns the message that a call has failed.
 pub(crate) fn failed(call: CallId, failure: &CallFailure) -> Message {
     let mut frame = vec![MESH, FAILED];
     frame.extend_from_slice(&call.to_le_bytes());
-    codec::append(&mut frame, failure).expect("a failure is made of text, which serialises");
+    codec::append(&mut frame, failure).expect("a failure can be serialised");
     message(frame)
 }
 
-/// A sign of life.
-pub(crate) fn beat() -> Message {
-    let mut frame = vec![MESH, BEAT];
+/// Returns a heartbeat.
+pub(crate) fn heartbeat() -> Message {
+    let mut frame = vec![MESH, HEARTBEAT];
     frame.extend_from_slice(&NO_ANSWER.to_le_bytes());
     message(frame)
 }
 
-pub(crate) fn is_beat(message: &[u8]) -> bool {
-    message.starts_with(&[MESH, BEAT])
+pub(crate) fn is_heartbeat(message: &[u8]) -> bool {
+    message.starts_with(&[MESH, HEARTBEAT])
 }
 
-/// Why a call was not answered.
+/// The reason why a call was not answered, as its callee sends it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum CallFailure {
-    /// The message, its handler or its answer.
+    /// The message, its handler or its answer failed.
     Failed(Failure),
-    /// The actor ended.
+    /// The actor has ended.
     Stopped(ExitReason),
-    /// Too much waits for the actor already.
+    /// The actor's mailbox is full.
     Full { capacity: usize },
 }
 
-/// Why an actor can't be reached of which nothing is known.
+/// Returns the reason for actors of which nothing is known.
 pub(crate) fn unknown() -> ExitReason {
-    ExitReason::NotStarted("there is no such actor in its process (any more)".into())
+    ExitReason::NotStarted("there is no such actor in its process, or it has ended".into())
 }
 
-/// A frame that came.
+/// A received frame.
 pub(crate) enum Frame {
     Call { call: CallId, actor: ActorId, method: EntryRef, message: Bytes },
-    Ask { call: CallId, question: Question },
+    Query { call: CallId, query: Query },
     Port { call: CallId, port: PortId, body: Bytes },
     Answer { call: CallId, value: Bytes },
     Failed { call: CallId, failure: CallFailure },
-    Beat,
+    Heartbeat,
 }
 
 impl Frame {
-    /// Reads a frame. `None` if it is none: its sender has the key, and so this is a bug, not an
-    /// attack.
+    /// Reads a frame. Returns `None` if it is invalid. Its sender has the session's key, so that is
+    /// a bug and not an attack.
     pub(crate) fn read(mut frame: Bytes) -> Option<Frame> {
         if frame.len() < CALL_ID.end {
             return None;
@@ -248,10 +249,10 @@ impl Frame {
                 let port = PortId(frame.get_u64_le());
                 Some(Frame::Port { call, port, body: frame })
             }
-            ASK => codec::decode(&frame).ok().map(|question| Frame::Ask { call, question }),
+            QUERY => codec::decode(&frame).ok().map(|query| Frame::Query { call, query }),
             ANSWER => Some(Frame::Answer { call, value: frame }),
             FAILED => codec::decode(&frame).ok().map(|failure| Frame::Failed { call, failure }),
-            BEAT => Some(Frame::Beat),
+            HEARTBEAT => Some(Frame::Heartbeat),
             _ => None,
         }
     }

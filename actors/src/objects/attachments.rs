@@ -1,9 +1,10 @@
 //! The objects of other processes that this process holds.
 //!
-//! A process attaches to an object with its first handle, and detaches some time after its last:
-//! tasks that get the same handle again and again cost no messages. Whoever sent the handle may
-//! stop holding the object as soon as it knows that the handle has arrived, so this process says
-//! nothing of what it did with a handle before the owner knows of it: see [`wait_until_attached`].
+//! A process attaches to an object with its first handle, and detaches 100 ms after it dropped its
+//! last one, so that tasks that get the same handle again and again cost no messages. The sender of
+//! a handle may release the object as soon as it knows that the handle has arrived. Therefore this
+//! process sends no outcome of a task or message before the owners of all objects in it have
+//! confirmed the attachment: see [`wait_until_attached`].
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -17,11 +18,12 @@ use tokio::sync::Notify;
 
 use super::port_ref::PortRef;
 use crate::mesh::{Change, PortId};
+use crate::runtime::Runtime;
 
-/// How long an attachment lasts after its last handle. What the object holds lasts as long.
+/// How long an attachment, and with it the object, outlives its last handle.
 const LINGER: Duration = Duration::from_millis(100);
-/// How many attachments without handles there are at most.
-const MOST_IDLE: usize = 4096;
+/// The largest number of attachments without handles.
+const MAX_IDLE: usize = 4096;
 
 type Key = (ProcessId, PortId);
 
@@ -31,18 +33,18 @@ pub(crate) struct Attachment(Key);
 #[derive(Default)]
 struct Attachments {
     objects: HashMap<Key, Attached>,
-    /// Those without handles, in the order in which they lost the last one. Some may have got
-    /// others since.
+    /// Attachments without handles, in the order in which they lost the last one. Some may have got
+    /// handles since.
     idle: VecDeque<Idle>,
     last_turn: u64,
-    /// Whether a task looks after those without handles.
+    /// Whether a task detaches idle attachments.
     watched: bool,
 }
 
 struct Attached {
     port: PortRef,
     handles: usize,
-    /// When it lost its last handle, as a number.
+    /// The turn in which it lost its last handle.
     turn: u64,
 }
 
@@ -53,21 +55,19 @@ struct Idle {
 }
 
 static ATTACHMENTS: LazyLock<Mutex<Attachments>> = LazyLock::new(Mutex::default);
-/// Attachments that their owners may not know of yet.
+/// Attachments that their owners have not confirmed.
 static UNCONFIRMED: AtomicUsize = AtomicUsize::new(0);
-/// Notified when there are none.
+/// Notified when [`UNCONFIRMED`] reaches 0.
 static CONFIRMED: Notify = Notify::const_new();
 
 impl Attachment {
-    pub(crate) fn new(port: &PortRef) -> Attachment {
-        let key = (port.home(), port.id);
+    pub(crate) fn new(runtime: &'static Runtime, port: &PortRef) -> Attachment {
+        let key = (port.owner(), port.id);
         let mut attachments = ATTACHMENTS.lock();
         match attachments.objects.entry(key) {
             Entry::Occupied(mut attached) => attached.get_mut().handles += 1,
             Entry::Vacant(place) => {
-                if let Some(runtime) = port.current_node() {
-                    runtime.mesh().after_loss(attach_again);
-                }
+                runtime.mesh().after_loss(attach_again);
                 attach(port);
                 place.insert(Attached { port: port.clone(), handles: 1, turn: 0 });
             }
@@ -86,35 +86,35 @@ impl Drop for Attachment {
             return;
         }
         attached.turn = turn;
-        let runtime = attached.port.current_node();
+        let runtime = attached.port.current_runtime();
         attachments.last_turn = turn;
         attachments.idle.push_back(Idle { key: self.0, turn, until: Instant::now() + LINGER });
-        if attachments.idle.len() > MOST_IDLE {
+        if attachments.idle.len() > MAX_IDLE {
             attachments.detach_first();
         }
         if let (Some(runtime), false) = (runtime, attachments.watched) {
             attachments.watched = true;
-            runtime.spawn(watch);
+            runtime.spawn(detach_idle);
         }
     }
 }
 
 impl Attachments {
-    /// Detaches from the object that has been without handles for longest, unless it has got one.
+    /// Detaches from the object that has been idle for longest, unless it has a handle again.
     fn detach_first(&mut self) {
         let Some(Idle { key, turn, .. }) = self.idle.pop_front() else { return };
         if let Entry::Occupied(attached) = self.objects.entry(key)
             && attached.get().handles == 0
             && attached.get().turn == turn
         {
-            // The lock is held meanwhile, so that whoever attaches next is heard after this.
+            // The caller holds the lock, so the next attachment to this object is sent after this.
             attached.remove().port.change_if_connected(Change::Detach);
         }
     }
 }
 
-/// Detaches from what has had no handles for long enough.
-async fn watch() {
+/// Detaches from objects that have been idle for [`LINGER`], until none is idle.
+async fn detach_idle() {
     loop {
         tokio::time::sleep(LINGER / 4).await;
         let mut attachments = ATTACHMENTS.lock();
@@ -133,7 +133,7 @@ fn attach(port: &PortRef) {
     port.change_then(Change::Attach, || drop(unconfirmed));
 }
 
-/// An attachment that its owner may not know of yet.
+/// Counts an attachment that its owner has not confirmed.
 struct Unconfirmed;
 
 impl Unconfirmed {
@@ -151,24 +151,24 @@ impl Drop for Unconfirmed {
     }
 }
 
-/// Attaches again to all objects of a node whose link was lost: the node took that for the end of
-/// this process.
-pub(crate) fn attach_again(runtime: ProcessId) {
+/// Attaches again to all objects of a process whose link was lost: that process has taken the loss
+/// for the end of this one.
+fn attach_again(owner: ProcessId) {
     let attachments = ATTACHMENTS.lock();
     attachments
         .objects
         .values()
-        .filter(|attached| attached.port.home() == runtime)
+        .filter(|attached| attached.port.owner() == owner)
         .for_each(|attached| attach(&attached.port));
 }
 
-/// Whether the owners of all objects that this process holds know that it does.
+/// Returns whether the owners of all objects that this process holds have confirmed that.
 #[inline]
 pub(crate) fn are_attached() -> bool {
     UNCONFIRMED.load(Ordering::Acquire) == 0
 }
 
-/// Waits until [`are_attached`], or the owners are gone.
+/// Waits until [`are_attached`], or until the owners are gone.
 pub(crate) async fn when_attached() {
     loop {
         let mut confirmed = std::pin::pin!(CONFIRMED.notified());
@@ -180,12 +180,12 @@ pub(crate) async fn when_attached() {
     }
 }
 
-/// As [`when_attached`], for a thread that may wait.
+/// As [`when_attached`], for a thread that may block.
 #[inline]
 pub(crate) fn wait_until_attached() {
     if !are_attached() {
-        // On fiber's own thread, which may not wait, nothing is decoded whose outcome could
-        // overtake this.
+        // Fiber's own thread may not block. It decodes nothing whose outcome could be sent too
+        // early.
         let _ = block_on(async {
             when_attached().await;
             Ok(())

@@ -13,67 +13,67 @@ use super::port_ref::PortRef;
 use crate::mesh::{Change, PeerId, Port, PortId, ProcessRef, Token};
 use crate::runtime::Runtime;
 
-/// In the place of a token where there is none.
+/// The token of a handle that has none.
 const NO_TOKEN: Token = 0;
 
-/// A handle of a shared object. The object lives while there is one, or an encoded one that may
-/// still be decoded.
+/// A handle of a shared object. The object lives as long as any handle, decoded or encoded, may
+/// still be used.
 #[derive(Clone)]
-pub(crate) struct Handle(Arc<Shared>);
+pub(crate) struct Handle(Arc<HandleInner>);
 
-struct Shared {
+struct HandleInner {
     port: PortRef,
     object: Object,
-    /// Whether the owner knows that an encoded copy is where nobody knows.
+    /// Whether the owner knows that an encoded copy of unknown whereabouts exists.
     kept: AtomicBool,
 }
 
 enum Object {
-    Here(Arc<dyn Port>),
-    There {
+    Local(Arc<dyn Port>),
+    Remote {
         _attachment: Attachment,
     },
-    /// It has ended, or is of another session.
+    /// The object has ended, or is of another session.
     Gone,
 }
 
 impl Handle {
-    /// The first handle of an object of this process.
-    pub(crate) fn here(port: PortRef, object: Arc<dyn Port>) -> Handle {
-        Handle::new(port, Object::Here(object))
+    /// Returns the first handle of an object of this process.
+    pub(crate) fn local(port: PortRef, object: Arc<dyn Port>) -> Handle {
+        Handle::new(port, Object::Local(object))
     }
 
     fn new(port: PortRef, object: Object) -> Handle {
-        Handle(Arc::new(Shared { port, object, kept: AtomicBool::new(false) }))
+        Handle(Arc::new(HandleInner { port, object, kept: AtomicBool::new(false) }))
     }
 
-    /// The object, if it is of this process.
+    /// Returns the object, if this process owns it.
     pub(crate) fn object(&self) -> Option<&Arc<dyn Port>> {
         match &self.0.object {
-            Object::Here(object) => Some(object),
-            Object::There { .. } | Object::Gone => None,
+            Object::Local(object) => Some(object),
+            Object::Remote { .. } | Object::Gone => None,
         }
     }
 
-    /// A handle that was decoded.
-    fn arrived(port: PortRef, token: Token) -> Handle {
-        let Some(runtime) = port.current_node() else { return Handle::new(port, Object::Gone) };
-        let object = if runtime.id() == port.home() {
-            runtime.registry().ports().get(port.id).map_or(Object::Gone, Object::Here)
+    /// Returns a handle that was decoded in this process.
+    fn decoded(port: PortRef, token: Token) -> Handle {
+        let Some(runtime) = port.current_runtime() else { return Handle::new(port, Object::Gone) };
+        let object = if runtime.id() == port.owner() {
+            runtime.registry().ports().get(port.id).map_or(Object::Gone, Object::Local)
         } else {
-            Object::There { _attachment: Attachment::new(&port) }
+            Object::Remote { _attachment: Attachment::new(runtime, &port) }
         };
         let handle = Handle::new(port, object);
         if token != NO_TOKEN {
             let port = handle.0.port.clone();
-            transfer::on_commit(move || change(&port, Change::Arrive(token)));
+            transfer::on_commit(move || change(&port, Change::Arrived(token)));
         }
         handle
     }
 
-    /// Sees to it that the object lives while what is encoded now may be decoded. Returns what is
-    /// to be encoded.
-    fn encoded(&self) -> Token {
+    /// Keeps the object alive until the copy that is encoded now is decoded. Returns the copy's
+    /// token.
+    fn encode_token(&self) -> Token {
         match transfer::mode() {
             Mode::Repeatable => {
                 transfer::keep_alive(Arc::clone(&self.0) as _);
@@ -81,7 +81,7 @@ impl Handle {
             }
             Mode::Once => {
                 let token = u64::from_le_bytes(fiber_core::random()).max(1);
-                change(&self.0.port, Change::Travel(token));
+                change(&self.0.port, Change::Sent(token));
                 token
             }
             Mode::Unknown => {
@@ -94,11 +94,14 @@ impl Handle {
     }
 }
 
-/// Changes who holds an object, where it is.
+/// Changes the holders of an object, at its owner.
 fn change(port: &PortRef, change: Change) {
     match Runtime::current() {
-        Some(runtime) if runtime.id() == port.home() => {
-            runtime.registry().ports().hold(port.id, |holders| holders.apply(PeerId::HERE, change));
+        Some(runtime) if runtime.id() == port.owner() => {
+            runtime
+                .registry()
+                .ports()
+                .hold(port.id, |holders| holders.apply(PeerId::LOCAL, change));
         }
         _ => port.change(change),
     }
@@ -127,12 +130,12 @@ impl fmt::Debug for Handle {
     }
 }
 
-/// A handle as it travels.
+/// The encoding of a handle.
 #[derive(Serialize, Deserialize)]
 struct Encoded {
     session: u64,
     name: Arc<str>,
-    runtime: ProcessRef,
+    owner: ProcessRef,
     id: PortId,
     #[serde(default, skip_serializing_if = "is_none")]
     token: Token,
@@ -144,14 +147,14 @@ fn is_none(token: &Token) -> bool {
 
 impl Serialize for Handle {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let PortRef { session, name, runtime, id } = self.0.port.clone();
-        Encoded { session, name, runtime, id, token: self.encoded() }.serialize(serializer)
+        let PortRef { session, name, owner, id } = self.0.port.clone();
+        Encoded { session, name, owner, id, token: self.encode_token() }.serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for Handle {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Handle, D::Error> {
-        let Encoded { session, name, runtime, id, token } = Encoded::deserialize(deserializer)?;
-        Ok(Handle::arrived(PortRef { session, name, runtime, id }, token))
+        let Encoded { session, name, owner, id, token } = Encoded::deserialize(deserializer)?;
+        Ok(Handle::decoded(PortRef { session, name, owner, id }, token))
     }
 }

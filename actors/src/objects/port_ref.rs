@@ -1,4 +1,4 @@
-//! Where a port is: what speaks to fiber's shared objects, from any process.
+//! References to ports: how any process sends messages to a shared object.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,110 +15,115 @@ use crate::mesh::{
 };
 use crate::runtime::Runtime;
 
-/// Where a port is, and what errors call it.
+/// The process of a port, its number there, and its name in errors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PortRef {
     pub(crate) session: u64,
     pub(crate) name: Arc<str>,
-    pub(crate) runtime: ProcessRef,
+    pub(crate) owner: ProcessRef,
     pub(crate) id: PortId,
 }
 
 impl PortRef {
-    /// A port of this node.
-    pub(crate) fn here(runtime: &'static Runtime, name: &str, id: PortId) -> Result<PortRef> {
-        let home = ProcessRef { id: runtime.id(), address: runtime.address_now()?.into() };
-        Ok(PortRef { session: runtime.session(), name: name.into(), runtime: home, id })
+    /// Returns a reference to a port of this process.
+    ///
+    /// # Errors
+    /// As [`Runtime::address_now`].
+    pub(crate) fn local(runtime: &'static Runtime, name: &str, id: PortId) -> Result<PortRef> {
+        let owner = ProcessRef { id: runtime.id(), address: runtime.address_now()?.into() };
+        Ok(PortRef { session: runtime.session(), name: name.into(), owner, id })
     }
 
-    /// The node where it is.
-    pub(crate) fn home(&self) -> ProcessId {
-        self.runtime.id
+    /// Returns the process that owns the port.
+    pub(crate) fn owner(&self) -> ProcessId {
+        self.owner.id
     }
 
-    /// The node of this process, if it has one and is of the port's session.
-    pub(crate) fn current_node(&self) -> Option<&'static Runtime> {
+    /// Returns this process's runtime, if there is one and it is of the port's session.
+    pub(crate) fn current_runtime(&self) -> Option<&'static Runtime> {
         Runtime::current().filter(|runtime| runtime.session() == self.session)
     }
 
-    /// Asks the owner for a change of who holds the port; `then` runs when it knows, or is gone.
+    /// Returns this process's runtime, started if need be.
+    ///
+    /// # Errors
+    /// As [`Runtime::of_session`].
+    pub(crate) fn runtime(&self) -> Result<&'static Runtime> {
+        Runtime::of_session(self.session, &self.name)
+    }
+
+    /// Sends a change of the port's holders. `then` runs when the owner has applied it, or is gone.
     pub(crate) fn change_then(&self, change: Change, then: impl FnOnce() + Send + 'static) {
-        self.ask_then(self.change_parcel(change), move |_| then());
+        self.request_then(self.change_payload(change), move |_| then());
     }
 
-    /// Tells the owner of a change of who holds the port.
+    /// Sends a change of the port's holders.
     pub(crate) fn change(&self, change: Change) {
-        self.tell(self.change_parcel(change));
+        self.send(self.change_payload(change));
     }
 
-    /// As [`change`](PortRef::change), unless the owner is not connected: then it knows that this
-    /// process is lost.
+    /// Sends a change of the port's holders, unless the link to the owner is lost: then the owner
+    /// has removed this process from the holders itself.
     pub(crate) fn change_if_connected(&self, change: Change) {
         if let Ok(runtime) = self.runtime()
-            && let Some(channel) = runtime.mesh().current_channel(self.runtime.id)
+            && let Some(channel) = runtime.mesh().current_channel(self.owner.id)
         {
-            send(runtime, &channel, self.change_parcel(change), None);
+            send(runtime, &channel, self.change_payload(change), None);
         }
     }
 
-    fn change_parcel(&self, change: Change) -> Vec<u8> {
+    fn change_payload(&self, change: Change) -> Vec<u8> {
         let mut payload = mesh::port_head(PortId::HOLDERS);
         change.append(&mut payload, self.id);
         payload
     }
 
-    /// This process's node, if the port is of its session.
-    pub(crate) fn runtime(&self) -> Result<&'static Runtime> {
-        Runtime::of_session(self.session, &self.name)
-    }
+    /// Bytes before the body of a message.
+    pub(crate) const HEAD: usize = mesh::PORT_HEAD;
 
-    /// A message to it, whose body is to be appended.
+    /// Returns a message to the port without its body, which the caller appends.
     pub(crate) fn payload(&self) -> Vec<u8> {
         mesh::port_head(self.id)
     }
 
-    /// Bytes before the body of a message.
-    pub(crate) const HEAD: usize = mesh::PORT_HEAD;
-
-    /// As [`payload`](PortRef::payload), in memory that is there already.
+    /// As [`payload`](PortRef::payload), in memory that the caller reuses.
     pub(crate) fn begin(&self, payload: &mut Vec<u8>) {
         payload.clear();
         mesh::begin_port(payload, self.id);
     }
 
-    /// Sends what began as [`payload`](PortRef::payload); `then` is given the answer, on the thread
-    /// that brings it.
-    pub(crate) fn ask_then(
+    /// Sends a message that began as [`payload`](PortRef::payload). `then` gets the answer, on the
+    /// thread that receives it.
+    pub(crate) fn request_then(
         &self,
         payload: Vec<u8>,
         then: impl FnOnce(Result<Bytes>) + Send + 'static,
     ) {
-        let name = Arc::clone(&self.name);
-        let told = Waiter::Callback(Box::new(move |answer| then(conclude(&name, answer))));
-        match self.channel() {
-            Ok((runtime, channel)) => send(runtime, &channel, payload, Some(told)),
-            Err(error) => {
-                if let Waiter::Callback(then) = told {
-                    then(Err(Unanswered::Refused(error)));
-                }
-            }
-        }
-    }
-
-    /// Sends what began as [`payload`](PortRef::payload); the future is the answer.
-    pub(crate) fn ask(&self, payload: Vec<u8>) -> Asked {
-        let (sender, answer) = oneshot::channel();
         match self.channel() {
             Ok((runtime, channel)) => {
-                send(runtime, &channel, payload, Some(Waiter::Patient(sender)))
+                let name = Arc::clone(&self.name);
+                let waiter =
+                    Waiter::Callback(Box::new(move |answer| then(conclude(&name, answer))));
+                send(runtime, &channel, payload, Some(waiter));
             }
-            Err(error) => drop(sender.send(Err(Unanswered::Refused(error)))),
+            Err(error) => then(Err(error)),
         }
-        Asked { name: Arc::clone(&self.name), answer }
     }
 
-    /// Sends what began as [`payload`](PortRef::payload) and wants no answer.
-    pub(crate) fn tell(&self, payload: Vec<u8>) {
+    /// Sends a message that began as [`payload`](PortRef::payload). The future is the answer.
+    pub(crate) fn request(&self, payload: Vec<u8>) -> Response {
+        match self.channel() {
+            Ok((runtime, channel)) => {
+                let (sender, answer) = oneshot::channel();
+                send(runtime, &channel, payload, Some(Waiter::Sender(sender)));
+                Response { name: Arc::clone(&self.name), answer }
+            }
+            Err(error) => Response::failed(&self.name, error),
+        }
+    }
+
+    /// Sends a message that began as [`payload`](PortRef::payload) and has no answer.
+    pub(crate) fn send(&self, payload: Vec<u8>) {
         if let Ok((runtime, channel)) = self.channel() {
             send(runtime, &channel, payload, None);
         }
@@ -126,7 +131,7 @@ impl PortRef {
 
     fn channel(&self) -> Result<(&'static Runtime, Arc<Channel>)> {
         let runtime = self.runtime()?;
-        Ok((runtime, runtime.mesh().channel(&self.runtime)))
+        Ok((runtime, runtime.mesh().channel(&self.owner)))
     }
 }
 
@@ -140,20 +145,30 @@ fn send(
     if let Err(refused) = channel.send(Payload::raw(payload), pending)
         && let Some(pending) = refused.pending
     {
-        // Not at once: the sender may hold what is needed to act on it.
+        // The sender may hold a lock that the waiter's callback needs, so this is not done at once.
         let reason = refused.reason;
-        runtime.spawn(move || async move { pending.waiter.tell(Err(Unanswered::Lost(reason))) });
+        runtime
+            .spawn(move || async move { pending.waiter.complete(Err(Unanswered::Lost(reason))) });
     }
 }
 
-/// The answer of a port.
+/// The future of a port's answer.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct Response {
     name: Arc<str>,
     answer: oneshot::Receiver<Answer>,
 }
 
-impl Future for Asked {
+impl Response {
+    /// Returns the response to a message that could not be sent.
+    pub(crate) fn failed(name: &Arc<str>, error: Error) -> Response {
+        let (sender, answer) = oneshot::channel();
+        let _ = sender.send(Err(Unanswered::Refused(error)));
+        Response { name: Arc::clone(name), answer }
+    }
+}
+
+impl Future for Response {
     type Output = Result<Bytes>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<Bytes>> {

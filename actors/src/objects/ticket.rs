@@ -1,12 +1,12 @@
-//! Numbers of requests that wait.
+//! Numbers of requests that wait, and names of objects.
 
 use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-/// A request that waits, or what was given for it: its peer's number for it tells it from the
-/// peer's others.
+/// The number of a request that may be withdrawn or released later. It is unique in the process
+/// that sent the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Ticket(u64);
 
@@ -17,7 +17,7 @@ impl Ticket {
     }
 }
 
-/// What errors call an object: its kind, and the place in the program that made it.
-pub(crate) fn made_at(kind: &str, place: &Location<'_>) -> String {
-    format!("the {kind} made at {}:{}", place.file(), place.line())
+/// Returns the name of an object in errors: its type, and the place in the program that made it.
+pub(crate) fn made_at(object: &str, place: &Location<'_>) -> String {
+    format!("the {object} made at {}:{}", place.file(), place.line())
 }

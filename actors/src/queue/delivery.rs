@@ -1,4 +1,4 @@
-//! QueueStream that are to be acknowledged.
+//! Elements that the consumer acknowledges.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -6,24 +6,25 @@ use std::ops::{Deref, DerefMut};
 use fiber_core::Result;
 use fiber_core::transfer::Uncommitted;
 
-use super::core::Core;
-use super::wire::Ask;
-use crate::objects::Waiting;
+use super::handle::QueueHandle;
+use super::wire::Operation;
+use crate::objects::ObjectRef;
+use crate::reply::Reply;
 
-/// An element that goes to another consumer if this process dies before it is acknowledged, or if
-/// this is dropped.
+/// An element that this process has to [acknowledge](Delivery::acknowledge). If the process dies
+/// before, or the delivery is dropped, the queue delivers the element to another consumer.
 #[must_use = "dropped without `acknowledge`, the element goes back into the queue"]
 pub struct Delivery<T> {
-    core: Core,
+    queue: QueueHandle,
     number: Option<u64>,
     element: Option<T>,
-    /// Handles in the element, which may be decoded again until it is acknowledged.
+    /// The handles in the element, which another process may decode until it is acknowledged.
     uncommitted: Uncommitted,
 }
 
 impl<T> Delivery<T> {
-    pub(super) fn new(core: Core, number: u64, uncommitted: Uncommitted) -> Delivery<T> {
-        Delivery { core, number: Some(number), element: None, uncommitted }
+    pub(super) fn new(queue: QueueHandle, number: u64, uncommitted: Uncommitted) -> Delivery<T> {
+        Delivery { queue, number: Some(number), element: None, uncommitted }
     }
 
     pub(super) fn with(mut self, element: Result<T>) -> Result<Delivery<T>> {
@@ -33,30 +34,31 @@ impl<T> Delivery<T> {
                 Ok(self)
             }
             Err(error) => {
-                // Nobody could read it: it would come back for ever.
+                // No consumer can decode it: without this it would be delivered for ever.
                 drop(self.acknowledge_number());
                 Err(error)
             }
         }
     }
 
-    fn acknowledge_number(&mut self) -> Waiting<()> {
-        let delivery = self.number.take().expect("it is taken once");
-        self.core.call("acknowledging an element of", &Ask::Acknowledge { delivery })
+    fn acknowledge_number(&mut self) -> Reply<()> {
+        let delivery = self.number.take().expect("a delivery is acknowledged once");
+        self.queue.call("acknowledging an element of", &Operation::Acknowledge { delivery })
     }
 
-    /// Says that the work on it is done: nobody will be given it again. It counts as done for
-    /// [`join`](super::Queue::join), too.
+    /// Acknowledges the element, so that it is not delivered again, and returns it. This counts as
+    /// [`task_done`](super::Queue::task_done).
     ///
-    /// The request is sent at once; wait for it to be sure that it has arrived.
-    pub fn acknowledge(mut self) -> Waiting<T>
+    /// The request is sent at once. The reply is ready when it has arrived.
+    pub fn acknowledge(mut self) -> Reply<T>
     where
         T: Send + 'static,
     {
         let element = self.element.take().expect("a delivery has an element");
         let acknowledged = self.acknowledge_number();
-        let settled = Settled(std::mem::take(&mut self.uncommitted));
-        Waiting::new(format!("acknowledging an element of {}", self.core.name()), async move {
+        let settled = CommitOnDrop(std::mem::take(&mut self.uncommitted));
+        let what = format!("acknowledging an element of {}", self.queue.name());
+        Reply::named(what, async move {
             let _settled = settled;
             acknowledged.await?;
             Ok(element)
@@ -64,10 +66,10 @@ impl<T> Delivery<T> {
     }
 }
 
-/// Commits when it is dropped.
-struct Settled(Uncommitted);
+/// Settles a uncommitted when it is dropped.
+struct CommitOnDrop(Uncommitted);
 
-impl Drop for Settled {
+impl Drop for CommitOnDrop {
     fn drop(&mut self) {
         std::mem::take(&mut self.0).commit();
     }
@@ -90,7 +92,7 @@ impl<T> DerefMut for Delivery<T> {
 impl<T> Drop for Delivery<T> {
     fn drop(&mut self) {
         if let Some(delivery) = self.number.take() {
-            self.core.tell(&Ask::Return { delivery });
+            self.queue.send(&Operation::Requeue { delivery });
         }
     }
 }

@@ -1,17 +1,16 @@
-//! What a queue's owner and its clients say to each other.
+//! The messages between a queue's owner and its clients.
 //!
 //! ```text
-//! to the owner    PUT     count u32  block…                  answered by an outcome when it is in the queue
-//!                 WANT    demand u32  extra u32  used u64    so many are waited for, in all; of what is there, so
-//!                                                            many more may come
-//!                 ASK     an `Ask` in MessagePack
-//! to the client   GIVE    epoch u32  count u32  block…       what it waits for
-//!                 LEND    epoch u32  count u32  block…       to be used, or given back
-//!                 RECALL                                     settle: give back what is not used
-//!                 ENDED   how u8                             nothing more will come
+//! to the owner    PUT        count u32  block…                answered by the outcome, when the elements are in
+//!                 WANT       demand u32  prefetch u32  used u64    total demand; more elements that may be sent
+//!                 OPERATION  an `Operation` in MessagePack
+//! to the client   DELIVER    epoch u32  count u32  block…     elements that it demanded
+//!                 PREFETCH   epoch u32  count u32  block…     more elements: to be used, or returned
+//!                 RECALL                                      return what is not used
+//!                 ENDED      reason u8                        no more elements will come
 //! ```
-//! An epoch is the number of times that the client has settled: what was sent before the owner knew
-//! of the last one has gone back, and the client ignores it.
+//! An epoch is the number of times that the client has returned elements. Elements that the owner
+//! sent before it received the last return are back in the queue, and the client ignores them.
 
 use bytes::{Buf, Bytes};
 use fiber_core::CloseReason;
@@ -24,119 +23,118 @@ use crate::objects::Ticket;
 
 pub(super) const PUT: u8 = 0;
 pub(super) const WANT: u8 = 1;
-pub(super) const ASK: u8 = 2;
+pub(super) const OPERATION: u8 = 2;
 
-pub(super) const GIVE: u8 = 0;
-pub(super) const LEND: u8 = 1;
+pub(super) const DELIVER: u8 = 0;
+pub(super) const PREFETCH: u8 = 1;
 pub(super) const RECALL: u8 = 2;
 pub(super) const ENDED: u8 = 3;
 
-/// What became of a put.
+/// The outcome of a successful put. Any other outcome is a [`Closing`].
 pub(super) const ADMITTED: u8 = 0;
 
-/// Which way elements go through one end of a pipe.
+/// The direction of one end of a pipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Role {
+pub(crate) enum PipeRole {
     Writer,
     Reader,
 }
 
-/// Why nothing more comes through a queue.
+/// How a queue was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u8)]
 pub(super) enum Closing {
     Closed = 1,
-    OtherEnd = 2,
+    OtherEndGone = 2,
 }
 
 impl Closing {
     pub(super) fn from_byte(byte: u8) -> Closing {
-        if byte == Closing::OtherEnd as u8 { Closing::OtherEnd } else { Closing::Closed }
+        if byte == Closing::OtherEndGone as u8 { Closing::OtherEndGone } else { Closing::Closed }
     }
 
     pub(super) fn reason(self) -> CloseReason {
         match self {
             Closing::Closed => CloseReason::Closed,
-            Closing::OtherEnd => CloseReason::OtherEndGone,
+            Closing::OtherEndGone => CloseReason::OtherEndGone,
         }
     }
 }
 
-/// What clients ask, other than for speed.
+/// Requests of clients, apart from the frequent ones.
 #[derive(Serialize, Deserialize)]
-pub(super) enum Ask {
-    /// This client is there; answered when the queue is gone.
+pub(crate) enum Operation {
+    /// Registers a client. Answered when the queue has ended.
     Attach {
         port: PortId,
     },
-    /// Answered: so many of all that was sent were used, the rest comes back. So many are waited
-    /// for.
-    Settle {
+    /// Returns all elements but the first `used` that the client was ever sent. Answered.
+    ReturnUnused {
         used: u64,
         demand: usize,
     },
-    /// One element that was used, and is not wanted any more.
-    GiveBack(ByteBuf),
-    /// Answered by a delivery and its element, or how the queue has ended.
-    Take {
+    /// Returns one element that was counted as used.
+    ReturnElement(ByteBuf),
+    /// Answered with the number of a delivery and its element, or the close reason.
+    GetDelivery {
         ticket: Ticket,
     },
-    Untake {
+    WithdrawGet {
         ticket: Ticket,
     },
     /// Answered.
     Acknowledge {
         delivery: u64,
     },
-    Return {
+    Requeue {
         delivery: u64,
     },
-    /// Answered by the element, if there is one.
+    /// Answered with the element, if any.
     TryGet,
-    /// Answered by whether there was room.
+    /// Answered with whether there was room.
     TryPut(ByteBuf),
     /// Answered as a PUT.
-    PutOne {
+    Put {
         ticket: Ticket,
         element: ByteBuf,
     },
-    /// Answered by whether it was not in the queue yet, and will not be.
-    Unput {
+    /// Answered with whether the element was not in the queue yet.
+    WithdrawPut {
         ticket: Ticket,
     },
     Len,
     TaskDone(u64),
-    /// Answered when all is done.
+    /// Answered when no work is left.
     Join {
         ticket: Ticket,
     },
-    Unjoin {
+    WithdrawJoin {
         ticket: Ticket,
     },
     /// Answered.
     Close,
-    /// A pipe's end has arrived in this process.
-    Claim {
-        role: Role,
+    /// A pipe's end has arrived in the client's process.
+    EndArrived {
+        role: PipeRole,
         token: u64,
     },
-    /// The last one of them here is gone.
-    Unclaim {
-        role: Role,
+    /// The client's process has dropped an end.
+    EndDropped {
+        role: PipeRole,
     },
-    /// A pipe's end has been sent away.
-    Travel {
-        role: Role,
+    /// The client's process has sent an end to another process.
+    EndSent {
+        role: PipeRole,
         token: u64,
     },
-    /// A pipe's end that was sent away has arrived, or will not.
-    TravelNoMore {
-        role: Role,
+    /// An end that was sent will not arrive, unless it has arrived.
+    EndLost {
+        role: PipeRole,
         token: u64,
     },
 }
 
-/// A block as it came, after its count.
+/// Reads a count and the block behind it.
 pub(super) fn read_block(mut body: Bytes) -> Option<Block> {
     if body.len() < 4 {
         return None;

@@ -3,39 +3,36 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use actix::dev::ToEnvelope;
 use actix::{Actor, Addr, Handler, Recipient};
-use fiber_core::entry::EntryRef;
-use fiber_core::transfer::{self, KeepAlive};
-use fiber_core::{ExitReason, Result, codec};
+use fiber_core::{ExitReason, Result};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
-use super::call::{Call, stopped};
 use super::export::export;
 use super::message::RemoteMessage;
 use super::method::method;
-use crate::mesh::{
-    ActorId, Answer, End, Load, Payload, Pending, ProcessRef, Question, Route, Unanswered, Waiter,
-};
+use super::recipient::RemoteRecipient;
+use super::send_error::SendError;
+use super::untyped::{Target, UntypedAddr};
+use crate::mesh::{ActorId, IncarnationEnd, Load, ProcessRef, Query};
 use crate::reply::Reply;
 use crate::runtime::Runtime;
 use crate::supervisor::Down;
 
-/// The address of an actor, wherever it is: what [`actix::Addr`] is in one process.
+/// The address of an actor in any process of the program, as [`actix::Addr`] is in one process.
 ///
 /// It can be an argument of a task, a field of a message, or an element of a queue, and works in
-/// whatever process it arrives: messages go from node to node, not through the parent. Messages and
-/// results need serde and nothing else.
+/// every process where it arrives. Messages go directly from process to process, not through the
+/// parent. Messages and results implement serde's traits.
 ///
 /// - Messages from one process to one actor arrive in the order in which they were sent.
 /// - The address of a [managed](crate::AsyncManager) actor stays valid when the actor is restarted:
-///   what is sent meanwhile waits. Calls that were under way when it died fail with the reason, or
-///   are sent again if [`resend`](RemoteAddr::resend) was chosen.
-/// - An exported actor's address is valid for as long as the actor, and its process, live.
+///   messages that are sent meanwhile wait. Calls that were pending when the actor died fail with
+///   the reason, or are sent again if [`resend`](RemoteAddr::resend) was chosen.
+/// - The address of an exported actor is valid until the actor, or its process, ends.
 ///
 /// # Examples
 /// ```
@@ -76,57 +73,27 @@ use crate::supervisor::Down;
 /// # Ok::<(), fiber::Error>(())
 /// ```
 pub struct RemoteAddr<A> {
-    core: Core,
+    untyped: UntypedAddr,
     actor: PhantomData<fn() -> A>,
 }
 
-/// A [`RemoteAddr`] that takes one kind of message, whatever the actor: what [`actix::Recipient`]
-/// is in one process.
-pub struct RemoteRecipient<M> {
-    core: Core,
-    method: EntryRef,
-    message: PhantomData<fn(M)>,
-}
-
-/// An address, whatever its actor.
-#[derive(Clone, Serialize, Deserialize)]
-struct Core {
-    target: Arc<Target>,
-    /// The way to an owned actor, from its first use on. It lasts as long as an address, or a call
-    /// under way, needs it.
-    #[serde(skip)]
-    route: Arc<OnceLock<Arc<Route>>>,
-    timeout: Option<Duration>,
-    resend: bool,
-}
-
-#[derive(PartialEq, Serialize, Deserialize)]
-struct Target {
-    session: u64,
-    name: Arc<str>,
-    /// The actor's node, or its owner's.
-    runtime: ProcessRef,
-    actor: ActorId,
-    owned: bool,
-}
-
 impl<A: Actor> RemoteAddr<A> {
-    /// Makes a local actor reachable from the other processes of this program, for as long as it
-    /// lives.
+    /// Makes a local actor reachable from the other processes of this program, until it stops.
     ///
-    /// It is kept alive by this, until it stops by itself. Called where the actor was started, its
-    /// messages take the shortest way.
+    /// This keeps the actor alive: it has to stop by itself. Messages take the shortest way if this
+    /// is called on the thread where the actor was started.
     ///
     /// # Errors
-    /// If fiber can't work at all; [`Error::WouldDeadlock`] on fiber's own thread before this
-    /// process has an address.
+    /// [`Error::NotInitialised`](fiber_core::Error::NotInitialised), a wrong configuration, or an
+    /// error of the system; [`Error::WouldDeadlock`](fiber_core::Error::WouldDeadlock) on fiber's
+    /// own thread, before this process listens for connections.
     pub fn export(addr: Addr<A>) -> Result<RemoteAddr<A>> {
         let runtime = Runtime::get()?;
         let home = ProcessRef { id: runtime.id(), address: runtime.address_now()?.into() };
         Ok(RemoteAddr::new(runtime, std::any::type_name::<A>(), home, export(runtime, addr), false))
     }
 
-    /// The address of an actor that this node owns.
+    /// Returns the address of an actor that this process owns.
     pub(crate) fn owned(
         runtime: &Runtime,
         name: &str,
@@ -143,137 +110,143 @@ impl<A: Actor> RemoteAddr<A> {
         actor: ActorId,
         owned: bool,
     ) -> RemoteAddr<A> {
-        let target =
-            Target { session: runtime.session(), name: name.into(), runtime: home, actor, owned };
-        let core =
-            Core { target: Arc::new(target), route: Arc::default(), timeout: None, resend: false };
-        RemoteAddr { core, actor: PhantomData }
+        let target = Target { session: runtime.session(), name: name.into(), home, actor, owned };
+        RemoteAddr { untyped: UntypedAddr::new(target), actor: PhantomData }
     }
 
-    /// The actor's name: that of its manager, or its type.
+    /// Returns the actor's name: its manager's, or its type.
     pub fn name(&self) -> &str {
-        &self.core.target.name
+        &self.untyped.target.name
     }
 
-    /// The same address, whose calls fail when they have not been answered within `limit`. By
-    /// default they wait for as long as the actor lives.
+    /// Returns the same address with a time limit for each call. Calls that are not answered within
+    /// it fail with [`Error::TimedOut`](fiber_core::Error::TimedOut). By default they wait until
+    /// the actor ends.
     #[must_use]
     pub fn timeout(mut self, limit: Duration) -> RemoteAddr<A> {
-        self.core.timeout = Some(limit);
+        self.untyped.timeout = Some(limit);
         self
     }
 
-    /// The same address, whose calls are sent again when the actor's process dies before it has
-    /// answered them: they may then be handled twice. By default they fail. It only makes a
-    /// difference for managed actors, which are restarted.
+    /// Returns the same address, whose calls are sent again when the actor's process dies before it
+    /// has answered: the actor may then handle a message twice. By default such calls fail. This
+    /// makes a difference for managed actors only, which are restarted.
     #[must_use]
     pub fn resend(mut self) -> RemoteAddr<A> {
-        self.core.resend = true;
+        self.untyped.resend = true;
         self
     }
 
-    /// Sends a message; the future is its answer. It is sent at once, even if the future is never
-    /// awaited.
-    pub fn send<M>(&self, message: M) -> Call<M::Result>
+    /// Sends a message, at once. The reply is the handler's result.
+    ///
+    /// Dropping the reply does not take the message back.
+    ///
+    /// # Errors
+    /// The reply fails with [`Error::Call`](fiber_core::Error::Call) if the handler failed;
+    /// [`Error::ActorStopped`](fiber_core::Error::ActorStopped) if the actor or its process ended
+    /// before it answered; [`Error::TimedOut`](fiber_core::Error::TimedOut),
+    /// [`Error::MailboxFull`](fiber_core::Error::MailboxFull) or
+    /// [`Error::TooLarge`](fiber_core::Error::TooLarge).
+    pub fn send<M>(&self, message: M) -> Reply<M::Result>
     where
         M: RemoteMessage,
         A: Handler<M>,
         A::Context: ToEnvelope<A, M> + 'static,
     {
-        self.core.call(method::<A, M>().reference(), &message, None)
+        self.untyped.call(method::<A, M>().reference(), &message, None)
     }
 
-    /// As [`send`](RemoteAddr::send), counted until it is answered.
-    pub(crate) fn send_counted<M>(&self, message: M, load: Load) -> Call<M::Result>
+    /// Sends a message, which `load` counts until it is answered.
+    pub(crate) fn send_counted<M>(&self, message: M, load: Load) -> Reply<M::Result>
     where
         M: RemoteMessage,
         A: Handler<M>,
         A::Context: ToEnvelope<A, M> + 'static,
     {
-        self.core.call(method::<A, M>().reference(), &message, Some(load))
+        self.untyped.call(method::<A, M>().reference(), &message, Some(load))
     }
 
-    /// Sends a message and forgets it, whatever becomes of it. It arrives before this process ends
-    /// in order, unless that takes longer than two seconds.
+    /// Sends a message without an answer, and ignores all errors.
+    ///
+    /// The message arrives before this process exits in order, unless that takes longer than two
+    /// seconds.
     pub fn do_send<M>(&self, message: M)
     where
         M: RemoteMessage,
         A: Handler<M>,
         A::Context: ToEnvelope<A, M> + 'static,
     {
-        self.core.tell(method::<A, M>().reference(), &message);
+        self.untyped.do_send(method::<A, M>().reference(), &message);
     }
 
-    /// Sends a message without waiting for an answer.
+    /// Sends a message without an answer. Does not wait.
     ///
     /// # Errors
-    /// What is known at once: that the message can't be sent, or that the actor is gone. Whether
-    /// its mailbox is full is known only where the actor is: a [`send`](RemoteAddr::send) is told.
-    pub fn try_send<M>(&self, message: M) -> Result<()>
+    /// Errors that this process knows at once, with the message: the message can't be encoded or is
+    /// too large, or the actor is gone. A full mailbox is known only in the actor's process: use
+    /// [`send`](RemoteAddr::send) to learn of it.
+    pub fn try_send<M>(&self, message: M) -> Result<(), SendError<M>>
     where
         M: RemoteMessage,
         A: Handler<M>,
         A::Context: ToEnvelope<A, M> + 'static,
     {
-        self.core.start(method::<A, M>().reference(), &message, None)
+        let sent = self.untyped.try_send(method::<A, M>().reference(), &message);
+        sent.map_err(|error| SendError::new(message, error))
     }
 
-    /// The address for one kind of message only.
+    /// Returns the address for one type of message.
     pub fn recipient<M>(&self) -> RemoteRecipient<M>
     where
         M: RemoteMessage,
         A: Handler<M>,
         A::Context: ToEnvelope<A, M> + 'static,
     {
-        RemoteRecipient {
-            core: self.core.clone(),
-            method: method::<A, M>().reference(),
-            message: PhantomData,
-        }
+        RemoteRecipient::new(self.untyped.clone(), method::<A, M>().reference())
     }
 
-    /// Whether the actor may be there: `false` only if this process knows that it is gone for good.
+    /// Returns whether the actor may be there: `false` only if this process knows that it is gone
+    /// for good.
     pub fn connected(&self) -> bool {
-        self.core.connected()
+        self.untyped.connected()
     }
 
-    /// Waits until the actor has ended and will not be started again, and says why it ended.
-    pub fn ended(&self) -> Reply<ExitReason> {
-        let core = self.core.clone();
-        Reply::new(async move {
-            let runtime = core.runtime()?;
-            let question = Question::Ended { actor: core.target.actor };
-            Ok(on_node(runtime, move || async move {
-                runtime.mesh().ask(&core.target.runtime, question).await
-            })
-            .await
-            .unwrap_or_else(|reason| reason))
+    /// Waits until the actor has ended and will not be restarted. Returns the reason.
+    pub fn join(&self) -> Reply<ExitReason> {
+        let addr = self.untyped.clone();
+        Reply::named(format!("the end of actor `{}`", self.name()), async move {
+            let runtime = addr.runtime()?;
+            let query = Query::ActorEnd { actor: addr.target.actor };
+            let reason = on_runtime(runtime, move || async move {
+                runtime.mesh().query(&addr.target.home, query).await
+            });
+            Ok(reason.await.unwrap_or_else(|reason| reason))
         })
     }
 
-    /// Tells `recipient` of the end of each incarnation, wherever the actor is, from when the reply
-    /// is there.
+    /// Sends `recipient` a [`Down`] at the end of each incarnation. The reply is ready when the
+    /// watch has begun.
     pub fn watch(&self, recipient: Recipient<Down>) -> Reply<()> {
-        let core = self.core.clone();
-        let (watching, watched) = oneshot::channel();
-        let runtime = core.runtime();
+        let addr = self.untyped.clone();
+        let (sender, watching) = oneshot::channel();
+        let runtime = addr.runtime();
         if let Ok(runtime) = &runtime {
             let runtime = *runtime;
-            runtime.spawn(move || async move {
-                watch(runtime, &core.target, &recipient, watching).await
-            });
+            runtime.spawn(
+                move || async move { watch(runtime, &addr.target, &recipient, sender).await },
+            );
         }
-        Reply::new(async move {
+        Reply::named(format!("the watch of actor `{}`", self.name()), async move {
             runtime?;
-            // Dropped, the recipient has been told of the end already.
-            let _ = watched.await;
+            // The sender is dropped if the recipient has been sent the actor's end already.
+            let _ = watching.await;
             Ok(())
         })
     }
 }
 
-/// Runs a future on the node's thread and waits for what it gives.
-async fn on_node<T: Send + 'static, F: Future<Output = Result<T, ExitReason>> + 'static>(
+/// Runs a future on the runtime's thread, and returns its output.
+async fn on_runtime<T: Send + 'static, F: Future<Output = Result<T, ExitReason>> + 'static>(
     runtime: &'static Runtime,
     future: impl FnOnce() -> F + Send + 'static,
 ) -> Result<T, ExitReason> {
@@ -288,178 +261,45 @@ async fn watch(
     recipient: &Recipient<Down>,
     watching: oneshot::Sender<()>,
 ) {
-    let mut incarnation = match runtime
-        .mesh()
-        .ask::<u64>(&target.runtime, Question::Incarnation { actor: target.actor })
-        .await
-    {
-        Ok(current) => current,
-        Err(reason) => return tell(target, recipient, reason),
-    };
+    let (mesh, actor) = (runtime.mesh(), target.actor);
+    let down = |reason| recipient.do_send(Down { name: target.name.to_string(), reason });
+    let mut incarnation =
+        match mesh.query::<u64>(&target.home, Query::CurrentIncarnation { actor }).await {
+            Ok(current) => current,
+            Err(reason) => return down(reason),
+        };
     let _ = watching.send(());
     loop {
-        let end = match target.owned {
-            true => {
-                runtime
-                    .mesh()
-                    .ask::<End>(
-                        &target.runtime,
-                        Question::Fate { actor: target.actor, incarnation },
-                    )
-                    .await
-            }
-            false => {
-                let reason = runtime
-                    .mesh()
-                    .ask(&target.runtime, Question::Ended { actor: target.actor })
-                    .await;
-                reason.map(|reason| End { reason, incarnation, gone: true })
-            }
+        let end = if target.owned {
+            let query = Query::IncarnationEnd { actor, incarnation };
+            mesh.query::<IncarnationEnd>(&target.home, query).await
+        } else {
+            let reason = mesh.query(&target.home, Query::ActorEnd { actor }).await;
+            reason.map(|reason| IncarnationEnd { reason, incarnation, gone: true })
         };
         match end {
             Ok(end) => {
-                tell(target, recipient, end.reason);
+                down(end.reason);
                 incarnation = end.incarnation + 1;
                 if end.gone || !recipient.connected() {
                     return;
                 }
             }
-            Err(reason) => return tell(target, recipient, reason),
-        }
-    }
-}
-
-fn tell(target: &Target, recipient: &Recipient<Down>, reason: ExitReason) {
-    recipient.do_send(Down { name: target.name.to_string(), reason });
-}
-
-impl<M: RemoteMessage> RemoteRecipient<M> {
-    /// As [`RemoteAddr::send`].
-    pub fn send(&self, message: M) -> Call<M::Result> {
-        self.core.call(self.method, &message, None)
-    }
-
-    /// As [`RemoteAddr::do_send`].
-    pub fn do_send(&self, message: M) {
-        self.core.tell(self.method, &message);
-    }
-
-    /// As [`RemoteAddr::try_send`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn try_send(&self, message: M) -> Result<()> {
-        self.core.start(self.method, &message, None)
-    }
-
-    /// As [`RemoteAddr::connected`].
-    pub fn connected(&self) -> bool {
-        self.core.connected()
-    }
-}
-
-impl Core {
-    /// This process's node, if the address is of its session.
-    fn runtime(&self) -> Result<&'static Runtime> {
-        Runtime::of_session(self.target.session, &self.target.name)
-    }
-
-    fn route(&self, runtime: &'static Runtime) -> &Arc<Route> {
-        self.route.get_or_init(|| runtime.mesh().route(&self.target.runtime, self.target.actor))
-    }
-
-    fn connected(&self) -> bool {
-        let Ok(runtime) = self.runtime() else { return false };
-        let target = &*self.target;
-        if target.owned {
-            return self.route(runtime).is_open();
-        }
-        if target.runtime.id == runtime.id() {
-            return runtime.registry().inbox(target.actor).is_some_and(|inbox| inbox.is_open());
-        }
-        !runtime.mesh().channel(&target.runtime).is_closed()
-    }
-
-    fn call<M: RemoteMessage>(
-        &self,
-        method: EntryRef,
-        message: &M,
-        load: Option<Load>,
-    ) -> Call<M::Result> {
-        let (sender, answer) = oneshot::channel();
-        let sent = self.start(method, message, Some((sender, load)));
-        Call::new::<M>(&self.target.name, sent.map(|()| answer))
-    }
-
-    fn tell<M: RemoteMessage>(&self, method: EntryRef, message: &M) {
-        if let Err(error) = self.start(method, message, None) {
-            tracing::debug!("a message that wanted no answer was not sent: {error}");
-        }
-    }
-
-    fn start<M: RemoteMessage>(
-        &self,
-        method: EntryRef,
-        message: &M,
-        answer: Option<(oneshot::Sender<Answer>, Option<Load>)>,
-    ) -> Result<()> {
-        let runtime = self.runtime()?;
-        let target = &*self.target;
-        let actor = if target.owned { ActorId::HOSTED } else { target.actor };
-        let encode = || Payload::call(actor, method, message);
-        let (payload, keep_alive) = if answer.is_some() {
-            transfer::repeatable(encode)
-        } else {
-            (transfer::once(encode), KeepAlive::default())
-        };
-        let payload = payload?;
-        let limit = runtime.config().max_message.as_u64();
-        codec::check_size(payload.len(), limit, || {
-            format!("a message of type `{}`", std::any::type_name::<M>())
-        })?;
-        let pending = answer.map(|(sender, load)| Pending {
-            waiter: match self.timeout {
-                Some(limit) => runtime.mesh().deadlines().within(limit, sender),
-                None => Waiter::Patient(sender),
-            },
-            route: None,
-            again: (self.resend && target.owned).then(|| payload.clone()),
-            load,
-            _keep_alive: keep_alive,
-        });
-        if target.owned {
-            runtime.mesh().send(self.route(runtime), payload, pending);
-            return Ok(());
-        }
-        let Err(refused) = runtime.mesh().channel(&target.runtime).send(payload, pending) else {
-            return Ok(());
-        };
-        match refused.pending {
-            Some(pending) => {
-                pending.tell(Err(Unanswered::Lost(refused.reason)));
-                Ok(())
-            }
-            None => Err(stopped(&target.name, refused.reason)),
+            Err(reason) => return down(reason),
         }
     }
 }
 
 impl<A> Clone for RemoteAddr<A> {
     fn clone(&self) -> RemoteAddr<A> {
-        RemoteAddr { core: self.core.clone(), actor: PhantomData }
-    }
-}
-
-impl<M> Clone for RemoteRecipient<M> {
-    fn clone(&self) -> RemoteRecipient<M> {
-        RemoteRecipient { core: self.core.clone(), method: self.method, message: PhantomData }
+        RemoteAddr { untyped: self.untyped.clone(), actor: PhantomData }
     }
 }
 
 /// Two addresses are equal if they are of the same actor.
 impl<A> PartialEq for RemoteAddr<A> {
     fn eq(&self, other: &RemoteAddr<A>) -> bool {
-        self.core.target == other.core.target
+        self.untyped.target == other.untyped.target
     }
 }
 
@@ -467,34 +307,20 @@ impl<A> Eq for RemoteAddr<A> {}
 
 impl<A> Hash for RemoteAddr<A> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.core.target.runtime.id, self.core.target.actor).hash(state);
+        (self.untyped.target.home.id, self.untyped.target.actor).hash(state);
     }
 }
-
-impl<M> PartialEq for RemoteRecipient<M> {
-    fn eq(&self, other: &RemoteRecipient<M>) -> bool {
-        self.core.target == other.core.target && self.method == other.method
-    }
-}
-
-impl<M> Eq for RemoteRecipient<M> {}
 
 impl<A> fmt::Debug for RemoteAddr<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let target = &self.core.target;
-        write!(f, "RemoteAddr({} {} at {})", target.name, target.actor.0, target.runtime.id)
-    }
-}
-
-impl<M> fmt::Debug for RemoteRecipient<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RemoteRecipient({})", self.core.target.name)
+        let target = &self.untyped.target;
+        write!(f, "RemoteAddr({} {} at {})", target.name, target.actor.0, target.home.id)
     }
 }
 
 impl<A> Serialize for RemoteAddr<A> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.core.serialize(serializer)
+        self.untyped.serialize(serializer)
     }
 }
 
@@ -502,21 +328,6 @@ impl<'de, A> Deserialize<'de> for RemoteAddr<A> {
     fn deserialize<D: serde::Deserializer<'de>>(
         deserializer: D,
     ) -> Result<RemoteAddr<A>, D::Error> {
-        Ok(RemoteAddr { core: Core::deserialize(deserializer)?, actor: PhantomData })
-    }
-}
-
-impl<M> Serialize for RemoteRecipient<M> {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        (&self.core, self.method).serialize(serializer)
-    }
-}
-
-impl<'de, M> Deserialize<'de> for RemoteRecipient<M> {
-    fn deserialize<D: serde::Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<RemoteRecipient<M>, D::Error> {
-        let (core, method) = Deserialize::deserialize(deserializer)?;
-        Ok(RemoteRecipient { core, method, message: PhantomData })
+        Ok(RemoteAddr { untyped: UntypedAddr::deserialize(deserializer)?, actor: PhantomData })
     }
 }

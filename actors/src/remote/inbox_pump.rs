@@ -1,4 +1,4 @@
-//! What carries messages from an inbox to an actor, and answers back.
+//! Passing the messages of an inbox to an actor, and its answers back.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -19,24 +19,24 @@ use futures_util::future::LocalBoxFuture;
 use futures_util::stream::FuturesUnordered;
 use parking_lot::Mutex;
 
-use super::method::{Encoded, Handling, Outcome};
-use crate::mesh::{CallFailure, Delivery, Inbox, Responder};
+use super::method::{CallOutcome, Encoded, MethodCall};
+use crate::mesh::{CallFailure, Inbox, IncomingMessage, Responder};
 use crate::objects::{are_attached, when_attached};
 
-/// Messages handled before others of the thread have their turn.
+/// The number of messages that are handled before other tasks of the thread run.
 const TURN: usize = 64;
 
-/// Calls whose handlers have begun and not answered.
+/// Calls that are being handled.
 #[derive(Default)]
-struct UnderWay {
+struct RunningCalls {
     calls: HashMap<u64, Responder>,
     last: u64,
 }
 
-/// Hands messages to an actor, and answers as the handlers end, in whatever order.
+/// Passes messages to an actor, and answers in the order in which their handlers end.
 pub(crate) struct Dispatch {
     methods: HashMap<EntryRef, &'static Entry<MethodFn>>,
-    under_way: Arc<Mutex<UnderWay>>,
+    running: Arc<Mutex<RunningCalls>>,
     later: FuturesUnordered<LocalBoxFuture<'static, (u64, Encoded)>>,
     limit: usize,
     before_answer: fn(),
@@ -44,8 +44,8 @@ pub(crate) struct Dispatch {
 
 impl Dispatch {
     pub(crate) fn new(limit: usize) -> Dispatch {
-        let (methods, under_way, later) = (HashMap::new(), Arc::default(), FuturesUnordered::new());
-        Dispatch { methods, under_way, later, limit, before_answer: || () }
+        let (methods, running, later) = (HashMap::new(), Arc::default(), FuturesUnordered::new());
+        Dispatch { methods, running, later, limit, before_answer: || () }
     }
 
     fn respond(&self, responder: Responder, answer: Encoded) {
@@ -56,17 +56,17 @@ impl Dispatch {
         }
     }
 
-    /// Has a message handled.
+    /// Passes a message to its handler.
     ///
     /// # Errors
-    /// The handler's panic in words. The caller has been told.
+    /// The message of the handler's panic. The caller has been answered.
     pub(crate) fn handle(
         &mut self,
         actor: &mut dyn Any,
         context: &mut dyn Any,
-        delivery: Delivery,
+        incoming: IncomingMessage,
     ) -> Result<(), String> {
-        let Delivery { method, message, responder } = delivery;
+        let IncomingMessage { method, message, responder } = incoming;
         let failed = |kind, problem: &dyn std::fmt::Display| {
             CallFailure::Failed(Failure::new(kind, problem))
         };
@@ -82,39 +82,40 @@ impl Dispatch {
                 return Ok(());
             }
         };
-        let wanted = responder.is_wanted();
-        let mut handling = Handling { message, wanted, limit: self.limit, outcome: Outcome::None };
-        let body = AssertUnwindSafe(|| entry.call()(actor, context, &mut handling));
+        let expects_answer = responder.expects_answer();
+        let mut call =
+            MethodCall { message, expects_answer, limit: self.limit, outcome: CallOutcome::None };
+        let body = AssertUnwindSafe(|| entry.call()(actor, context, &mut call));
         if let Err(panic) = panics::catch(|| catch_unwind(body)) {
-            if !wanted {
+            if !expects_answer {
                 panic.print_backtrace();
             }
             let message = panic.message.clone();
             responder.fail(&CallFailure::Failed(panic.into()));
             return Err(message);
         }
-        match handling.outcome {
-            Outcome::Now(answer) if !are_attached() => {
+        match call.outcome {
+            CallOutcome::Now(answer) if !are_attached() => {
                 self.answer_later(responder, async { answer })
             }
-            Outcome::Now(answer) => self.respond(responder, answer),
-            Outcome::None => {}
-            Outcome::Later(answer) => self.answer_later(responder, answer),
+            CallOutcome::Now(answer) => self.respond(responder, answer),
+            CallOutcome::None => {}
+            CallOutcome::Later(answer) => self.answer_later(responder, answer),
         }
         Ok(())
     }
 
-    /// Answers when the answer is there, and the owners of objects whose handles came with the
-    /// message know that: the caller does not hold the objects any longer than that.
+    /// Answers when the answer is there and the owners of the objects in the message have confirmed
+    /// this process as a holder. The caller releases the objects when it gets the answer.
     fn answer_later(
         &mut self,
         responder: Responder,
         answer: impl Future<Output = Encoded> + 'static,
     ) {
-        let mut under_way = self.under_way.lock();
-        under_way.last += 1;
-        let number = under_way.last;
-        under_way.calls.insert(number, responder);
+        let mut running = self.running.lock();
+        running.last += 1;
+        let number = running.last;
+        running.calls.insert(number, responder);
         self.later.push(Box::pin(async move {
             let answer = answer.await;
             when_attached().await;
@@ -122,10 +123,10 @@ impl Dispatch {
         }));
     }
 
-    /// Passes on the answers that have become ready.
+    /// Sends the answers that have become ready.
     pub(super) fn poll_answers(&mut self, task: &mut TaskContext<'_>) {
         while let Poll::Ready(Some((number, answer))) = self.later.poll_next_unpin(task) {
-            let responder = self.under_way.lock().calls.remove(&number);
+            let responder = self.running.lock().calls.remove(&number);
             if let Some(responder) = responder {
                 self.respond(responder, answer);
             }
@@ -133,20 +134,21 @@ impl Dispatch {
     }
 }
 
-/// The remote side of a supervised actor: what stays from one incarnation to the next.
+/// The inbox of a supervised actor and its pending calls. It outlives the incarnations.
 pub(crate) struct Host {
     inbox: Arc<Inbox>,
-    under_way: Arc<Mutex<UnderWay>>,
+    running: Arc<Mutex<RunningCalls>>,
     limit: usize,
 }
 
 impl Host {
-    /// One whose answers are at most `limit` bytes long.
+    /// Returns a host whose answers have at most `limit` bytes.
     pub(crate) fn new(inbox: Arc<Inbox>, limit: usize) -> Host {
-        Host { inbox, under_way: Arc::default(), limit }
+        Host { inbox, running: Arc::default(), limit }
     }
 
-    /// What has to run in the actor's context. `handled` is called after each message.
+    /// Returns a future for the actor's context, which passes messages to the actor. It calls
+    /// `handled` after each.
     pub(crate) fn inbox_pump<A>(
         &self,
         handled: impl FnMut(&mut A) + Unpin + 'static,
@@ -155,7 +157,7 @@ impl Host {
         A: Actor<Context = Context<A>>,
     {
         let mut dispatch = Dispatch::new(self.limit);
-        dispatch.under_way = Arc::clone(&self.under_way);
+        dispatch.running = Arc::clone(&self.running);
         // The owner may kill this process as soon as it has the answer.
         dispatch.before_answer = flush_output;
         InboxPump {
@@ -166,9 +168,9 @@ impl Host {
         }
     }
 
-    /// The actor's incarnation has ended: what it had begun, nobody answers any more.
+    /// Fails the calls that the ended incarnation was handling.
     pub(crate) fn ended(&self, reason: &ExitReason) {
-        let calls = std::mem::take(&mut self.under_way.lock().calls);
+        let calls = std::mem::take(&mut self.running.lock().calls);
         calls
             .into_values()
             .for_each(|responder| responder.fail(&CallFailure::Stopped(reason.clone())));
@@ -197,11 +199,11 @@ where
     ) -> Poll<()> {
         let this = self.get_mut();
         let mut turn = 0;
-        // An actor that was told to stop leaves the rest to its next incarnation.
+        // An actor that is stopping leaves the other messages to its next incarnation.
         while context.state() == ActorState::Running {
-            let Poll::Ready(Some(delivery)) = this.inbox.poll_next(task) else { break };
-            if let Err(panic) = this.dispatch.handle(actor, context, delivery) {
-                // The actor is not to be used any more. Its supervisor catches this.
+            let Poll::Ready(Some(message)) = this.inbox.poll_next(task) else { break };
+            if let Err(panic) = this.dispatch.handle(actor, context, message) {
+                // The actor may be in an invalid state. Its supervisor catches the panic.
                 resume_unwind(Box::new(panic));
             }
             (this.handled)(actor);

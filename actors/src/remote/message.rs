@@ -1,14 +1,16 @@
-//! What can be sent to an actor in another process.
+//! Messages to actors in other processes.
 
 use actix::Message;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// A message that can go to an actor in another process: serde carries it, and its result.
+/// A message that can be sent to an actor in another process: an [`actix::Message`] that serde can
+/// encode and decode, as well as its result. It is implemented for all such types.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` can't be sent to an actor in another process",
-    note = "such a message is an `actix::Message` that implements serde's `Serialize` and `DeserializeOwned`, and so does its \
-            result (for a `Result`, both its value and its error); neither borrows: use a `String` for a `&str`"
+    note = "a remote message is an `actix::Message` that implements serde's `Serialize` and \
+            `DeserializeOwned`, and so does its result (for a `Result`, both its value and its \
+            error); neither borrows: use a `String` for a `&str`"
 )]
 pub trait RemoteMessage:
     Message<Result: Serialize + DeserializeOwned + Send + 'static>

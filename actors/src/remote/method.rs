@@ -1,5 +1,4 @@
-//! How a message that came as bytes is handled by an actor: an entry for each pair of actor and
-//! message.
+//! MethodCall an encoded message: one entry for each pair of an actor and a message type.
 
 use std::any::{Any, type_name};
 use std::marker::PhantomData;
@@ -17,7 +16,7 @@ use tokio::sync::oneshot::error::TryRecvError;
 use super::message::RemoteMessage;
 use crate::mesh::{CallFailure, answer_head};
 
-/// The entry through which other nodes have an `A` handle an `M`.
+/// Returns the entry through which other processes call the handler of `M` in `A`.
 pub(super) fn method<A, M>() -> &'static Entry<MethodFn>
 where
     A: Actor + Handler<M>,
@@ -27,25 +26,24 @@ where
     Maker::<A, M>::ENTRY
 }
 
-/// A message that is being handled.
-pub(super) struct Handling {
+/// An encoded message for a handler, and its outcome.
+pub(super) struct MethodCall {
     pub(super) message: Bytes,
-    /// Whether an answer is wanted.
-    pub(super) wanted: bool,
-    /// The longest answer.
+    pub(super) expects_answer: bool,
+    /// The maximum length of the answer, in bytes.
     pub(super) limit: usize,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: CallOutcome,
 }
 
-/// What came of it.
-pub(super) enum Outcome {
-    /// Nothing that anybody wants to know.
+/// The outcome of a handler.
+pub(super) enum CallOutcome {
+    /// No answer is expected.
     None,
     Now(Encoded),
     Later(LocalBoxFuture<'static, Encoded>),
 }
 
-/// An answer as a frame without its call, or why there is none.
+/// An answer as a frame without its call id, or the failure.
 pub(super) type Encoded = Result<Vec<u8>, CallFailure>;
 
 struct Maker<A, M>(PhantomData<(A, M)>);
@@ -58,23 +56,23 @@ where
 {
     const ENTRY: &'static Entry<MethodFn> = &Entry::new(type_name::<M>, Self::handle);
 
-    /// `actor` is the actor itself, beside its context, or its address.
-    fn handle(actor: &mut dyn Any, context: &mut dyn Any, handling: &mut dyn Any) {
-        let handling =
-            handling.downcast_mut::<Handling>().expect("methods are called with nothing else");
-        let message = match codec::decode::<M>(&handling.message) {
+    /// Handles a message. `actor` is the actor, with its context, or the address of the actor.
+    fn handle(actor: &mut dyn Any, context: &mut dyn Any, call: &mut dyn Any) {
+        let call =
+            call.downcast_mut::<MethodCall>().expect("methods are called with a `MethodCall`");
+        let message = match codec::decode::<M>(&call.message) {
             Ok(message) => message,
-            Err(error) => return handling.fail(FailureKind::Arguments, &error),
+            Err(error) => return call.fail(FailureKind::Arguments, &error),
         };
-        let limit = handling.limit;
+        let limit = call.limit;
         if let Some(addr) = actor.downcast_ref::<Addr<A>>() {
-            if !handling.wanted {
+            if !call.expects_answer {
                 return addr.do_send(message);
             }
-            // A new clone of an address has a place of its own in the mailbox, however full:
-            // messages keep their order.
+            // A new clone of an address may add one message to a full mailbox, so messages keep
+            // their order.
             let request = addr.clone().send(message);
-            handling.outcome = Outcome::Later(Box::pin(async move {
+            call.outcome = CallOutcome::Later(Box::pin(async move {
                 request
                     .await
                     .map_err(|_| CallFailure::Stopped(ended()))
@@ -85,31 +83,31 @@ where
         let (Some(actor), Some(context)) =
             (actor.downcast_mut::<A>(), context.downcast_mut::<A::Context>())
         else {
-            let problem = format!("it is no `{}`", type_name::<A>());
-            return handling.fail(FailureKind::Unknown, &problem);
+            let problem = format!("the actor is not a `{}`", type_name::<A>());
+            return call.fail(FailureKind::Unknown, &problem);
         };
-        if !handling.wanted {
+        if !call.expects_answer {
             return actor.handle(message, context).handle(context, None);
         }
         let (sender, mut answer) = oneshot::channel();
         actor.handle(message, context).handle(context, Some(sender));
-        handling.outcome = match answer.try_recv() {
-            Ok(value) => Outcome::Now(encode(limit, &value)),
-            Err(TryRecvError::Closed) => Outcome::Now(Err(no_answer())),
-            Err(TryRecvError::Empty) => Outcome::Later(Box::pin(async move {
+        call.outcome = match answer.try_recv() {
+            Ok(value) => CallOutcome::Now(encode(limit, &value)),
+            Err(TryRecvError::Closed) => CallOutcome::Now(Err(no_answer())),
+            Err(TryRecvError::Empty) => CallOutcome::Later(Box::pin(async move {
                 answer.await.map_err(|_| no_answer()).and_then(|value| encode(limit, &value))
             })),
         };
     }
 }
 
-impl Handling {
+impl MethodCall {
     fn fail(&mut self, kind: FailureKind, problem: &dyn std::fmt::Display) {
-        self.outcome = Outcome::Now(Err(CallFailure::Failed(Failure::new(kind, problem))));
+        self.outcome = CallOutcome::Now(Err(CallFailure::Failed(Failure::new(kind, problem))));
     }
 }
 
-/// Why an actor that is known by its [`Addr`] alone does not answer any more: actix does not tell.
+/// Returns the exit reason of an actor that is known by its [`Addr`] alone: actix has none.
 pub(super) fn ended() -> ExitReason {
     ExitReason::Normal
 }

@@ -120,7 +120,7 @@ fn run(info: ParentInfo, key: SessionKey) -> ! {
                 heartbeat,
                 || ControlMessage::Heartbeat.message(),
             ));
-            let parent = runtime.mesh().join(info.parent, &connection.link);
+            let parent = runtime.mesh().add_link(info.parent, &connection.link);
             let started = request.start(runtime, Arc::clone(&connection.link));
             let started = started.unwrap_or_else(|error| fail(&error.to_string()));
             let _ = sender.send(started.run);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use fiber_backends::{Job, JobState};
 
 use super::{CURRENT, Runtime};
-use crate::mesh::settle;
+use crate::mesh;
 
 /// Time limit at the exit of this process, each for the last messages, for the end of children on
 /// this host, and for output that can't be written.
@@ -30,7 +30,7 @@ pub(super) fn is_exiting() -> bool {
 pub(super) fn shutdown_on_exit(waiting_allowed: bool) {
     let Some(runtime) = CURRENT.try_lock().and_then(|current| *current) else { return };
     if waiting_allowed {
-        settle(runtime.mesh(), EXIT_TIMEOUT);
+        mesh::flush(runtime.mesh(), EXIT_TIMEOUT);
     }
     let jobs = runtime.kill_children();
     // The runtime's thread forwards the last output. If this is that thread, it is lost.

@@ -164,7 +164,7 @@ impl Runtime {
 
     fn dispatch(&'static self, peer: Peer) {
         match peer.info.role {
-            Role::Peer => self.mesh.welcome(peer),
+            Role::Peer => self.mesh.accept(peer),
             Role::Child => hand_over(peer.info.id, Ok(peer)),
             role => match self.listening.handlers.get(&role) {
                 Some(handler) => handler(peer),

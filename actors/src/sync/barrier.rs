@@ -1,16 +1,17 @@
-//! A place where processes wait for each other.
+//! A barrier for a number of processes.
 
 use fiber_core::{Result, codec};
 use serde::{Deserialize, Serialize};
 
-use super::shared::{Handle, Machine, TakeBack};
+use super::state::{ObjectState, StateHandle};
 use crate::mesh::{PeerId, Requester};
-use crate::objects::{Ticket, Waiting};
+use crate::objects::{ObjectRef, Ticket};
+use crate::reply::Reply;
 
-/// A place where a number of parties wait until all of them are there; then it is free for the next
-/// round.
+/// A barrier: a number of parties wait until all of them have arrived, as at
+/// [`std::sync::Barrier`]. It then opens for them, and is closed again for the next round.
 ///
-/// A party that dies or gives up while it waits has not been there.
+/// A party that dies or drops its reply while it waits no longer counts as arrived.
 ///
 /// # Examples
 /// ```
@@ -26,71 +27,77 @@ use crate::objects::{Ticket, Waiting};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Barrier {
-    handle: Handle<Meeting>,
+    handle: StateHandle<BarrierState>,
 }
 
-struct Meeting {
+struct BarrierState {
     parties: usize,
     waiting: Vec<(Ticket, Requester)>,
 }
 
 #[derive(Serialize, Deserialize)]
-enum Ask {
-    Meet { ticket: Ticket },
-    Leave { ticket: Ticket },
+enum Operation {
+    /// Answered with the order of arrival, when all parties have arrived.
+    Arrive { ticket: Ticket },
+    /// Not answered.
+    Withdraw { ticket: Ticket },
+    /// Answered with the number of parties that wait.
     Waiting,
 }
 
-impl Machine for Meeting {
-    type Ask = Ask;
+impl ObjectState for BarrierState {
+    type Operation = Operation;
 
-    fn ask(&mut self, ask: Ask, requester: Requester) {
-        match ask {
-            Ask::Meet { ticket } => {
+    fn apply(&mut self, operation: Operation, requester: Requester) {
+        match operation {
+            Operation::Arrive { ticket } => {
                 self.waiting.push((ticket, requester));
                 if self.waiting.len() >= self.parties {
-                    for (place, (_, waiting)) in self.waiting.drain(..).enumerate() {
-                        waiting.answer(&place);
+                    for (position, (_, waiting)) in self.waiting.drain(..).enumerate() {
+                        waiting.answer(&position);
                     }
                 }
             }
-            Ask::Leave { ticket } => {
+            Operation::Withdraw { ticket } => {
                 self.waiting
                     .retain(|(other, waiting)| (waiting.peer, *other) != (requester.peer, ticket));
             }
-            Ask::Waiting => requester.answer(&self.waiting.len()),
+            Operation::Waiting => requester.answer(&self.waiting.len()),
         }
     }
 
-    fn lost(&mut self, peer: PeerId) {
+    fn peer_lost(&mut self, peer: PeerId) {
         self.waiting.retain(|(_, waiting)| waiting.peer != peer);
     }
 }
 
 impl Barrier {
-    /// One for so many parties.
+    /// Makes a barrier for this number of parties. It lives in this process.
     ///
     /// # Errors
-    /// If fiber can't work at all.
+    /// [`Error::NotInitialised`](fiber_core::Error::NotInitialised), a wrong configuration, or an
+    /// error of the system.
     #[track_caller]
     pub fn new(parties: usize) -> Result<Barrier> {
-        Ok(Barrier { handle: Handle::new("barrier", Meeting { parties, waiting: Vec::new() })? })
+        let state = BarrierState { parties, waiting: Vec::new() };
+        Ok(Barrier { handle: StateHandle::new("barrier", state)? })
     }
 
-    /// Waits until all parties are there, and says in which place this one came: the first is 0.
-    pub fn meet(&self) -> Waiting<usize> {
+    /// Waits until all parties have arrived. Returns the position in which this one arrived: 0 is
+    /// the first.
+    pub fn meet(&self) -> Reply<usize> {
         let ticket = Ticket::new();
-        let asked = self.handle.ask(&Ask::Meet { ticket });
-        let place = TakeBack::new(&self.handle, Ask::Leave { ticket });
-        Waiting::new(format!("the meeting at {}", self.handle.name()), async move {
-            let position = codec::decode(&asked.await?)?;
-            place.keep();
+        let response = self.handle.request(&Operation::Arrive { ticket });
+        let arrival = self.handle.send_on_drop(Operation::Withdraw { ticket });
+        Reply::named(format!("the meeting at {}", self.handle.name()), async move {
+            let position = codec::decode(&response.await?)?;
+            arrival.disarm();
             Ok(position)
         })
     }
 
-    /// How many parties wait.
-    pub fn waiting(&self) -> Waiting<usize> {
-        self.handle.call("asking", &Ask::Waiting)
+    /// Returns how many parties wait.
+    pub fn waiting(&self) -> Reply<usize> {
+        self.handle.call("asking", &Operation::Waiting)
     }
 }

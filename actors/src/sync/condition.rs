@@ -1,4 +1,4 @@
-//! Waiting for a change of what a lock protects.
+//! A condition variable with its lock.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -8,13 +8,15 @@ use fiber_core::{Result, codec};
 use futures_util::future::{Either, select};
 use serde::{Deserialize, Serialize};
 
-use super::permits::{self, Grant, Permits, Share};
-use super::shared::{Handle, Machine, TakeBack};
+use super::permits::{self, Access, Acquired, Permits};
+use super::state::{ObjectState, StateHandle};
 use crate::mesh::{Alarm, PeerId, Requester};
-use crate::objects::{Ticket, Waiting};
+use crate::objects::{ObjectRef, SendOnDrop, Ticket};
+use crate::reply::Reply;
 use crate::runtime::Runtime;
 
-/// A lock, and a place to wait for a change of what it protects.
+/// A condition variable with a lock of its own: holders of the lock wait for a change of what it
+/// protects.
 ///
 /// # Examples
 /// ```
@@ -22,10 +24,10 @@ use crate::runtime::Runtime;
 /// use fiber::Process;
 /// use fiber::sync::{Condition, Value};
 ///
-/// let (changed, ready) = (Condition::new()?, Value::new(&false)?);
+/// let (changed, ready) = (Condition::new()?, Value::new(false)?);
 /// let announce = |changed: Condition, ready: Value<bool>| -> fiber::Result<()> {
 ///     let held = changed.lock().wait()?;
-///     ready.set(&true).wait()?;
+///     ready.set(true).wait()?;
 ///     held.notify_all();
 ///     Ok(())
 /// };
@@ -41,67 +43,67 @@ use crate::runtime::Runtime;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Condition {
-    handle: Handle<Conditional>,
+    handle: StateHandle<ConditionState>,
 }
 
-struct Conditional {
+struct ConditionState {
     lock: Permits,
     asleep: VecDeque<(Ticket, Requester)>,
 }
 
 #[derive(Serialize, Deserialize)]
-enum Ask {
-    Lock(permits::Ask),
-    /// Gives the lock back and sleeps; answered as a request for the lock, which it is when it is
-    /// woken.
+enum Operation {
+    Lock(permits::Operation),
+    /// Releases the lock and sleeps. When it is woken, this becomes a request for the lock and is
+    /// answered as one.
     Sleep {
         ticket: Ticket,
     },
-    /// Not answered: wakes this one.
+    /// Wakes the request with this ticket. Not answered.
     Wake {
         ticket: Ticket,
     },
-    /// Not answered: wakes so many.
+    /// Wakes this many requests. Not answered.
     Notify {
         count: u64,
     },
 }
 
-impl Conditional {
-    fn wake(&mut self, place: usize) {
-        if let Some((ticket, requester)) = self.asleep.remove(place) {
-            self.lock.acquire(ticket, Share::All, requester);
+impl ConditionState {
+    fn wake(&mut self, index: usize) {
+        if let Some((ticket, requester)) = self.asleep.remove(index) {
+            self.lock.acquire(ticket, Access::Exclusive, requester);
         }
     }
 }
 
-impl Machine for Conditional {
-    type Ask = Ask;
+impl ObjectState for ConditionState {
+    type Operation = Operation;
 
-    fn ask(&mut self, ask: Ask, requester: Requester) {
-        match ask {
-            Ask::Lock(permits::Ask::Release { ticket }) => {
-                let key = (requester.peer, ticket);
-                if !self.lock.release(key) {
-                    self.asleep.retain(|(ticket, requester)| (requester.peer, *ticket) != key);
+    fn apply(&mut self, operation: Operation, requester: Requester) {
+        match operation {
+            Operation::Lock(permits::Operation::Release { ticket }) => {
+                let id = (requester.peer, ticket);
+                if !self.lock.release(id) {
+                    self.asleep.retain(|(ticket, requester)| (requester.peer, *ticket) != id);
                 }
             }
-            Ask::Lock(ask) => self.lock.ask(ask, requester),
-            Ask::Sleep { ticket } => {
+            Operation::Lock(operation) => self.lock.apply(operation, requester),
+            Operation::Sleep { ticket } => {
                 self.lock.release((requester.peer, ticket));
                 self.asleep.push_back((ticket, requester));
             }
-            Ask::Wake { ticket } => {
-                let key = (requester.peer, ticket);
-                if let Some(place) = self
+            Operation::Wake { ticket } => {
+                let id = (requester.peer, ticket);
+                if let Some(index) = self
                     .asleep
                     .iter()
-                    .position(|(ticket, requester)| (requester.peer, *ticket) == key)
+                    .position(|(ticket, requester)| (requester.peer, *ticket) == id)
                 {
-                    self.wake(place);
+                    self.wake(index);
                 }
             }
-            Ask::Notify { count } => {
+            Operation::Notify { count } => {
                 for _ in 0..count.min(self.asleep.len() as u64) {
                     self.wake(0);
                 }
@@ -109,106 +111,111 @@ impl Machine for Conditional {
         }
     }
 
-    fn lost(&mut self, peer: PeerId) {
+    fn peer_lost(&mut self, peer: PeerId) {
         self.asleep.retain(|(_, requester)| requester.peer != peer);
-        self.lock.lost(peer);
+        self.lock.peer_lost(peer);
     }
 }
 
 impl Condition {
-    /// One whose lock nobody holds.
+    /// Makes a condition whose lock is free. It lives in this process.
     ///
     /// # Errors
-    /// If fiber can't work at all.
+    /// [`Error::NotInitialised`](fiber_core::Error::NotInitialised), a wrong configuration, or an
+    /// error of the system.
     #[track_caller]
     pub fn new() -> Result<Condition> {
-        let state = Conditional { lock: Permits::new(1), asleep: VecDeque::new() };
-        Ok(Condition { handle: Handle::new("condition", state)? })
+        let state = ConditionState { lock: Permits::new(1), asleep: VecDeque::new() };
+        Ok(Condition { handle: StateHandle::new("condition", state)? })
     }
 
-    /// Waits for the lock.
-    pub fn lock(&self) -> Waiting<ConditionGuard> {
+    /// Waits for the lock. Dropping the reply withdraws the request.
+    pub fn lock(&self) -> Reply<ConditionGuard> {
         let ticket = Ticket::new();
-        let asked =
-            self.handle.ask(&Ask::Lock(permits::Ask::Acquire { ticket, share: Share::All }));
-        let lock = TakeBack::new(&self.handle, Ask::Lock(permits::Ask::Release { ticket }));
-        Waiting::new(format!("taking the lock of {}", self.handle.name()), async move {
-            Ok(ConditionGuard { abandoned: abandoned(&asked.await?)?, ticket, lock })
+        let acquire = permits::Operation::Acquire { ticket, access: Access::Exclusive };
+        let response = self.handle.request(&Operation::Lock(acquire));
+        let release = Operation::Lock(permits::Operation::Release { ticket });
+        let lock = self.handle.send_on_drop(release);
+        Reply::named(format!("taking the lock of {}", self.handle.name()), async move {
+            Ok(ConditionGuard { abandoned: abandoned(&response.await?)?, ticket, lock })
         })
     }
 
-    /// Wakes the one that sleeps longest, if any.
+    /// Wakes the request that sleeps longest, if any sleeps. Does not wait.
     pub fn notify_one(&self) {
-        self.handle.tell(&Ask::Notify { count: 1 });
+        self.handle.send(&Operation::Notify { count: 1 });
     }
 
-    /// Wakes all that sleep.
+    /// Wakes all requests that sleep. Does not wait.
     pub fn notify_all(&self) {
-        self.handle.tell(&Ask::Notify { count: u64::MAX });
+        self.handle.send(&Operation::Notify { count: u64::MAX });
     }
 }
 
 fn abandoned(answer: &[u8]) -> Result<bool> {
     Ok(match codec::decode(answer)? {
-        Grant::Granted { abandoned } => abandoned,
-        Grant::TooMany { .. } => false,
+        Acquired::Granted { abandoned } => abandoned,
+        Acquired::TooMany { .. } => false,
     })
 }
 
-/// The lock of a [`Condition`], held. Dropped, it is given back; when the process dies, too.
-#[must_use = "the lock is given back when it is dropped"]
+/// The lock of a [`Condition`], held. It is released when this is dropped or the process dies.
+#[must_use = "the lock is released when the guard is dropped"]
 pub struct ConditionGuard {
-    lock: TakeBack<Conditional>,
+    lock: SendOnDrop<StateHandle<ConditionState>>,
     ticket: Ticket,
     abandoned: bool,
 }
 
 impl ConditionGuard {
-    /// As [`Guard::was_abandoned`](super::Guard::was_abandoned).
+    /// Returns whether a holder of the lock died, as [`Guard::was_abandoned`](super::Guard::was_abandoned).
     #[must_use]
     pub fn was_abandoned(&self) -> bool {
         self.abandoned
     }
 
-    /// Gives the lock back, sleeps until it is woken, and takes the lock again. What was waited for
-    /// may have changed again by then: look, and sleep again.
+    /// Releases the lock, sleeps until it is notified, and takes the lock again. Another process
+    /// may have changed the protected value before that: check it again, and sleep again if needed.
     ///
-    /// If this is dropped or runs into its [`timeout`](Waiting::timeout), the lock is not held any
-    /// more.
-    pub fn sleep(self) -> Waiting<ConditionGuard> {
-        let what = format!("a notification of {}", self.lock.handle.name());
-        let asked = self.lock.handle.ask(&Ask::Sleep { ticket: self.ticket });
-        Waiting::new(what, async move {
-            Ok(ConditionGuard { abandoned: abandoned(&asked.await?)?, ..self })
+    /// If the reply is dropped or [times out](Reply::timeout), the lock is no longer held.
+    pub fn sleep(self) -> Reply<ConditionGuard> {
+        let what = format!("a notification of {}", self.condition().name());
+        let response = self.condition().request(&Operation::Sleep { ticket: self.ticket });
+        Reply::named(what, async move {
+            Ok(ConditionGuard { abandoned: abandoned(&response.await?)?, ..self })
         })
     }
 
-    /// As [`sleep`](ConditionGuard::sleep), for at most `limit`; then it takes the lock again all
-    /// the same. `true` if it was woken before.
-    pub fn sleep_for(self, limit: Duration) -> Waiting<(ConditionGuard, bool)> {
-        let what = format!("a notification of {}", self.lock.handle.name());
-        let mut asked = self.lock.handle.ask(&Ask::Sleep { ticket: self.ticket });
+    /// Sleeps as [`sleep`](ConditionGuard::sleep), for at most `limit`, and then takes the lock
+    /// again in any case. Returns `true` with the guard if it was notified before the limit.
+    pub fn sleep_for(self, limit: Duration) -> Reply<(ConditionGuard, bool)> {
+        let what = format!("a notification of {}", self.condition().name());
+        let mut response = self.condition().request(&Operation::Sleep { ticket: self.ticket });
         let alarm = Runtime::get().map(|runtime| Alarm::after(runtime.mesh(), limit));
-        Waiting::new(what, async move {
-            let (answer, woken) = match select(&mut asked, alarm?).await {
+        Reply::named(what, async move {
+            let (answer, notified) = match select(&mut response, alarm?).await {
                 Either::Left((answer, _)) => (answer?, true),
                 Either::Right(_) => {
-                    self.lock.handle.tell(&Ask::Wake { ticket: self.ticket });
-                    (asked.await?, false)
+                    self.condition().send(&Operation::Wake { ticket: self.ticket });
+                    (response.await?, false)
                 }
             };
-            Ok((ConditionGuard { abandoned: abandoned(&answer)?, ..self }, woken))
+            Ok((ConditionGuard { abandoned: abandoned(&answer)?, ..self }, notified))
         })
     }
 
-    /// As [`Condition::notify_one`].
+    /// Wakes the request that sleeps longest, as [`Condition::notify_one`].
     pub fn notify_one(&self) {
-        self.lock.handle.tell(&Ask::Notify { count: 1 });
+        self.condition().send(&Operation::Notify { count: 1 });
     }
 
-    /// As [`Condition::notify_all`].
+    /// Wakes all requests that sleep, as [`Condition::notify_all`].
     pub fn notify_all(&self) {
-        self.lock.handle.tell(&Ask::Notify { count: u64::MAX });
+        self.condition().send(&Operation::Notify { count: u64::MAX });
+    }
+
+    fn condition(&self) -> &StateHandle<ConditionState> {
+        self.lock.object()
     }
 }
 

@@ -1,13 +1,14 @@
-//! Something that happens once, or until it is cleared.
+//! A flag that processes wait for.
 
 use fiber_core::{Result, codec};
 use serde::{Deserialize, Serialize};
 
-use super::shared::{Handle, Machine, TakeBack};
+use super::state::{ObjectState, StateHandle};
 use crate::mesh::{PeerId, Requester};
-use crate::objects::{Ticket, Waiting};
+use crate::objects::{ObjectRef, Ticket};
+use crate::reply::Reply;
 
-/// A flag that processes can wait for.
+/// A flag that processes set, clear, and wait for.
 ///
 /// # Examples
 /// ```
@@ -23,89 +24,96 @@ use crate::objects::{Ticket, Waiting};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Event {
-    handle: Handle<Flag>,
+    handle: StateHandle<EventState>,
 }
 
 #[derive(Default)]
-struct Flag {
+struct EventState {
     set: bool,
     waiting: Vec<(Ticket, Requester)>,
 }
 
 #[derive(Serialize, Deserialize)]
-enum Ask {
+enum Operation {
     Set,
     Clear,
     IsSet,
-    Wait { ticket: Ticket },
-    StopWaiting { ticket: Ticket },
+    /// Answered when the event is set.
+    Wait {
+        ticket: Ticket,
+    },
+    /// Not answered.
+    Withdraw {
+        ticket: Ticket,
+    },
 }
 
-impl Machine for Flag {
-    type Ask = Ask;
+impl ObjectState for EventState {
+    type Operation = Operation;
 
-    fn ask(&mut self, ask: Ask, requester: Requester) {
-        match ask {
-            Ask::Set => {
+    fn apply(&mut self, operation: Operation, requester: Requester) {
+        match operation {
+            Operation::Set => {
                 self.set = true;
                 std::mem::take(&mut self.waiting)
                     .into_iter()
                     .for_each(|(_, waiting)| waiting.answer(&()));
                 requester.answer(&());
             }
-            Ask::Clear => {
+            Operation::Clear => {
                 self.set = false;
                 requester.answer(&());
             }
-            Ask::IsSet => requester.answer(&self.set),
-            Ask::Wait { .. } if self.set => requester.answer(&()),
-            Ask::Wait { ticket } => self.waiting.push((ticket, requester)),
-            Ask::StopWaiting { ticket } => {
+            Operation::IsSet => requester.answer(&self.set),
+            Operation::Wait { .. } if self.set => requester.answer(&()),
+            Operation::Wait { ticket } => self.waiting.push((ticket, requester)),
+            Operation::Withdraw { ticket } => {
                 self.waiting
                     .retain(|(other, waiting)| (waiting.peer, *other) != (requester.peer, ticket));
             }
         }
     }
 
-    fn lost(&mut self, peer: PeerId) {
+    fn peer_lost(&mut self, peer: PeerId) {
         self.waiting.retain(|(_, waiting)| waiting.peer != peer);
     }
 }
 
 impl Event {
-    /// One that is not set.
+    /// Makes an event that is not set. It lives in this process.
     ///
     /// # Errors
-    /// If fiber can't work at all.
+    /// [`Error::NotInitialised`](fiber_core::Error::NotInitialised), a wrong configuration, or an
+    /// error of the system.
     #[track_caller]
     pub fn new() -> Result<Event> {
-        Ok(Event { handle: Handle::new("event", Flag::default())? })
+        Ok(Event { handle: StateHandle::new("event", EventState::default())? })
     }
 
-    /// Sets it: all who wait go on, and who waits from now on does not have to, until it is
-    /// cleared.
-    pub fn set(&self) -> Waiting<()> {
-        self.handle.call("setting", &Ask::Set)
+    /// Sets the event. All calls of [`wait_set`](Event::wait_set) succeed, those that wait already
+    /// and those that follow, until it is cleared.
+    pub fn set(&self) -> Reply<()> {
+        self.handle.call("setting", &Operation::Set)
     }
 
-    /// Clears it.
-    pub fn clear(&self) -> Waiting<()> {
-        self.handle.call("clearing", &Ask::Clear)
+    /// Clears the event.
+    pub fn clear(&self) -> Reply<()> {
+        self.handle.call("clearing", &Operation::Clear)
     }
 
-    /// Whether it is set.
-    pub fn is_set(&self) -> Waiting<bool> {
-        self.handle.call("asking", &Ask::IsSet)
+    /// Returns whether the event is set.
+    pub fn is_set(&self) -> Reply<bool> {
+        self.handle.call("asking", &Operation::IsSet)
     }
 
-    /// Waits until it is set.
-    pub fn wait_set(&self) -> Waiting<()> {
+    /// Waits until the event is set.
+    pub fn wait_set(&self) -> Reply<()> {
         let ticket = Ticket::new();
-        let asked = self.handle.ask(&Ask::Wait { ticket });
-        let place = TakeBack::new(&self.handle, Ask::StopWaiting { ticket });
-        Waiting::new(self.handle.name().to_string(), async move {
-            codec::decode::<()>(&asked.await?)?;
-            place.keep();
+        let response = self.handle.request(&Operation::Wait { ticket });
+        let withdraw = self.handle.send_on_drop(Operation::Withdraw { ticket });
+        Reply::named(self.handle.name().to_string(), async move {
+            codec::decode::<()>(&response.await?)?;
+            withdraw.disarm();
             Ok(())
         })
     }

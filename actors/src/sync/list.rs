@@ -9,9 +9,10 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 use super::map::encoded;
-use super::shared::{Handle, Machine, generic_handle};
+use super::state::{ObjectState, StateHandle, generic_handle};
 use crate::mesh::Requester;
-use crate::objects::Waiting;
+use crate::objects::ObjectRef;
+use crate::reply::Reply;
 
 /// A list that all processes of the program can read and change.
 ///
@@ -21,7 +22,7 @@ use crate::objects::Waiting;
 /// use fiber::{Pool, sync::List};
 ///
 /// let found = List::<u32>::new()?;
-/// let keep = |n: u32, found: List<u32>| if n % 2 == 0 { found.push(&n).wait() } else { Ok(()) };
+/// let keep = |n: u32, found: List<u32>| if n % 2 == 0 { found.push(n).wait() } else { Ok(()) };
 /// Pool::new(2)?.try_map(keep, [1, 2, 3, 4].map(|n| (n, found.clone()))).wait()?;
 /// assert_eq!(found.to_vec().wait()?.iter().sum::<u32>(), 6);
 /// # Ok::<(), fiber::Error>(())
@@ -29,227 +30,228 @@ use crate::objects::Waiting;
 #[derive(Serialize, Deserialize)]
 #[serde(transparent, bound = "")]
 pub struct List<T> {
-    handle: Handle<Sequence>,
+    handle: StateHandle<ListState>,
     marker: PhantomData<fn() -> T>,
 }
 
 generic_handle!(List<T>);
 
 #[derive(Default)]
-struct Sequence {
-    items: VecDeque<(u64, ByteBuf)>,
-    last: u64,
+struct ListState {
+    items: VecDeque<VersionedItem>,
+    last_version: u64,
 }
 
+type VersionedItem = (u64, ByteBuf);
+
+/// An item with its version, or the length of a list that has no such index.
+type Read = Result<VersionedItem, usize>;
+
 #[derive(Serialize, Deserialize)]
-enum Ask {
+enum Operation {
     Push(Vec<ByteBuf>),
     Pop,
     Get(usize),
-    /// Answered by whether there is such a place, or else the length.
+    /// Answered with the length if there is no such index.
     Set(usize, ByteBuf),
     Insert(usize, ByteBuf),
     Remove(usize),
     Len,
     Clear,
     All,
-    /// Answered by the version and the item, or the length.
-    Look(usize),
-    /// Answered as `Look`, if another item is there meanwhile.
-    Change {
-        place: usize,
+    /// Answered with a [`Read`].
+    Read(usize),
+    /// Sets the item if it still has this version, and answers with a [`Read`] if it has not.
+    CompareAndSet {
+        index: usize,
         version: u64,
         item: ByteBuf,
     },
 }
 
-/// An item with its version, or how long the list is.
-type Seen = Result<(u64, ByteBuf), usize>;
-
-impl Sequence {
-    fn stamped(&mut self, item: ByteBuf) -> (u64, ByteBuf) {
-        self.last += 1;
-        (self.last, item)
+impl ListState {
+    fn versioned(&mut self, item: ByteBuf) -> VersionedItem {
+        self.last_version += 1;
+        (self.last_version, item)
     }
 
-    fn look(&self, place: usize) -> Seen {
-        self.items.get(place).cloned().ok_or(self.items.len())
+    fn read(&self, index: usize) -> Read {
+        self.items.get(index).cloned().ok_or(self.items.len())
     }
 }
 
-impl Machine for Sequence {
-    type Ask = Ask;
+impl ObjectState for ListState {
+    type Operation = Operation;
 
-    fn ask(&mut self, ask: Ask, requester: Requester) {
-        match ask {
-            Ask::Push(items) => {
+    fn apply(&mut self, operation: Operation, requester: Requester) {
+        match operation {
+            Operation::Push(items) => {
                 for item in items {
-                    let item = self.stamped(item);
+                    let item = self.versioned(item);
                     self.items.push_back(item);
                 }
                 requester.answer(&());
             }
-            Ask::Pop => requester.answer(&self.items.pop_back().map(|(_, item)| item)),
-            Ask::Get(place) => requester.answer(&self.items.get(place).map(|(_, item)| item)),
-            Ask::Set(place, item) => {
-                let item = self.stamped(item);
+            Operation::Pop => requester.answer(&self.items.pop_back().map(|(_, item)| item)),
+            Operation::Get(index) => requester.answer(&self.items.get(index).map(|(_, item)| item)),
+            Operation::Set(index, item) => {
+                let item = self.versioned(item);
                 let length = self.items.len();
-                let set = self.items.get_mut(place).map(|there| *there = item).ok_or(length);
+                let set = self.items.get_mut(index).map(|current| *current = item).ok_or(length);
                 requester.answer(&set);
             }
-            Ask::Insert(place, item) => {
-                let item = self.stamped(item);
-                self.items.insert(place.min(self.items.len()), item);
+            Operation::Insert(index, item) => {
+                let item = self.versioned(item);
+                self.items.insert(index.min(self.items.len()), item);
                 requester.answer(&());
             }
-            Ask::Remove(place) => requester.answer(&self.items.remove(place).map(|(_, item)| item)),
-            Ask::Len => requester.answer(&self.items.len()),
-            Ask::Clear => {
+            Operation::Remove(index) => {
+                requester.answer(&self.items.remove(index).map(|(_, item)| item));
+            }
+            Operation::Len => requester.answer(&self.items.len()),
+            Operation::Clear => {
                 self.items.clear();
                 requester.answer(&());
             }
-            Ask::All => {
-                requester.answer(&self.items.iter().map(|(_, item)| item).collect::<Vec<_>>())
+            Operation::All => {
+                requester.answer(&self.items.iter().map(|(_, item)| item).collect::<Vec<_>>());
             }
-            Ask::Look(place) => requester.answer(&self.look(place)),
-            Ask::Change { place, version, item } => {
-                let there = self.items.get(place).is_some_and(|(current, _)| *current == version);
-                if !there {
-                    return requester.answer(&Some(self.look(place)));
+            Operation::Read(index) => requester.answer(&self.read(index)),
+            Operation::CompareAndSet { index, version, item } => {
+                let current = self.items.get(index).map(|(version, _)| *version);
+                if current != Some(version) {
+                    return requester.answer(&Some(self.read(index)));
                 }
-                self.items[place] = self.stamped(item);
-                requester.answer(&None::<Seen>);
+                self.items[index] = self.versioned(item);
+                requester.answer(&None::<Read>);
             }
         }
     }
 }
 
-fn no_place(what: &'static str, place: usize, length: usize) -> Error {
-    Error::invalid(what, format!("there is no place {place}: the list has {length} items"))
+fn out_of_range(what: &'static str, index: usize, length: usize) -> Error {
+    Error::invalid(what, format!("index {index} is out of range: the list has {length} items"))
 }
 
 impl<T: Serialize + DeserializeOwned + Send + 'static> List<T> {
-    /// An empty list that lives in this process.
+    /// Makes an empty list. It lives in this process.
     ///
     /// # Errors
-    /// If fiber can't work at all.
+    /// [`Error::NotInitialised`], a wrong configuration, or an error of the system.
     #[track_caller]
     pub fn new() -> Result<List<T>> {
-        Ok(List { handle: Handle::new("list", Sequence::default())?, marker: PhantomData })
+        Ok(List { handle: StateHandle::new("list", ListState::default())?, marker: PhantomData })
     }
 
-    /// Adds an item at the end.
-    pub fn push(&self, item: &T) -> Waiting<()> {
+    /// Appends an item.
+    pub fn push(&self, item: T) -> Reply<()> {
         self.extend(std::iter::once(item))
     }
 
-    /// Adds items at the end, together.
-    pub fn extend<'a>(&self, items: impl IntoIterator<Item = &'a T>) -> Waiting<()>
-    where
-        T: 'a,
-    {
-        let items = items.into_iter().map(encoded).collect::<Result<Vec<_>>>();
-        self.done("pushing to", items.map(Ask::Push))
+    /// Appends items, in one operation: no other item gets between them.
+    pub fn extend(&self, items: impl IntoIterator<Item = T>) -> Reply<()> {
+        let items = items.into_iter().map(|item| encoded(&item)).collect::<Result<Vec<_>>>();
+        self.change("pushing to", items.map(Operation::Push))
     }
 
-    /// Takes the last item.
-    pub fn pop(&self) -> Waiting<Option<T>> {
-        self.item("popping from", &Ask::Pop)
+    /// Removes the last item and returns it.
+    pub fn pop(&self) -> Reply<Option<T>> {
+        self.item("popping from", &Operation::Pop)
     }
 
-    /// A copy of the item at a place; the first is 0.
-    pub fn get(&self, place: usize) -> Waiting<Option<T>> {
-        self.item("getting from", &Ask::Get(place))
+    /// Returns a copy of the item at an index. The first index is 0.
+    pub fn get(&self, index: usize) -> Reply<Option<T>> {
+        self.item("getting from", &Operation::Get(index))
     }
 
-    /// Sets the item at a place.
+    /// Sets the item at an index.
     ///
     /// # Errors
-    /// [`Error::Invalid`], if there is no such place.
-    pub fn set(&self, place: usize, item: &T) -> Waiting<()> {
-        let asked = encoded(item)
-            .map(|item| self.handle.call::<Result<(), usize>>("", &Ask::Set(place, item)));
-        Waiting::new(format!("setting in {}", self.handle.name()), async move {
-            asked?.await?.map_err(|length| no_place("List::set", place, length))
+    /// [`Error::Invalid`] if the index is out of range.
+    pub fn set(&self, index: usize, item: T) -> Reply<()> {
+        let set = encoded(&item)
+            .map(|item| self.handle.call::<Result<(), usize>>("", &Operation::Set(index, item)));
+        Reply::named(format!("setting in {}", self.handle.name()), async move {
+            set?.await?.map_err(|length| out_of_range("List::set", index, length))
         })
     }
 
-    /// Inserts an item before the one at a place, or at the end.
-    pub fn insert(&self, place: usize, item: &T) -> Waiting<()> {
-        self.done("inserting into", encoded(item).map(|item| Ask::Insert(place, item)))
+    /// Inserts an item before the one at an index, or at the end if the index is out of range.
+    pub fn insert(&self, index: usize, item: T) -> Reply<()> {
+        self.change("inserting into", encoded(&item).map(|item| Operation::Insert(index, item)))
     }
 
-    /// Takes the item at a place out.
-    pub fn remove(&self, place: usize) -> Waiting<Option<T>> {
-        self.item("removing from", &Ask::Remove(place))
+    /// Removes the item at an index and returns it.
+    pub fn remove(&self, index: usize) -> Reply<Option<T>> {
+        self.item("removing from", &Operation::Remove(index))
     }
 
-    /// How many items there are.
-    pub fn len(&self) -> Waiting<usize> {
-        self.handle.call("asking", &Ask::Len)
+    /// Returns the number of items.
+    pub fn len(&self) -> Reply<usize> {
+        self.handle.call("asking", &Operation::Len)
     }
 
-    /// Whether there is none.
-    pub fn is_empty(&self) -> Waiting<bool> {
-        let asked = self.len();
-        Waiting::new(format!("asking {}", self.handle.name()), async move { Ok(asked.await? == 0) })
+    /// Returns whether the list has no items.
+    pub fn is_empty(&self) -> Reply<bool> {
+        let len = self.len();
+        Reply::named(format!("asking {}", self.handle.name()), async move { Ok(len.await? == 0) })
     }
 
-    /// Removes all.
-    pub fn clear(&self) -> Waiting<()> {
-        self.done("clearing", Ok(Ask::Clear))
+    /// Removes all items.
+    pub fn clear(&self) -> Reply<()> {
+        self.change("clearing", Ok(Operation::Clear))
     }
 
-    /// A copy of all items.
-    pub fn to_vec(&self) -> Waiting<Vec<T>> {
-        let asked = self.handle.call::<Vec<ByteBuf>>("", &Ask::All);
-        Waiting::new(format!("getting from {}", self.handle.name()), async move {
-            asked.await?.iter().map(|item| codec::decode(item)).collect()
+    /// Returns a copy of all items.
+    pub fn to_vec(&self) -> Reply<Vec<T>> {
+        let items = self.handle.call::<Vec<ByteBuf>>("", &Operation::All);
+        Reply::named(format!("getting from {}", self.handle.name()), async move {
+            items.await?.iter().map(|item| codec::decode(item)).collect()
         })
     }
 
-    /// Changes the item at a place as a whole: nobody sees or changes it in between. Gives the new
-    /// item.
+    /// Changes the item at an index atomically. Returns the new item.
     ///
-    /// `change` runs in this process, on a copy. If another process was faster it runs again, on
-    /// what is there then.
+    /// `change` runs in this process, on a copy. It runs again, on the new item, if another process
+    /// changed the item meanwhile.
     ///
     /// # Errors
-    /// [`Error::Invalid`], if there is no such place.
+    /// [`Error::Invalid`] if the index is out of range.
     pub fn update(
         &self,
-        place: usize,
+        index: usize,
         mut change: impl FnMut(&mut T) + Send + 'static,
-    ) -> Waiting<T> {
-        let (handle, looked) = (self.handle.clone(), self.handle.ask(&Ask::Look(place)));
-        Waiting::new(format!("updating {}", self.handle.name()), async move {
-            let mut seen: Seen = codec::decode(&looked.await?)?;
+    ) -> Reply<T> {
+        let (handle, read) = (self.handle.clone(), self.handle.request(&Operation::Read(index)));
+        Reply::named(format!("updating {}", self.handle.name()), async move {
+            let mut read: Read = codec::decode(&read.await?)?;
             loop {
                 let (version, item) =
-                    seen.map_err(|length| no_place("List::update", place, length))?;
+                    read.map_err(|length| out_of_range("List::update", index, length))?;
                 let mut value = codec::decode(&item)?;
                 change(&mut value);
-                let asked = handle.ask(&Ask::Change { place, version, item: encoded(&value)? });
-                match codec::decode(&asked.await?)? {
+                let item = encoded(&value)?;
+                let set = handle.request(&Operation::CompareAndSet { index, version, item });
+                match codec::decode(&set.await?)? {
                     None => return Ok(value),
-                    Some(other) => seen = other,
+                    Some(other) => read = other,
                 }
             }
         })
     }
 
-    fn done(&self, doing: &str, ask: Result<Ask>) -> Waiting<()> {
-        let asked = ask.map(|ask| self.handle.ask(&ask));
-        Waiting::new(
+    fn change(&self, doing: &str, operation: Result<Operation>) -> Reply<()> {
+        let response = operation.map(|operation| self.handle.request(&operation));
+        Reply::named(
             format!("{doing} {}", self.handle.name()),
-            async move { asked?.await.map(drop) },
+            async move { response?.await.map(drop) },
         )
     }
 
-    fn item(&self, doing: &str, ask: &Ask) -> Waiting<Option<T>> {
-        let asked = self.handle.call::<Option<ByteBuf>>(doing, ask);
-        Waiting::new(format!("{doing} {}", self.handle.name()), async move {
-            asked.await?.map(|item| codec::decode(&item)).transpose()
+    fn item(&self, doing: &str, operation: &Operation) -> Reply<Option<T>> {
+        let item = self.handle.call::<Option<ByteBuf>>(doing, operation);
+        Reply::named(format!("{doing} {}", self.handle.name()), async move {
+            item.await?.map(|item| codec::decode(&item)).transpose()
         })
     }
 }

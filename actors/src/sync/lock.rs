@@ -1,14 +1,14 @@
-//! Mutual exclusion between processes.
+//! A lock between processes.
 
 use fiber_core::Result;
 use serde::{Deserialize, Serialize};
 
-use super::permits::{Guard, Permits, Share, acquire, permits, try_acquire};
-use super::shared::Handle;
-use crate::objects::Waiting;
+use super::permits::{Access, Guard, Permits, acquire, permits, try_acquire};
+use super::state::StateHandle;
+use crate::reply::Reply;
 
-/// A lock that one holder in all processes of the program has at a time, in the order in which they
-/// asked.
+/// A lock that one holder in all processes of the program has at a time, in the order of the
+/// requests.
 ///
 /// # Examples
 /// ```
@@ -17,12 +17,12 @@ use crate::objects::Waiting;
 /// use fiber::sync::{Lock, Value};
 ///
 /// let lock = Lock::new()?;
-/// let count = Value::new(&0)?;
+/// let count = Value::new(0)?;
 /// let add = |lock: Lock, count: Value<u32>| -> fiber::Result<()> {
 ///     for _ in 0..10 {
 ///         let _held = lock.lock().wait()?;
 ///         let current = count.get().wait()?;
-///         count.set(&(current + 1)).wait()?;
+///         count.set(current + 1).wait()?;
 ///     }
 ///     Ok(())
 /// };
@@ -36,26 +36,29 @@ use crate::objects::Waiting;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Lock {
-    handle: Handle<Permits>,
+    handle: StateHandle<Permits>,
 }
 
 impl Lock {
-    /// A lock that nobody holds.
+    /// Makes a lock that is free. It lives in this process.
     ///
     /// # Errors
-    /// If fiber can't work at all.
+    /// [`Error::NotInitialised`](fiber_core::Error::NotInitialised), a wrong configuration, or an
+    /// error of the system.
     #[track_caller]
     pub fn new() -> Result<Lock> {
         Ok(Lock { handle: permits("lock", 1)? })
     }
 
-    /// Waits for the lock. It is not reentrant: who holds it and asks again waits for itself.
-    pub fn lock(&self) -> Waiting<Guard> {
-        acquire(&self.handle, "taking", Share::All)
+    /// Waits for the lock. It is not reentrant: a holder that asks again waits for itself.
+    ///
+    /// Dropping the reply withdraws the request.
+    pub fn lock(&self) -> Reply<Guard> {
+        acquire(&self.handle, "taking", Access::Exclusive)
     }
 
-    /// The lock, if nobody holds it or waits for it.
-    pub fn try_lock(&self) -> Waiting<Option<Guard>> {
-        try_acquire(&self.handle, "taking", Share::All)
+    /// Takes the lock if it is free and no other request waits for it.
+    pub fn try_lock(&self) -> Reply<Option<Guard>> {
+        try_acquire(&self.handle, "taking", Access::Exclusive)
     }
 }

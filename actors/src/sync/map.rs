@@ -1,6 +1,6 @@
 //! A map that processes share.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, hash_map};
 use std::marker::PhantomData;
 
 use fiber_core::{Result, codec};
@@ -8,14 +8,15 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
-use super::shared::{Handle, Machine, generic_handle};
+use super::state::{ObjectState, StateHandle, generic_handle};
 use crate::mesh::Requester;
-use crate::objects::Waiting;
+use crate::objects::ObjectRef;
+use crate::reply::Reply;
 
 /// A map that all processes of the program can read and change. Its keys keep the order in which
-/// they were first put in.
+/// they were first inserted.
 ///
-/// Keys are the same if they are encoded alike.
+/// Two keys are the same if their encodings are.
 ///
 /// # Examples
 /// ```
@@ -23,7 +24,10 @@ use crate::objects::Waiting;
 /// use fiber::{Pool, sync::Map};
 ///
 /// let lengths = Map::<String, usize>::new()?;
-/// let count = |word: String, lengths: Map<String, usize>| lengths.insert(&word, &word.len()).wait();
+/// let count = |word: String, lengths: Map<String, usize>| {
+///     let length = word.len();
+///     lengths.insert(word, length).wait()
+/// };
 /// let words = ["one", "three"].map(String::from);
 /// Pool::new(2)?.try_map(count, words.map(|word| (word, lengths.clone()))).wait()?;
 /// assert_eq!(lengths.get(&"three".into()).wait()?, Some(5));
@@ -33,127 +37,129 @@ use crate::objects::Waiting;
 #[derive(Serialize, Deserialize)]
 #[serde(transparent, bound = "")]
 pub struct Map<K, V> {
-    handle: Handle<Table>,
+    handle: StateHandle<MapState>,
     marker: PhantomData<fn() -> (K, V)>,
 }
 
 generic_handle!(Map<K, V>);
 
-/// The map's state; a namespace's as well.
+/// The state of a map, and of a namespace.
 #[derive(Default)]
-pub(super) struct Table {
+pub(super) struct MapState {
     entries: HashMap<ByteBuf, Entry>,
     last: u64,
 }
 
 struct Entry {
-    /// When its key was put in.
-    place: u64,
-    /// When it was changed; 0 stands for no entry.
+    /// The rank of its key in the order of insertion.
+    rank: u64,
+    /// The version of its value. Version 0 stands for a missing entry.
     version: u64,
     value: ByteBuf,
 }
 
+/// A version with its value.
+type Read = (u64, Option<ByteBuf>);
+
 #[derive(Serialize, Deserialize)]
-pub(super) enum Ask {
-    /// Answered by the value, if there is one.
+pub(super) enum Operation {
+    /// Answered with the value, if any.
     Get(ByteBuf),
-    /// Answered by what was there before.
+    /// Answered with the previous value, if any.
     Insert(ByteBuf, ByteBuf),
-    /// Answered by what was there.
+    /// Answered with the value, if any.
     Remove(ByteBuf),
     Contains(ByteBuf),
     Len,
     Clear,
-    /// Answered by all keys and values.
+    /// Answered with all keys and values.
     Entries,
-    /// Answered by all keys.
+    /// Answered with all keys.
     Keys,
-    /// Answered by the version and the value.
-    Look(ByteBuf),
-    /// Answered as `Look`, if another value is there meanwhile.
-    Change {
+    /// Answered with a [`Read`].
+    Read(ByteBuf),
+    /// Sets the value if it still has this version, and answers with a [`Read`] if it has not.
+    CompareAndSet {
         key: ByteBuf,
         version: u64,
         value: Option<ByteBuf>,
     },
 }
 
-type Seen = (u64, Option<ByteBuf>);
-
-impl Table {
+impl MapState {
     fn insert(&mut self, key: ByteBuf, value: ByteBuf) -> Option<ByteBuf> {
         self.last += 1;
-        let (place, version) = (self.last, self.last);
-        let entry = self.entries.entry(key);
-        match entry {
-            std::collections::hash_map::Entry::Occupied(mut there) => {
-                let there = there.get_mut();
-                there.version = version;
-                Some(std::mem::replace(&mut there.value, value))
+        let (rank, version) = (self.last, self.last);
+        match self.entries.entry(key) {
+            hash_map::Entry::Occupied(mut entry) => {
+                let entry = entry.get_mut();
+                entry.version = version;
+                Some(std::mem::replace(&mut entry.value, value))
             }
-            std::collections::hash_map::Entry::Vacant(free) => {
-                free.insert(Entry { place, version, value });
+            hash_map::Entry::Vacant(entry) => {
+                entry.insert(Entry { rank, version, value });
                 None
             }
         }
     }
 
-    fn look(&self, key: &ByteBuf) -> Seen {
+    fn read(&self, key: &ByteBuf) -> Read {
         self.entries.get(key).map_or((0, None), |entry| (entry.version, Some(entry.value.clone())))
     }
 
     fn in_order(&self) -> Vec<(&ByteBuf, &ByteBuf)> {
         let mut entries: Vec<_> = self.entries.iter().collect();
-        entries.sort_unstable_by_key(|(_, entry)| entry.place);
+        entries.sort_unstable_by_key(|(_, entry)| entry.rank);
         entries.into_iter().map(|(key, entry)| (key, &entry.value)).collect()
     }
 }
 
-impl Machine for Table {
-    type Ask = Ask;
+impl ObjectState for MapState {
+    type Operation = Operation;
 
-    fn ask(&mut self, ask: Ask, requester: Requester) {
-        match ask {
-            Ask::Get(key) => requester.answer(&self.entries.get(&key).map(|entry| &entry.value)),
-            Ask::Insert(key, value) => requester.answer(&self.insert(key, value)),
-            Ask::Remove(key) => {
-                requester.answer(&self.entries.remove(&key).map(|entry| entry.value))
+    fn apply(&mut self, operation: Operation, requester: Requester) {
+        match operation {
+            Operation::Get(key) => {
+                requester.answer(&self.entries.get(&key).map(|entry| &entry.value));
             }
-            Ask::Contains(key) => requester.answer(&self.entries.contains_key(&key)),
-            Ask::Len => requester.answer(&self.entries.len()),
-            Ask::Clear => {
+            Operation::Insert(key, value) => requester.answer(&self.insert(key, value)),
+            Operation::Remove(key) => {
+                requester.answer(&self.entries.remove(&key).map(|entry| entry.value));
+            }
+            Operation::Contains(key) => requester.answer(&self.entries.contains_key(&key)),
+            Operation::Len => requester.answer(&self.entries.len()),
+            Operation::Clear => {
                 self.entries.clear();
                 requester.answer(&());
             }
-            Ask::Entries => requester.answer(&self.in_order()),
-            Ask::Keys => requester
+            Operation::Entries => requester.answer(&self.in_order()),
+            Operation::Keys => requester
                 .answer(&self.in_order().into_iter().map(|(key, _)| key).collect::<Vec<_>>()),
-            Ask::Look(key) => requester.answer(&self.look(&key)),
-            Ask::Change { key, version, value } => {
+            Operation::Read(key) => requester.answer(&self.read(&key)),
+            Operation::CompareAndSet { key, version, value } => {
                 let current = self.entries.get(&key).map_or(0, |entry| entry.version);
                 if current != version {
-                    return requester.answer(&Some(self.look(&key)));
+                    return requester.answer(&Some(self.read(&key)));
                 }
                 match value {
                     Some(value) => drop(self.insert(key, value)),
                     None => drop(self.entries.remove(&key)),
                 }
-                requester.answer(&None::<Seen>);
+                requester.answer(&None::<Read>);
             }
         }
     }
 }
 
-/// Asks for what is encoded for itself.
-pub(super) fn inner<T: DeserializeOwned + Send + 'static>(
-    handle: &Handle<Table>,
+/// Calls an operation whose result is an encoded value.
+pub(super) fn call_for_value<T: DeserializeOwned + Send + 'static>(
+    handle: &StateHandle<MapState>,
     doing: &str,
-    ask: Result<Ask>,
-) -> Waiting<Option<T>> {
-    let asked = ask.map(|ask| handle.call::<Option<ByteBuf>>(doing, &ask));
-    Waiting::new(format!("{doing} {}", handle.name()), async move {
-        asked?.await?.map(|value| codec::decode(&value)).transpose()
+    operation: Result<Operation>,
+) -> Reply<Option<T>> {
+    let value = operation.map(|operation| handle.call::<Option<ByteBuf>>(doing, &operation));
+    Reply::named(format!("{doing} {}", handle.name()), async move {
+        value?.await?.map(|value| codec::decode(&value)).transpose()
     })
 }
 
@@ -166,66 +172,69 @@ where
     K: Serialize + DeserializeOwned + Send + 'static,
     V: Serialize + DeserializeOwned + Send + 'static,
 {
-    /// An empty map that lives in this process.
+    /// Makes an empty map. It lives in this process.
     ///
     /// # Errors
-    /// If fiber can't work at all.
+    /// [`Error::NotInitialised`](fiber_core::Error::NotInitialised), a wrong configuration, or an
+    /// error of the system.
     #[track_caller]
     pub fn new() -> Result<Map<K, V>> {
-        Ok(Map { handle: Handle::new("map", Table::default())?, marker: PhantomData })
+        Ok(Map { handle: StateHandle::new("map", MapState::default())?, marker: PhantomData })
     }
 
-    /// A copy of the value of a key.
-    pub fn get(&self, key: &K) -> Waiting<Option<V>> {
-        inner(&self.handle, "getting from", encoded(key).map(Ask::Get))
+    /// Returns a copy of the value of a key.
+    pub fn get(&self, key: &K) -> Reply<Option<V>> {
+        call_for_value(&self.handle, "getting from", encoded(key).map(Operation::Get))
     }
 
-    /// Sets the value of a key, and gives what was there before.
-    pub fn insert(&self, key: &K, value: &V) -> Waiting<Option<V>> {
-        let ask = encoded(key).and_then(|key| Ok(Ask::Insert(key, encoded(value)?)));
-        inner(&self.handle, "inserting into", ask)
+    /// Sets the value of a key. Returns the previous value.
+    pub fn insert(&self, key: K, value: V) -> Reply<Option<V>> {
+        let operation = encoded(&key).and_then(|key| Ok(Operation::Insert(key, encoded(&value)?)));
+        call_for_value(&self.handle, "inserting into", operation)
     }
 
-    /// Removes a key, and gives its value.
-    pub fn remove(&self, key: &K) -> Waiting<Option<V>> {
-        inner(&self.handle, "removing from", encoded(key).map(Ask::Remove))
+    /// Removes a key. Returns its value.
+    pub fn remove(&self, key: &K) -> Reply<Option<V>> {
+        call_for_value(&self.handle, "removing from", encoded(key).map(Operation::Remove))
     }
 
-    /// Whether there is such a key.
-    pub fn contains_key(&self, key: &K) -> Waiting<bool> {
-        let asked = encoded(key).map(|key| self.handle.call("asking", &Ask::Contains(key)));
-        Waiting::new(format!("asking {}", self.handle.name()), async move { asked?.await })
+    /// Returns whether the map has a key.
+    pub fn contains_key(&self, key: &K) -> Reply<bool> {
+        let contains =
+            encoded(key).map(|key| self.handle.call("asking", &Operation::Contains(key)));
+        Reply::named(format!("asking {}", self.handle.name()), async move { contains?.await })
     }
 
-    /// How many keys there are.
-    pub fn len(&self) -> Waiting<usize> {
-        self.handle.call("asking", &Ask::Len)
+    /// Returns the number of keys.
+    pub fn len(&self) -> Reply<usize> {
+        self.handle.call("asking", &Operation::Len)
     }
 
-    /// Whether there is none.
-    pub fn is_empty(&self) -> Waiting<bool> {
-        let asked = self.len();
-        Waiting::new(format!("asking {}", self.handle.name()), async move { Ok(asked.await? == 0) })
+    /// Returns whether the map has no keys.
+    pub fn is_empty(&self) -> Reply<bool> {
+        let len = self.len();
+        Reply::named(format!("asking {}", self.handle.name()), async move { Ok(len.await? == 0) })
     }
 
-    /// Removes all.
-    pub fn clear(&self) -> Waiting<()> {
-        self.handle.call("clearing", &Ask::Clear)
+    /// Removes all keys.
+    pub fn clear(&self) -> Reply<()> {
+        self.handle.call("clearing", &Operation::Clear)
     }
 
-    /// A copy of all keys.
-    pub fn keys(&self) -> Waiting<Vec<K>> {
-        let asked = self.handle.call::<Vec<ByteBuf>>("getting from", &Ask::Keys);
-        Waiting::new(format!("getting from {}", self.handle.name()), async move {
-            asked.await?.iter().map(|key| codec::decode(key)).collect()
+    /// Returns a copy of all keys.
+    pub fn keys(&self) -> Reply<Vec<K>> {
+        let keys = self.handle.call::<Vec<ByteBuf>>("getting from", &Operation::Keys);
+        Reply::named(format!("getting from {}", self.handle.name()), async move {
+            keys.await?.iter().map(|key| codec::decode(key)).collect()
         })
     }
 
-    /// A copy of all of it.
-    pub fn entries(&self) -> Waiting<Vec<(K, V)>> {
-        let asked = self.handle.call::<Vec<(ByteBuf, ByteBuf)>>("getting from", &Ask::Entries);
-        Waiting::new(format!("getting from {}", self.handle.name()), async move {
-            asked
+    /// Returns a copy of all keys with their values.
+    pub fn entries(&self) -> Reply<Vec<(K, V)>> {
+        let entries =
+            self.handle.call::<Vec<(ByteBuf, ByteBuf)>>("getting from", &Operation::Entries);
+        Reply::named(format!("getting from {}", self.handle.name()), async move {
+            entries
                 .await?
                 .iter()
                 .map(|(key, value)| Ok((codec::decode(key)?, codec::decode(value)?)))
@@ -233,33 +242,32 @@ where
         })
     }
 
-    /// Changes the value of a key, or puts it in or takes it out, as a whole: nobody sees or
-    /// changes it in between. Gives the new value.
+    /// Changes, inserts or removes the value of a key atomically. Returns the new value.
     ///
-    /// `change` runs in this process, on a copy. If another process was faster it runs again, on
-    /// what is there then.
+    /// `change` runs in this process, on a copy. It runs again, on the new value, if another
+    /// process changed the value meanwhile.
     pub fn update(
         &self,
         key: &K,
         mut change: impl FnMut(&mut Option<V>) + Send + 'static,
-    ) -> Waiting<Option<V>> {
+    ) -> Reply<Option<V>> {
         let handle = self.handle.clone();
-        let looked = encoded(key).map(|key| (handle.ask(&Ask::Look(key.clone())), key));
-        Waiting::new(format!("updating {}", self.handle.name()), async move {
-            let (looked, key) = looked?;
-            let mut seen: Seen = codec::decode(&looked.await?)?;
+        let read = encoded(key).map(|key| (handle.request(&Operation::Read(key.clone())), key));
+        Reply::named(format!("updating {}", self.handle.name()), async move {
+            let (read, key) = read?;
+            let mut read: Read = codec::decode(&read.await?)?;
             loop {
-                let (version, current) = seen;
+                let (version, current) = read;
                 let mut value = current.map(|value| codec::decode(&value)).transpose()?;
                 change(&mut value);
-                let ask = Ask::Change {
+                let set = Operation::CompareAndSet {
                     key: key.clone(),
                     version,
                     value: value.as_ref().map(encoded).transpose()?,
                 };
-                match codec::decode(&handle.ask(&ask).await?)? {
+                match codec::decode(&handle.request(&set).await?)? {
                     None => return Ok(value),
-                    Some(other) => seen = other,
+                    Some(other) => read = other,
                 }
             }
         })

@@ -3,10 +3,12 @@
 use fiber_core::{Result, codec};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
 
-use super::map::{Ask, Table, encoded, inner};
-use super::shared::Handle;
-use crate::objects::Waiting;
+use super::map::{MapState, Operation, call_for_value, encoded};
+use super::state::StateHandle;
+use crate::objects::ObjectRef;
+use crate::reply::Reply;
 
 /// Named values, each of a type of its own, that all processes of the program can read and change.
 ///
@@ -14,7 +16,7 @@ use crate::objects::Waiting;
 /// ```
 /// # fiber::init();
 /// let settings = fiber::sync::Namespace::new()?;
-/// settings.set("rate", &0.5).wait()?;
+/// settings.set("rate", 0.5).wait()?;
 /// settings.set("name", "first").wait()?;
 /// assert_eq!(settings.get::<f64>("rate").wait()?, Some(0.5));
 /// assert_eq!(settings.get::<String>("name").wait()?, Some("first".into()));
@@ -24,51 +26,51 @@ use crate::objects::Waiting;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Namespace {
-    handle: Handle<Table>,
+    handle: StateHandle<MapState>,
 }
 
 impl Namespace {
-    /// One without names, that lives in this process.
+    /// Makes a namespace without names. It lives in this process.
     ///
     /// # Errors
-    /// If fiber can't work at all.
+    /// [`Error::NotInitialised`](fiber_core::Error::NotInitialised), a wrong configuration, or an
+    /// error of the system.
     #[track_caller]
     pub fn new() -> Result<Namespace> {
-        Ok(Namespace { handle: Handle::new("namespace", Table::default())? })
+        Ok(Namespace { handle: StateHandle::new("namespace", MapState::default())? })
     }
 
-    /// A copy of the value of a name.
+    /// Returns a copy of the value of a name.
     ///
     /// # Errors
-    /// If it is of another type.
-    pub fn get<T: DeserializeOwned + Send + 'static>(&self, name: &str) -> Waiting<Option<T>> {
-        inner(&self.handle, "getting from", encoded(name).map(Ask::Get))
+    /// [`Error::Decode`](fiber_core::Error::Decode) if the value is of another type.
+    pub fn get<T: DeserializeOwned + Send + 'static>(&self, name: &str) -> Reply<Option<T>> {
+        call_for_value(&self.handle, "getting from", encoded(name).map(Operation::Get))
     }
 
-    /// Gives a name a value, of any type.
-    pub fn set<T: Serialize + ?Sized>(&self, name: &str, value: &T) -> Waiting<()> {
-        let ask = encoded(name).and_then(|name| Ok(Ask::Insert(name, encoded(value)?)));
-        let asked = ask.map(|ask| self.handle.ask(&ask));
-        Waiting::new(
-            format!("setting in {}", self.handle.name()),
-            async move { asked?.await.map(drop) },
-        )
+    /// Sets the value of a name.
+    pub fn set<T: Serialize>(&self, name: &str, value: T) -> Reply<()> {
+        let insert = encoded(name).and_then(|name| Ok(Operation::Insert(name, encoded(&value)?)));
+        let response = insert.map(|insert| self.handle.request(&insert));
+        Reply::named(format!("setting in {}", self.handle.name()), async move {
+            response?.await.map(drop)
+        })
     }
 
-    /// Removes a name, and says whether it was there.
-    pub fn remove(&self, name: &str) -> Waiting<bool> {
+    /// Removes a name. Returns whether it had a value.
+    pub fn remove(&self, name: &str) -> Reply<bool> {
         let removed = encoded(name)
-            .map(|name| self.handle.call::<Option<serde_bytes::ByteBuf>>("", &Ask::Remove(name)));
-        Waiting::new(format!("removing from {}", self.handle.name()), async move {
+            .map(|name| self.handle.call::<Option<ByteBuf>>("", &Operation::Remove(name)));
+        Reply::named(format!("removing from {}", self.handle.name()), async move {
             Ok(removed?.await?.is_some())
         })
     }
 
-    /// All names.
-    pub fn names(&self) -> Waiting<Vec<String>> {
-        let asked = self.handle.call::<Vec<serde_bytes::ByteBuf>>("getting from", &Ask::Keys);
-        Waiting::new(format!("getting from {}", self.handle.name()), async move {
-            asked.await?.iter().map(|name| codec::decode(name)).collect()
+    /// Returns all names.
+    pub fn names(&self) -> Reply<Vec<String>> {
+        let names = self.handle.call::<Vec<ByteBuf>>("getting from", &Operation::Keys);
+        Reply::named(format!("getting from {}", self.handle.name()), async move {
+            names.await?.iter().map(|name| codec::decode(name)).collect()
         })
     }
 }

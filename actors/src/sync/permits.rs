@@ -1,5 +1,4 @@
-//! Permits that are handed out in the order in which they were asked for: what locks and semaphores
-//! are made of.
+//! Permits that are granted in the order of the requests: the state of locks and semaphores.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -7,55 +6,57 @@ use std::fmt;
 use fiber_core::{Error, Result, codec};
 use serde::{Deserialize, Serialize};
 
-use super::shared::{Handle, Key, Machine, TakeBack};
+use super::state::{ObjectState, RequestId, StateHandle};
 use crate::mesh::{PeerId, Requester};
-use crate::objects::{Ticket, Waiting};
+use crate::objects::{ObjectRef, SendOnDrop, Ticket};
+use crate::reply::Reply;
 
-/// How many permits a request is for.
+/// The permits that a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Share {
-    /// One that others may hold beside it, and that leaves nothing half done: a reader's.
-    Reading,
-    Some(u32),
-    All,
+pub(super) enum Access {
+    /// One permit of a reader. Its death abandons nothing.
+    Read,
+    Permits(u32),
+    /// All permits.
+    Exclusive,
 }
 
 #[derive(Serialize, Deserialize)]
-pub(super) enum Ask {
-    /// Answered by a [`Grant`] when it is granted.
-    Acquire { ticket: Ticket, share: Share },
-    /// Answered by a [`Grant`] or nothing, at once.
-    TryAcquire { ticket: Ticket, share: Share },
-    /// Not answered: it is given back, or no longer wanted.
+pub(super) enum Operation {
+    /// Answered with an [`Acquired`] when the permits are granted.
+    Acquire { ticket: Ticket, access: Access },
+    /// Answered at once, with `None` if the permits are not free.
+    TryAcquire { ticket: Ticket, access: Access },
+    /// Releases the permits, or withdraws their request. Not answered.
     Release { ticket: Ticket },
-    /// Answered by how many there are to be had.
-    Free,
-    /// More of them. Not answered.
+    /// Answered with the number of free permits.
+    Available,
+    /// Adds permits. Not answered.
     Add(u32),
 }
 
-/// What the holder of permits is told.
+/// The answer to a request for permits.
 #[derive(Clone, Copy, Serialize, Deserialize)]
-pub(super) enum Grant {
+pub(super) enum Acquired {
     Granted {
-        /// Whether a holder has died since.
+        /// Whether a holder has died since the last grant.
         abandoned: bool,
     },
-    /// There are not that many, ever.
+    /// More permits were requested than exist.
     TooMany { total: u32 },
 }
 
 pub(super) struct Permits {
     total: u32,
     free: u32,
-    held: HashMap<Key, Share>,
-    waiting: VecDeque<Request>,
+    held: HashMap<RequestId, Access>,
+    waiting: VecDeque<WaitingRequest>,
     abandoned: bool,
 }
 
-struct Request {
+struct WaitingRequest {
     ticket: Ticket,
-    share: Share,
+    access: Access,
     requester: Requester,
 }
 
@@ -70,30 +71,29 @@ impl Permits {
         }
     }
 
-    fn count(&self, share: Share) -> u32 {
-        match share {
-            Share::Reading => 1,
-            Share::Some(count) => count,
-            Share::All => self.total,
+    fn count(&self, access: Access) -> u32 {
+        match access {
+            Access::Read => 1,
+            Access::Permits(count) => count,
+            Access::Exclusive => self.total,
         }
     }
 
-    /// Puts a request behind the others, and grants what can be granted.
-    pub(super) fn acquire(&mut self, ticket: Ticket, share: Share, requester: Requester) {
-        if self.count(share) > self.total {
-            return requester.answer(&Grant::TooMany { total: self.total });
+    /// Queues a request behind the others, and grants requests while permits are free.
+    pub(super) fn acquire(&mut self, ticket: Ticket, access: Access, requester: Requester) {
+        if self.count(access) > self.total {
+            return requester.answer(&Acquired::TooMany { total: self.total });
         }
-        self.waiting.push_back(Request { ticket, share, requester });
+        self.waiting.push_back(WaitingRequest { ticket, access, requester });
         self.grant();
     }
 
-    /// Gives back what was granted for this ticket, or takes its request back. Whether there was
-    /// either.
-    pub(super) fn release(&mut self, key: Key) -> bool {
-        if let Some(share) = self.held.remove(&key) {
-            self.free += self.count(share);
-        } else if let Some(place) = self.waiting.iter().position(|request| request.key() == key) {
-            self.waiting.remove(place);
+    /// Releases the permits of a request, or withdraws it. Returns whether it existed.
+    pub(super) fn release(&mut self, id: RequestId) -> bool {
+        if let Some(access) = self.held.remove(&id) {
+            self.free += self.count(access);
+        } else if let Some(index) = self.waiting.iter().position(|request| request.id() == id) {
+            self.waiting.remove(index);
         } else {
             return false;
         }
@@ -102,46 +102,42 @@ impl Permits {
     }
 
     fn grant(&mut self) {
-        while let Some(request) = self.waiting.pop_front_if(|request| {
-            let count = match request.share {
-                Share::Reading => 1,
-                Share::Some(count) => count,
-                Share::All => self.total,
-            };
-            count <= self.free
-        }) {
-            self.free -= self.count(request.share);
-            self.held.insert(request.key(), request.share);
-            // Readers pass the news on to the next who can put it right.
+        while let Some(request) = self.waiting.front()
+            && self.count(request.access) <= self.free
+            && let Some(request) = self.waiting.pop_front()
+        {
+            self.free -= self.count(request.access);
+            self.held.insert(request.id(), request.access);
+            // A reader can't repair the protected value, so the next writer learns of the death too.
             let abandoned = self.abandoned;
-            self.abandoned &= request.share == Share::Reading;
-            request.requester.answer(&Grant::Granted { abandoned });
+            self.abandoned &= request.access == Access::Read;
+            request.requester.answer(&Acquired::Granted { abandoned });
         }
     }
 }
 
-impl Request {
-    fn key(&self) -> Key {
+impl WaitingRequest {
+    fn id(&self) -> RequestId {
         (self.requester.peer, self.ticket)
     }
 }
 
-impl Machine for Permits {
-    type Ask = Ask;
+impl ObjectState for Permits {
+    type Operation = Operation;
 
-    fn ask(&mut self, ask: Ask, requester: Requester) {
-        match ask {
-            Ask::Acquire { ticket, share } => self.acquire(ticket, share, requester),
-            Ask::TryAcquire { ticket, share } => {
-                let count = self.count(share);
+    fn apply(&mut self, operation: Operation, requester: Requester) {
+        match operation {
+            Operation::Acquire { ticket, access } => self.acquire(ticket, access, requester),
+            Operation::TryAcquire { ticket, access } => {
+                let count = self.count(access);
                 if count <= self.total && (!self.waiting.is_empty() || count > self.free) {
-                    return requester.answer(&None::<Grant>);
+                    return requester.answer(&None::<Acquired>);
                 }
-                self.acquire(ticket, share, requester);
+                self.acquire(ticket, access, requester);
             }
-            Ask::Release { ticket } => drop(self.release((requester.peer, ticket))),
-            Ask::Free => requester.answer(&self.free),
-            Ask::Add(count) => {
+            Operation::Release { ticket } => drop(self.release((requester.peer, ticket))),
+            Operation::Available => requester.answer(&self.free),
+            Operation::Add(count) => {
                 self.total = self.total.saturating_add(count);
                 self.free = self.free.saturating_add(count);
                 self.grant();
@@ -149,78 +145,79 @@ impl Machine for Permits {
         }
     }
 
-    fn lost(&mut self, peer: PeerId) {
+    fn peer_lost(&mut self, peer: PeerId) {
         self.waiting.retain(|request| request.requester.peer != peer);
         let lost: Vec<_> = self.held.extract_if(|(holder, _), _| *holder == peer).collect();
-        for (_, share) in lost {
-            self.free += self.count(share);
-            self.abandoned |= share != Share::Reading;
+        for (_, access) in lost {
+            self.free += self.count(access);
+            self.abandoned |= access != Access::Read;
         }
         self.grant();
     }
 }
 
-/// Asks for permits; the guard gives them back.
-pub(super) fn acquire(handle: &Handle<Permits>, doing: &str, share: Share) -> Waiting<Guard> {
+/// Requests permits. The guard releases them.
+pub(super) fn acquire(handle: &StateHandle<Permits>, doing: &str, access: Access) -> Reply<Guard> {
     let ticket = Ticket::new();
-    let asked = handle.ask(&Ask::Acquire { ticket, share });
-    let permits = TakeBack::new(handle, Ask::Release { ticket });
-    Waiting::new(format!("{doing} {}", handle.name()), async move {
-        match codec::decode(&asked.await?)? {
-            Grant::Granted { abandoned } => Ok(Guard { permits: Some(permits), abandoned }),
-            Grant::TooMany { total } => {
-                permits.keep();
-                Err(Error::invalid(
-                    "Semaphore::acquire_many",
-                    format!("more permits were asked for than there are: {total}"),
-                ))
+    let response = handle.request(&Operation::Acquire { ticket, access });
+    let permits = handle.send_on_drop(Operation::Release { ticket });
+    Reply::named(format!("{doing} {}", handle.name()), async move {
+        match codec::decode(&response.await?)? {
+            Acquired::Granted { abandoned } => Ok(Guard { permits: Some(permits), abandoned }),
+            Acquired::TooMany { total } => {
+                permits.disarm();
+                let problem = format!("more permits were requested than exist: {total}");
+                Err(Error::invalid("Semaphore::acquire_many", problem))
             }
         }
     })
 }
 
-/// Asks for permits that are there at once.
+/// Requests permits that are free now.
 pub(super) fn try_acquire(
-    handle: &Handle<Permits>,
+    handle: &StateHandle<Permits>,
     doing: &str,
-    share: Share,
-) -> Waiting<Option<Guard>> {
+    access: Access,
+) -> Reply<Option<Guard>> {
     let ticket = Ticket::new();
-    let asked = handle.ask(&Ask::TryAcquire { ticket, share });
-    let permits = TakeBack::new(handle, Ask::Release { ticket });
-    Waiting::new(format!("{doing} {}", handle.name()), async move {
-        Ok(match codec::decode::<Option<Grant>>(&asked.await?)? {
-            Some(Grant::Granted { abandoned }) => Some(Guard { permits: Some(permits), abandoned }),
-            Some(Grant::TooMany { .. }) | None => {
-                permits.keep();
+    let response = handle.request(&Operation::TryAcquire { ticket, access });
+    let permits = handle.send_on_drop(Operation::Release { ticket });
+    Reply::named(format!("{doing} {}", handle.name()), async move {
+        Ok(match codec::decode::<Option<Acquired>>(&response.await?)? {
+            Some(Acquired::Granted { abandoned }) => {
+                Some(Guard { permits: Some(permits), abandoned })
+            }
+            Some(Acquired::TooMany { .. }) | None => {
+                permits.disarm();
                 None
             }
         })
     })
 }
 
-/// A lock or permits that this process holds. Dropped, they are given back; when the process dies,
-/// too.
-#[must_use = "what it holds is given back when it is dropped"]
+/// A lock, or permits, that this process holds. They are released when the guard is dropped or the
+/// process dies.
+#[must_use = "the lock or the permits are released when the guard is dropped"]
 pub struct Guard {
-    permits: Option<TakeBack<Permits>>,
+    permits: Option<SendOnDrop<StateHandle<Permits>>>,
     abandoned: bool,
 }
 
 impl Guard {
-    /// Whether a process died while it held the same thing, and nobody has been told before: what
-    /// it protects may be half done.
+    /// Returns whether a process died while it held the same lock or permits: the value that they
+    /// protect may be half changed. It returns `true` for the next holder, once.
     ///
-    /// The death of a reader counts for nothing. Readers are told, and so is the next writer.
+    /// The death of a reader does not count. After the death of a writer it returns `true` for all
+    /// readers up to the next writer, and for that writer.
     #[must_use]
     pub fn was_abandoned(&self) -> bool {
         self.abandoned
     }
 
-    /// Keeps what it holds for as long as this process lives.
+    /// Keeps the lock or the permits for as long as this process lives.
     pub fn forget(mut self) {
         if let Some(permits) = self.permits.take() {
-            permits.keep();
+            permits.disarm();
         }
     }
 }
@@ -233,6 +230,6 @@ impl fmt::Debug for Guard {
 
 /// Makes an object of permits.
 #[track_caller]
-pub(super) fn permits(kind: &str, total: u32) -> Result<Handle<Permits>> {
-    Handle::new(kind, Permits::new(total))
+pub(super) fn permits(object: &str, total: u32) -> Result<StateHandle<Permits>> {
+    StateHandle::new(object, Permits::new(total))
 }

@@ -1,15 +1,15 @@
-//! Many readers or one writer.
+//! A lock for many readers or one writer.
 
 use fiber_core::Result;
 use serde::{Deserialize, Serialize};
 
-use super::permits::{Guard, Permits, Share, acquire, permits, try_acquire};
-use super::shared::Handle;
-use crate::objects::Waiting;
+use super::permits::{Access, Guard, Permits, acquire, permits, try_acquire};
+use super::state::StateHandle;
+use crate::reply::Reply;
 
-/// A lock that many readers or one writer have at a time, in all processes of the program.
+/// A lock that many readers or one writer hold at a time, in all processes of the program.
 ///
-/// It is fair: who asks later does not overtake a writer that waits.
+/// It is fair: later requests don't overtake a writer that waits.
 ///
 /// # Examples
 /// ```
@@ -24,36 +24,37 @@ use crate::objects::Waiting;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RwLock {
-    handle: Handle<Permits>,
+    handle: StateHandle<Permits>,
 }
 
 impl RwLock {
-    /// A lock that nobody holds.
+    /// Makes a lock that is free. It lives in this process.
     ///
     /// # Errors
-    /// If fiber can't work at all.
+    /// [`Error::NotInitialised`](fiber_core::Error::NotInitialised), a wrong configuration, or an
+    /// error of the system.
     #[track_caller]
     pub fn new() -> Result<RwLock> {
         Ok(RwLock { handle: permits("lock", u32::MAX)? })
     }
 
-    /// Waits until no writer holds it.
-    pub fn read(&self) -> Waiting<Guard> {
-        acquire(&self.handle, "reading under", Share::Reading)
+    /// Waits until no writer holds the lock or waits before this request, and takes it for reading.
+    pub fn read(&self) -> Reply<Guard> {
+        acquire(&self.handle, "reading under", Access::Read)
     }
 
-    /// Waits until nobody holds it.
-    pub fn write(&self) -> Waiting<Guard> {
-        acquire(&self.handle, "writing under", Share::All)
+    /// Waits until no process holds the lock, and takes it for writing.
+    pub fn write(&self) -> Reply<Guard> {
+        acquire(&self.handle, "writing under", Access::Exclusive)
     }
 
-    /// Reads, if no writer holds it or waits for it.
-    pub fn try_read(&self) -> Waiting<Option<Guard>> {
-        try_acquire(&self.handle, "reading under", Share::Reading)
+    /// Takes the lock for reading, if no writer holds it and no other request waits.
+    pub fn try_read(&self) -> Reply<Option<Guard>> {
+        try_acquire(&self.handle, "reading under", Access::Read)
     }
 
-    /// Writes, if nobody holds it or waits for it.
-    pub fn try_write(&self) -> Waiting<Option<Guard>> {
-        try_acquire(&self.handle, "writing under", Share::All)
+    /// Takes the lock for writing, if no process holds it and no other request waits.
+    pub fn try_write(&self) -> Reply<Option<Guard>> {
+        try_acquire(&self.handle, "writing under", Access::Exclusive)
     }
 }

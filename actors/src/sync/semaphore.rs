@@ -3,12 +3,13 @@
 use fiber_core::Result;
 use serde::{Deserialize, Serialize};
 
-use super::permits::{Ask, Guard, Permits, Share, acquire, permits, try_acquire};
-use super::shared::Handle;
-use crate::objects::Waiting;
+use super::permits::{Access, Guard, Operation, Permits, acquire, permits, try_acquire};
+use super::state::StateHandle;
+use crate::objects::ObjectRef;
+use crate::reply::Reply;
 
-/// Permits of which a limited number is out at a time, in all processes of the program, in the
-/// order in which they were asked for.
+/// A limited number of permits for all processes of the program, granted in the order of the
+/// requests.
 ///
 /// # Examples
 /// ```
@@ -24,44 +25,45 @@ use crate::objects::Waiting;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Semaphore {
-    handle: Handle<Permits>,
+    handle: StateHandle<Permits>,
 }
 
 impl Semaphore {
-    /// One with so many permits.
+    /// Makes a semaphore with this number of permits. It lives in this process.
     ///
     /// # Errors
-    /// If fiber can't work at all.
+    /// [`Error::NotInitialised`](fiber_core::Error::NotInitialised), a wrong configuration, or an
+    /// error of the system.
     #[track_caller]
     pub fn new(permits: u32) -> Result<Semaphore> {
         Ok(Semaphore { handle: self::permits("semaphore", permits)? })
     }
 
-    /// Waits for a permit.
-    pub fn acquire(&self) -> Waiting<Guard> {
+    /// Waits for a permit. Dropping the reply withdraws the request.
+    pub fn acquire(&self) -> Reply<Guard> {
         self.acquire_many(1)
     }
 
-    /// Waits for so many permits at once.
+    /// Waits for several permits, which are granted together.
     ///
     /// # Errors
-    /// If there are fewer in all.
-    pub fn acquire_many(&self, permits: u32) -> Waiting<Guard> {
-        acquire(&self.handle, "acquiring", Share::Some(permits))
+    /// [`Error::Invalid`](fiber_core::Error::Invalid) if the semaphore has fewer permits in all.
+    pub fn acquire_many(&self, permits: u32) -> Reply<Guard> {
+        acquire(&self.handle, "acquiring", Access::Permits(permits))
     }
 
-    /// A permit, if there is one and nobody waits for it.
-    pub fn try_acquire(&self) -> Waiting<Option<Guard>> {
-        try_acquire(&self.handle, "acquiring", Share::Some(1))
+    /// Takes a permit if one is free and no other request waits.
+    pub fn try_acquire(&self) -> Reply<Option<Guard>> {
+        try_acquire(&self.handle, "acquiring", Access::Permits(1))
     }
 
-    /// Adds permits.
+    /// Adds permits. Does not wait.
     pub fn add_permits(&self, permits: u32) {
-        self.handle.tell(&Ask::Add(permits));
+        self.handle.send(&Operation::Add(permits));
     }
 
-    /// How many permits are not out.
-    pub fn available(&self) -> Waiting<u32> {
-        self.handle.call("asking", &Ask::Free)
+    /// Returns the number of free permits.
+    pub fn available(&self) -> Reply<u32> {
+        self.handle.call("asking", &Operation::Available)
     }
 }

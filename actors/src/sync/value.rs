@@ -7,9 +7,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
-use super::shared::{Handle, Machine, generic_handle};
+use super::state::{ObjectState, StateHandle, generic_handle};
 use crate::mesh::Requester;
-use crate::objects::Waiting;
+use crate::objects::ObjectRef;
+use crate::reply::Reply;
 
 /// A value that all processes of the program can read and change.
 ///
@@ -18,7 +19,7 @@ use crate::objects::Waiting;
 /// # fiber::init();
 /// use fiber::{Pool, sync::Value};
 ///
-/// let best = Value::new(&0)?;
+/// let best = Value::new(0)?;
 /// let keep = |score: u32, best: Value<u32>| best.update(move |best| *best = score.max(*best)).wait();
 /// Pool::new(2)?.try_map(keep, [3, 8, 5].map(|score| (score, best.clone()))).wait()?;
 /// assert_eq!(best.get().wait()?, 8);
@@ -27,100 +28,106 @@ use crate::objects::Waiting;
 #[derive(Serialize, Deserialize)]
 #[serde(transparent, bound = "")]
 pub struct Value<T> {
-    handle: Handle<Cell>,
+    handle: StateHandle<ValueState>,
     marker: PhantomData<fn() -> T>,
 }
 
 generic_handle!(Value<T>);
 
-struct Cell {
+struct ValueState {
     version: u64,
     value: ByteBuf,
 }
 
+/// A version with its value.
+type Read = (u64, ByteBuf);
+
 #[derive(Serialize, Deserialize)]
-enum Ask {
+enum Operation {
     Get,
-    /// Answered by what was there before.
+    /// Answered with the previous value.
     Replace(ByteBuf),
-    /// Answered by the value and its version, if another one is there meanwhile.
-    Change {
+    /// Sets the value if it still has this version, and answers with a [`Read`] if it has not.
+    CompareAndSet {
         version: u64,
         value: ByteBuf,
     },
-    /// Answered by the value and its version.
-    Look,
+    /// Answered with a [`Read`].
+    Read,
 }
 
-impl Machine for Cell {
-    type Ask = Ask;
+impl ObjectState for ValueState {
+    type Operation = Operation;
 
-    fn ask(&mut self, ask: Ask, requester: Requester) {
-        match ask {
-            Ask::Get => requester.answer_bytes(&self.value),
-            Ask::Replace(value) => {
+    fn apply(&mut self, operation: Operation, requester: Requester) {
+        match operation {
+            Operation::Get => requester.answer_bytes(&self.value),
+            Operation::Replace(value) => {
                 self.version += 1;
-                let before = std::mem::replace(&mut self.value, value);
-                requester.answer_bytes(&before);
+                let previous = std::mem::replace(&mut self.value, value);
+                requester.answer_bytes(&previous);
             }
-            Ask::Change { version, value } if version == self.version => {
+            Operation::CompareAndSet { version, value } if version == self.version => {
                 (self.version, self.value) = (version + 1, value);
-                requester.answer(&None::<(u64, &ByteBuf)>);
+                requester.answer(&None::<Read>);
             }
-            Ask::Change { .. } => requester.answer(&Some((self.version, &self.value))),
-            Ask::Look => requester.answer(&(self.version, &self.value)),
+            Operation::CompareAndSet { .. } => {
+                requester.answer(&Some((self.version, &self.value)));
+            }
+            Operation::Read => requester.answer(&(self.version, &self.value)),
         }
     }
 }
 
 impl<T: Serialize + DeserializeOwned + Send + 'static> Value<T> {
-    /// A value that lives in this process.
+    /// Makes a shared value. It lives in this process.
     ///
     /// # Errors
-    /// If `value` can't be serialised, or fiber can't work at all.
+    /// [`Error::Encode`](fiber_core::Error::Encode),
+    /// [`Error::NotInitialised`](fiber_core::Error::NotInitialised), a wrong configuration, or an
+    /// error of the system.
     #[track_caller]
-    pub fn new(value: &T) -> Result<Value<T>> {
-        let cell = Cell { version: 0, value: codec::encode(value)?.into() };
-        Ok(Value { handle: Handle::new("value", cell)?, marker: PhantomData })
+    pub fn new(value: T) -> Result<Value<T>> {
+        let state = ValueState { version: 0, value: codec::encode(&value)?.into() };
+        Ok(Value { handle: StateHandle::new("value", state)?, marker: PhantomData })
     }
 
-    /// A copy of it.
-    pub fn get(&self) -> Waiting<T> {
-        self.handle.call("getting", &Ask::Get)
+    /// Returns a copy of the value.
+    pub fn get(&self) -> Reply<T> {
+        self.handle.call("getting", &Operation::Get)
     }
 
-    /// Puts another in its place.
-    pub fn set(&self, value: &T) -> Waiting<()> {
+    /// Sets the value.
+    pub fn set(&self, value: T) -> Reply<()> {
         let replaced = self.replace(value);
-        Waiting::new(
+        Reply::named(
             format!("setting {}", self.handle.name()),
             async move { replaced.await.map(drop) },
         )
     }
 
-    /// Puts another in its place, and gives what was there before.
-    pub fn replace(&self, value: &T) -> Waiting<T> {
-        let what = format!("replacing {}", self.handle.name());
-        match codec::encode(value) {
-            Ok(value) => self.handle.call("replacing", &Ask::Replace(value.into())),
-            Err(error) => Waiting::new(what, async { Err(error) }),
+    /// Sets the value. Returns the previous one.
+    pub fn replace(&self, value: T) -> Reply<T> {
+        match codec::encode(&value) {
+            Ok(value) => self.handle.call("replacing", &Operation::Replace(value.into())),
+            Err(error) => Reply::failed(error),
         }
     }
 
-    /// Changes it as a whole: nobody sees or changes it in between. Gives the new value.
+    /// Changes the value atomically. Returns the new value.
     ///
-    /// `change` runs in this process, on a copy. If another process was faster it runs again, on
-    /// what is there then.
-    pub fn update(&self, mut change: impl FnMut(&mut T) + Send + 'static) -> Waiting<T> {
-        let (handle, looked) = (self.handle.clone(), self.handle.ask(&Ask::Look));
-        Waiting::new(format!("updating {}", self.handle.name()), async move {
-            let (mut version, mut current): (u64, ByteBuf) = codec::decode(&looked.await?)?;
+    /// `change` runs in this process, on a copy. It runs again, on the new value, if another
+    /// process changed the value meanwhile.
+    pub fn update(&self, mut change: impl FnMut(&mut T) + Send + 'static) -> Reply<T> {
+        let (handle, read) = (self.handle.clone(), self.handle.request(&Operation::Read));
+        Reply::named(format!("updating {}", self.handle.name()), async move {
+            let (mut version, mut current): Read = codec::decode(&read.await?)?;
             loop {
                 let mut value: T = codec::decode(&current)?;
                 change(&mut value);
-                let asked =
-                    handle.ask(&Ask::Change { version, value: codec::encode(&value)?.into() });
-                match codec::decode(&asked.await?)? {
+                let encoded = codec::encode(&value)?.into();
+                let set = handle.request(&Operation::CompareAndSet { version, value: encoded });
+                match codec::decode(&set.await?)? {
                     None => return Ok(value),
                     Some(other) => (version, current) = other,
                 }

@@ -130,7 +130,7 @@ pub(super) fn pipelined(table: &mut Table) -> anyhow::Result<()> {
                 // Half of them have most likely been answered by now: this thread sleeps seldom.
                 pending
                     .drain(..WINDOW / 2)
-                    .try_for_each(|call: fiber::remote::Call<u64>| call.wait().map(drop))?;
+                    .try_for_each(|call: fiber::Reply<u64>| call.wait().map(drop))?;
             }
             pending.push_back(counter.send(Add(1)));
         }

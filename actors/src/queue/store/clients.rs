@@ -1,4 +1,4 @@
-//! The processes that get from a queue or put into it, and what they were lent.
+//! The processes that get elements from a queue or put elements in.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,41 +6,40 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fiber_transport::Link;
 
-use super::outstanding::{Outstanding, Terms};
+use super::unconfirmed::{SentAs, Unconfirmed};
 use crate::mesh::{PeerId, PortId, Requester, push, push_head};
 use crate::queue::blocks::{Block, Blocks};
-use crate::queue::wire::{Closing, ENDED, GIVE, LEND, RECALL};
+use crate::queue::wire::{Closing, DELIVER, ENDED, PREFETCH, RECALL};
 
-/// The most that is lent at a time, unless one element is larger.
-const LENT_BYTES: usize = 1 << 20;
+/// The most bytes that are prefetched at a time, unless one element is larger.
+const PREFETCH_BYTES: usize = 1 << 20;
 
 /// All clients of a queue.
 #[derive(Default)]
 pub(super) struct Clients {
-    clients: HashMap<PeerId, Client>,
-    /// QueueStream in all clients' hands that they may give back.
-    lent: usize,
+    clients: HashMap<PeerId, ClientEntry>,
+    prefetched: usize,
 }
 
-struct Client {
+struct ClientEntry {
     port: PortId,
     link: Arc<dyn Link>,
-    /// Told that the queue has ended, when it has.
+    /// The request to attach. Dropping it answers that the queue has ended.
     _attached: Requester,
-    outstanding: Outstanding,
-    /// How often it has settled.
+    unconfirmed: Unconfirmed,
+    /// The number of times that the client has returned elements.
     epoch: u32,
     recalled: bool,
     gets: bool,
 }
 
 impl Clients {
-    /// How many elements clients may give back.
-    pub(super) fn lent(&self) -> usize {
-        self.lent
+    /// Returns the number of elements that clients have prefetched, and may return.
+    pub(super) fn prefetched(&self) -> usize {
+        self.prefetched
     }
 
-    /// A process has a new client, in place of the one that it had before, if any.
+    /// Adds the client of a process, in place of an earlier one.
     pub(super) fn attach(
         &mut self,
         port: PortId,
@@ -50,12 +49,11 @@ impl Clients {
     ) {
         let peer = requester.peer;
         self.take_back(peer, ready);
-        let outstanding = Outstanding::default();
-        let client = Client {
+        let client = ClientEntry {
             port,
             link,
             _attached: requester,
-            outstanding,
+            unconfirmed: Unconfirmed::default(),
             epoch: 0,
             recalled: false,
             gets: false,
@@ -63,16 +61,15 @@ impl Clients {
         self.clients.insert(peer, client);
     }
 
-    /// A client gets. Says how many of so many that it waits for are not on their way to it.
+    /// Handles a client's demand. Returns the part of it that is not on its way to the client.
     pub(super) fn want(&mut self, peer: PeerId, demand: usize, used: u64) -> Option<usize> {
         self.clients.get_mut(&peer)?.gets = true;
         self.used(peer, used);
         self.lacking(peer, demand)
     }
 
-    /// A client has used so many of all that it was sent and keeps nothing. What it has not used is
-    /// back in `ready`, and it lacks all that it waits for: how many those are.
-    pub(super) fn settle(
+    /// Puts the elements back to `ready` that a client has not used. Returns the client's demand.
+    pub(super) fn return_unused(
         &mut self,
         peer: PeerId,
         demand: usize,
@@ -85,12 +82,12 @@ impl Clients {
     }
 
     fn lacking(&self, peer: PeerId, demand: usize) -> Option<usize> {
-        self.clients.get(&peer).map(|client| client.outstanding.lacking(demand))
+        self.clients.get(&peer).map(|client| client.unconfirmed.lacking(demand))
     }
 
     fn used(&mut self, peer: PeerId, used: u64) {
         if let Some(client) = self.clients.get_mut(&peer) {
-            self.lent -= client.outstanding.used(used);
+            self.prefetched -= client.unconfirmed.used(used);
         }
     }
 
@@ -98,80 +95,83 @@ impl Clients {
         let Some(client) = self.clients.get_mut(&peer) else { return };
         client.recalled = false;
         client.epoch += 1;
-        for (terms, block) in client.outstanding.take_all() {
-            if terms == Terms::Lent {
-                self.lent -= block.count;
+        for (sent_as, block) in client.unconfirmed.take_all() {
+            if sent_as == SentAs::Prefetched {
+                self.prefetched -= block.count;
             }
             ready.put_back(block);
         }
     }
 
-    /// A process is gone. What it was lent is back in `ready`; what it waited for it has most
-    /// likely used, so nobody is to be given it again.
-    pub(super) fn lost(&mut self, peer: PeerId, ready: &mut Blocks) {
+    /// Removes a process that is gone. Its prefetched elements go back to `ready`. It has most
+    /// likely used those that it demanded, so they are not delivered again.
+    pub(super) fn peer_lost(&mut self, peer: PeerId, ready: &mut Blocks) {
         let Some(mut client) = self.clients.remove(&peer) else { return };
-        for (_, block) in client.outstanding.take_all().filter(|(terms, _)| *terms == Terms::Lent) {
-            self.lent -= block.count;
+        let prefetched = |(sent_as, _): &(SentAs, Block)| *sent_as == SentAs::Prefetched;
+        for (_, block) in client.unconfirmed.take_all().filter(prefetched) {
+            self.prefetched -= block.count;
             ready.put_back(block);
         }
     }
 
-    /// Gives a client what it waits for.
-    pub(super) fn give(&mut self, peer: PeerId, blocks: Vec<Block>) {
+    /// Sends a client elements that it demanded.
+    pub(super) fn deliver(&mut self, peer: PeerId, blocks: Vec<Block>) {
         if let Some(client) = self.clients.get_mut(&peer) {
-            client.send(Terms::Given, blocks);
+            client.send(SentAs::Demanded, blocks);
         }
     }
 
-    /// Lends a client up to `extra` elements, if it is its share, and says whether it did.
-    pub(super) fn lend(&mut self, peer: PeerId, extra: usize, ready: &mut Blocks) -> bool {
-        let getting = self.clients.values().filter(|client| client.gets).count().max(1);
+    /// Sends a client up to `count` elements that it did not demand, but no more than its share.
+    /// Returns whether it sent any.
+    pub(super) fn prefetch(&mut self, peer: PeerId, count: usize, ready: &mut Blocks) -> bool {
+        let consumers = self.clients.values().filter(|client| client.gets).count().max(1);
         let Some(client) = self.clients.get_mut(&peer) else { return false };
-        let count = extra.min(ready.len().div_ceil(getting));
+        let count = count.min(ready.len().div_ceil(consumers));
         if count == 0 || client.recalled {
             return false;
         }
-        let blocks = ready.take(count, LENT_BYTES);
-        self.lent += blocks.iter().map(|block| block.count).sum::<usize>();
-        client.send(Terms::Lent, blocks);
+        let blocks = ready.take(count, PREFETCH_BYTES);
+        self.prefetched += blocks.iter().map(|block| block.count).sum::<usize>();
+        client.send(SentAs::Prefetched, blocks);
         true
     }
 
-    /// Asks for what clients have and don't use.
+    /// Asks all clients for the elements that they have not used.
     pub(super) fn recall(&mut self) {
-        if self.lent == 0 {
+        if self.prefetched == 0 {
             return;
         }
-        let has_more = |client: &&mut Client| !client.recalled && client.outstanding.has_lent();
-        for client in self.clients.values_mut().filter(has_more) {
+        let may_return =
+            |client: &&mut ClientEntry| !client.recalled && client.unconfirmed.has_prefetched();
+        for client in self.clients.values_mut().filter(may_return) {
             client.recalled = true;
-            client.tell(&[RECALL]);
+            client.push(&[RECALL]);
         }
     }
 
-    /// Tells a client that nothing more will come.
-    pub(super) fn tell_ended(&self, peer: PeerId, closing: Closing) {
+    /// Sends a client that no more elements will come.
+    pub(super) fn send_ended(&self, peer: PeerId, reason: Closing) {
         if let Some(client) = self.clients.get(&peer) {
-            client.tell(&[ENDED, closing as u8]);
+            client.push(&[ENDED, reason as u8]);
         }
     }
 }
 
-impl Client {
-    fn tell(&self, what: &[u8]) {
+impl ClientEntry {
+    fn push(&self, message: &[u8]) {
         let mut payload = push_head(self.port);
-        payload.extend_from_slice(what);
+        payload.extend_from_slice(message);
         push(&self.link, payload, Bytes::new());
     }
 
-    /// Sends blocks; long ones as they are, short ones together.
-    fn send(&mut self, terms: Terms, blocks: Vec<Block>) {
+    /// Sends blocks: long ones without copying them, short ones together.
+    fn send(&mut self, sent_as: SentAs, blocks: Vec<Block>) {
         const LONG: usize = 16 << 10;
         let head = |count: usize| {
             let mut payload = push_head(self.port);
-            payload.push(match terms {
-                Terms::Given => GIVE,
-                Terms::Lent => LEND,
+            payload.push(match sent_as {
+                SentAs::Demanded => DELIVER,
+                SentAs::Prefetched => PREFETCH,
             });
             payload.extend_from_slice(&self.epoch.to_le_bytes());
             payload.extend_from_slice(&(count as u32).to_le_bytes());
@@ -190,6 +190,6 @@ impl Client {
             push(&self.link, payload, Bytes::new());
             rest = &rest[short..];
         }
-        self.outstanding.send(terms, blocks);
+        self.unconfirmed.send(sent_as, blocks);
     }
 }

@@ -1,11 +1,11 @@
-//! QueueStream that were taken on trial.
+//! Elements that consumers have to acknowledge.
 
 use std::collections::HashMap;
 
 use crate::mesh::PeerId;
 use crate::queue::blocks::Block;
 
-/// QueueStream that are to be acknowledged, and go to others if they are not.
+/// Delivered elements without an acknowledgement.
 #[derive(Debug, Default)]
 pub(super) struct Deliveries {
     taken: HashMap<u64, (PeerId, Block)>,
@@ -17,21 +17,24 @@ impl Deliveries {
         self.taken.is_empty()
     }
 
-    /// Somebody takes an element; the delivery's number.
-    pub(super) fn begin(&mut self, taker: PeerId, block: Block) -> u64 {
+    /// Adds a delivery. Returns its number.
+    pub(super) fn begin(&mut self, consumer: PeerId, block: Block) -> u64 {
         self.last += 1;
-        self.taken.insert(self.last, (taker, block));
+        self.taken.insert(self.last, (consumer, block));
         self.last
     }
 
-    /// The element of a delivery that is over, acknowledged or not; none if it was before.
+    /// Removes a delivery, acknowledged or not. Returns its element, or `None` if it was removed
+    /// before.
     pub(super) fn end(&mut self, delivery: u64) -> Option<Block> {
         self.taken.remove(&delivery).map(|(_, block)| block)
     }
 
-    /// What a process that is gone had taken and not acknowledged.
-    pub(super) fn lost(&mut self, peer: PeerId) -> impl Iterator<Item = Block> {
-        self.taken.extract_if(move |_, (taker, _)| *taker == peer).map(|(_, (_, block))| block)
+    /// Removes the deliveries of a process that is gone. Returns their elements.
+    pub(super) fn peer_lost(&mut self, peer: PeerId) -> impl Iterator<Item = Block> {
+        self.taken
+            .extract_if(move |_, (consumer, _)| *consumer == peer)
+            .map(|(_, (_, block))| block)
     }
 }
 
@@ -40,13 +43,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_lost_process_had_not_acknowledged_comes_back_and_nothing_else() {
+    fn a_lost_process_returns_the_elements_that_it_has_not_acknowledged() {
         let mut deliveries = Deliveries::default();
-        let [first, second, other] = [PeerId::ANOTHER, PeerId::ANOTHER, PeerId::HERE]
-            .map(|taker| deliveries.begin(taker, Block::of(b"element")));
+        let [first, second, other] = [PeerId::OTHER, PeerId::OTHER, PeerId::LOCAL]
+            .map(|consumer| deliveries.begin(consumer, Block::of(b"element")));
         assert!(deliveries.end(first).is_some());
         assert!(deliveries.end(first).is_none(), "it is over");
-        assert_eq!(deliveries.lost(PeerId::ANOTHER).count(), 1);
+        assert_eq!(deliveries.peer_lost(PeerId::OTHER).count(), 1);
         assert!(deliveries.end(second).is_none(), "it is back");
         assert!(deliveries.end(other).is_some() && deliveries.is_empty());
     }

@@ -1,4 +1,4 @@
-//! Who waits for elements.
+//! Consumers that wait for elements.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -8,93 +8,94 @@ use tokio::sync::oneshot;
 use crate::mesh::{PeerId, Requester};
 use crate::objects::Ticket;
 
-/// Somebody who waits for an element.
+/// A consumer that waits for an element.
 pub(super) enum Demand {
     Here(oneshot::Sender<Bytes>),
-    /// A client, which may be lent so many when it is given what it waits for.
+    /// A consumer of a client, which prefetches this many elements when it gets its element.
     Client {
         peer: PeerId,
-        extra: usize,
+        prefetch: usize,
     },
-    Taker {
+    /// A consumer that acknowledges its element.
+    Delivery {
         ticket: Ticket,
         requester: Requester,
     },
 }
 
-/// Those who wait, in the order in which they began to.
+/// All demands, in the order of their arrival.
 #[derive(Default)]
 pub(super) struct Demands {
-    line: VecDeque<Demand>,
-    /// How many in the line are of each client.
+    queue: VecDeque<Demand>,
+    /// The number of demands of each client.
     of_clients: HashMap<PeerId, usize>,
 }
 
 impl Demands {
     pub(super) fn is_empty(&self) -> bool {
-        self.line.is_empty()
+        self.queue.is_empty()
     }
 
-    /// Somebody here begins to wait.
+    /// Adds a consumer of this process.
     pub(super) fn wait_here(&mut self) -> oneshot::Receiver<Bytes> {
         let (sender, promise) = oneshot::channel();
-        self.line.push_back(Demand::Here(sender));
+        self.queue.push_back(Demand::Here(sender));
         promise
     }
 
-    /// Somebody here does not wait any more.
-    pub(super) fn forget_promises(&mut self) {
-        self.line.retain(|demand| !matches!(demand, Demand::Here(sender) if sender.is_closed()));
+    /// Removes consumers of this process that have gone.
+    pub(super) fn remove_closed_promises(&mut self) {
+        self.queue.retain(|demand| !matches!(demand, Demand::Here(sender) if sender.is_closed()));
     }
 
-    /// A client waits for so many in all. New ones go behind all others; if there are fewer now,
-    /// its last ones leave.
-    pub(super) fn set(&mut self, peer: PeerId, count: usize, extra: usize) {
+    /// Sets the number of demands of a client. New ones go to the end of the queue; if there are
+    /// fewer than before, the client's last ones are removed.
+    pub(super) fn set(&mut self, peer: PeerId, count: usize, prefetch: usize) {
         let before = self.of_clients.insert(peer, count).unwrap_or(0);
         for _ in before..count {
-            self.line.push_back(Demand::Client { peer, extra });
+            self.queue.push_back(Demand::Client { peer, prefetch });
         }
         for _ in count..before {
             let is_its = |demand: &Demand| matches!(demand, Demand::Client { peer: other, .. } if *other == peer);
-            let last = self.line.iter().rposition(is_its).expect("as many wait as were counted");
-            self.line.remove(last);
+            let last = self.queue.iter().rposition(is_its).expect("demands of clients are counted");
+            self.queue.remove(last);
         }
     }
 
-    /// Somebody begins to wait for an element to be acknowledged.
-    pub(super) fn wait_to_take(&mut self, ticket: Ticket, requester: Requester) {
-        self.line.push_back(Demand::Taker { ticket, requester });
+    /// Adds a consumer that acknowledges its element.
+    pub(super) fn wait_for_delivery(&mut self, ticket: Ticket, requester: Requester) {
+        self.queue.push_back(Demand::Delivery { ticket, requester });
     }
 
-    /// The one who began to wait to take with this ticket does so no more.
-    pub(super) fn untake(&mut self, peer: PeerId, ticket: Ticket) {
-        self.line.retain(|demand| {
-            !matches!(demand, Demand::Taker { ticket: other, requester } if *other == ticket && requester.peer == peer)
+    /// Removes the consumer with this ticket, which would acknowledge its element.
+    pub(super) fn withdraw(&mut self, peer: PeerId, ticket: Ticket) {
+        self.queue.retain(|demand| {
+            !matches!(demand, Demand::Delivery { ticket: other, requester } if *other == ticket && requester.peer == peer)
         });
     }
 
-    /// Who has waited longest.
+    /// Removes the consumer that has waited longest and returns it.
     pub(super) fn pop(&mut self) -> Option<Demand> {
-        let demand = self.line.pop_front()?;
+        let demand = self.queue.pop_front()?;
         if let Demand::Client { peer, .. } = &demand {
-            *self.of_clients.get_mut(peer).expect("clients that wait are counted") -= 1;
+            *self.of_clients.get_mut(peer).expect("demands of clients are counted") -= 1;
         }
         Some(demand)
     }
 
-    /// All who wait: nobody does any more.
+    /// Removes all consumers and returns them.
     pub(super) fn take_all(&mut self) -> VecDeque<Demand> {
         self.of_clients.clear();
-        std::mem::take(&mut self.line)
+        std::mem::take(&mut self.queue)
     }
 
-    /// A process is gone.
-    pub(super) fn lost(&mut self, peer: PeerId) {
+    /// Removes the consumers of a process that is gone.
+    pub(super) fn peer_lost(&mut self, peer: PeerId) {
         self.of_clients.remove(&peer);
-        self.line.retain(|demand| match demand {
+        self.queue.retain(|demand| match demand {
             Demand::Here(_) => true,
             Demand::Client { peer: other, .. } => *other != peer,
-            Demand::Taker { requester, .. } => requester.peer != peer,
+            Demand::Delivery { requester, .. } => requester.peer != peer,
         });
     }
 }
@@ -103,21 +104,21 @@ impl Demands {
 mod tests {
     use super::*;
 
-    const A: PeerId = PeerId::HERE;
-    const B: PeerId = PeerId::ANOTHER;
+    const A: PeerId = PeerId::LOCAL;
+    const B: PeerId = PeerId::OTHER;
 
-    /// Whose turn it is, from the first to the last; `None` is this process.
+    /// Returns the processes of all consumers in their order. `None` is this process.
     fn order(demands: &mut Demands) -> Vec<Option<PeerId>> {
-        let turn = |demand| match demand {
+        let process = |demand| match demand {
             Demand::Here(_) => None,
             Demand::Client { peer, .. } => Some(peer),
-            Demand::Taker { requester, .. } => Some(requester.peer),
+            Demand::Delivery { requester, .. } => Some(requester.peer),
         };
-        std::iter::from_fn(|| demands.pop()).map(turn).collect()
+        std::iter::from_fn(|| demands.pop()).map(process).collect()
     }
 
     #[test]
-    fn who_waits_for_fewer_gives_up_the_last_places() {
+    fn a_client_with_a_smaller_demand_loses_its_last_places() {
         let mut demands = Demands::default();
         demands.set(A, 2, 0);
         demands.set(B, 2, 0);
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_served_waits_again_behind_the_others() {
+    fn a_client_that_was_served_waits_behind_the_others() {
         let mut demands = Demands::default();
         demands.set(A, 1, 0);
         demands.set(B, 1, 0);
@@ -139,19 +140,19 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_kept_who_does_not_wait_any_more() {
+    fn consumers_that_have_gone_are_removed() {
         let mut demands = Demands::default();
         let promise = demands.wait_here();
         demands.set(A, 1, 0);
         demands.set(B, 2, 0);
         drop(promise);
-        demands.forget_promises();
-        demands.lost(B);
-        demands.lost(B);
+        demands.remove_closed_promises();
+        demands.peer_lost(B);
+        demands.peer_lost(B);
         assert_eq!(order(&mut demands), [Some(A)]);
         demands.set(B, 1, 0);
         assert_eq!(demands.take_all().len(), 1);
         demands.set(B, 1, 0);
-        assert_eq!(order(&mut demands), [Some(B)], "they are counted anew");
+        assert_eq!(order(&mut demands), [Some(B)], "its demands are counted from 0 again");
     }
 }

@@ -1,10 +1,10 @@
-//! The work on what was ever put into a queue.
+//! Elements whose work is not done.
 
 use crate::mesh::{PeerId, Requester};
 use crate::objects::Ticket;
 
-/// How many elements were put in that nobody has said to be done with, and who waits until there
-/// are none.
+/// The number of elements that were put in and are not done, and the requests that wait until it
+/// is 0.
 #[derive(Default)]
 pub(super) struct Unfinished {
     count: u64,
@@ -23,7 +23,7 @@ impl Unfinished {
         }
     }
 
-    /// Answers when all is done.
+    /// Answers the requester when all elements are done.
     pub(super) fn join(&mut self, ticket: Ticket, requester: Requester) {
         if self.count == 0 {
             return requester.answer(&());
@@ -31,11 +31,11 @@ impl Unfinished {
         self.joiners.push((ticket, requester));
     }
 
-    pub(super) fn unjoin(&mut self, peer: PeerId, ticket: Ticket) {
+    pub(super) fn withdraw(&mut self, peer: PeerId, ticket: Ticket) {
         self.joiners.retain(|(other, joiner)| (joiner.peer, *other) != (peer, ticket));
     }
 
-    pub(super) fn lost(&mut self, peer: PeerId) {
+    pub(super) fn peer_lost(&mut self, peer: PeerId) {
         self.joiners.retain(|(_, joiner)| joiner.peer != peer);
     }
 }

@@ -51,7 +51,7 @@ impl LinkWriter {
         let (done, opened) = std::sync::mpsc::channel();
         let to = to.process.clone();
         runtime.spawn(move || async move {
-            match runtime.mesh().reach(&to, Role::Ring).await {
+            match runtime.mesh().connect(&to, Role::Ring).await {
                 Ok(mut connection) => {
                     let state = Arc::new(LinkState::default());
                     let link = Arc::clone(&connection.link);

@@ -51,7 +51,7 @@ pub(super) async fn wait(
     // If the link is closed by now, the next message says so.
     let _ = connection.link.send(start.message());
     let mut heartbeats = HeartbeatMonitor::new(config);
-    let mut peer = runtime.mesh.join(info.id, &connection.link);
+    let mut peer = runtime.mesh.add_link(info.id, &connection.link);
     // Messages take precedence over the end: a child may get ready, do its work and end before this
     // looks.
     let answer = tokio::select! {

@@ -1,0 +1,156 @@
+//! Handles of queues and pipes, without the type of their elements.
+
+use std::sync::{Arc, OnceLock};
+
+use fiber_core::{Error, Result, codec, transfer};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::client::Client;
+use super::encoded::Encoded;
+use super::store::{Capacity, Store};
+use super::wire::{Closing, OPERATION, Operation};
+use crate::objects::{Handle, ObjectRef, PortRef, Response};
+use crate::runtime::Runtime;
+
+/// A handle of a queue in any process.
+#[derive(Clone)]
+pub(crate) struct QueueHandle {
+    inner: Arc<QueueHandleInner>,
+}
+
+struct QueueHandleInner {
+    handle: Handle,
+    bounded: bool,
+    location: OnceLock<Location>,
+}
+
+/// The way from this process to the queue.
+pub(super) enum Location {
+    Local(Arc<Store>),
+    Remote(Arc<Client>),
+}
+
+impl QueueHandle {
+    pub(super) fn new(name: &str, capacity: Capacity) -> Result<QueueHandle> {
+        let runtime = Runtime::get()?;
+        let ports = runtime.registry().ports();
+        let store = ports.open(|port| Store::new(runtime, port, capacity));
+        let port_ref = PortRef::local(runtime, name, store.port)?;
+        let inner = QueueHandleInner {
+            handle: Handle::local(port_ref, store.clone()),
+            bounded: matches!(capacity, Capacity::Elements(_)),
+            location: OnceLock::from(Location::Local(store)),
+        };
+        Ok(QueueHandle { inner: Arc::new(inner) })
+    }
+
+    pub(super) fn is_bounded(&self) -> bool {
+        self.inner.bounded
+    }
+
+    pub(super) fn location(&self) -> Result<&Location> {
+        let inner = &*self.inner;
+        if let Some(location) = inner.location.get() {
+            return Ok(location);
+        }
+        let runtime = inner.handle.runtime()?;
+        let location = if runtime.id() == inner.handle.owner() {
+            match inner.handle.object().map(|port| Arc::clone(port).as_any().downcast::<Store>()) {
+                Some(Ok(store)) => Location::Local(store),
+                _ => return Err(self.closed(Closing::Closed)),
+            }
+        } else {
+            Location::Remote(Client::of(runtime, &inner.handle)?)
+        };
+        Ok(inner.location.get_or_init(|| location))
+    }
+
+    /// Returns the store, if this process owns the queue.
+    pub(super) fn store(&self) -> Option<&Arc<Store>> {
+        match self.location() {
+            Ok(Location::Local(store)) => Some(store),
+            _ => None,
+        }
+    }
+
+    pub(super) fn closed(&self, closing: Closing) -> Error {
+        Error::Closed { what: self.name().to_string(), reason: closing.reason() }
+    }
+
+    pub(super) fn encode<T: Serialize + ?Sized>(&self, value: &T) -> Result<Encoded> {
+        let limit = self.inner.handle.runtime()?.config().max_message.as_u64();
+        transfer::once(|| Encoded::new(value, limit))
+    }
+
+    /// Decodes an element that was got. Until the owner knows that this process has used the
+    /// element, it may deliver the element, with the handles in it, to another process.
+    pub(super) fn decode<T: DeserializeOwned>(&self, element: &[u8]) -> Result<T> {
+        let (value, uncommitted) = transfer::uncommitted(|| codec::decode(element));
+        if !uncommitted.is_empty() {
+            match self.location() {
+                Ok(Location::Remote(client)) => client.commit_when_used(uncommitted),
+                _ => uncommitted.commit(),
+            }
+        }
+        value
+    }
+
+    fn payload(&self, operation: &Operation) -> Vec<u8> {
+        operation_payload(&self.inner.handle, operation)
+    }
+}
+
+/// Returns the message to a queue that carries an operation.
+pub(super) fn operation_payload(queue: &PortRef, operation: &Operation) -> Vec<u8> {
+    let mut payload = queue.payload();
+    payload.push(OPERATION);
+    codec::append(&mut payload, operation).expect("operations can be serialised");
+    payload
+}
+
+impl ObjectRef for QueueHandle {
+    type Operation = Operation;
+
+    fn name(&self) -> &str {
+        &self.inner.handle.name
+    }
+
+    fn request(&self, operation: &Operation) -> Response {
+        match self.location() {
+            Ok(Location::Local(_)) => self.inner.handle.request(self.payload(operation)),
+            Ok(Location::Remote(client)) => client.request(operation),
+            Err(error) => Response::failed(&self.inner.handle.name, error),
+        }
+    }
+
+    fn send(&self, operation: &Operation) {
+        match self.location() {
+            Ok(Location::Local(_)) => self.inner.handle.send(self.payload(operation)),
+            Ok(Location::Remote(client)) => client.send(operation),
+            Err(error) => tracing::debug!("a request to {} was not sent: {error}", self.name()),
+        }
+    }
+}
+
+impl PartialEq for QueueHandle {
+    fn eq(&self, other: &QueueHandle) -> bool {
+        self.inner.handle == other.inner.handle
+    }
+}
+
+impl Eq for QueueHandle {}
+
+impl Serialize for QueueHandle {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (&self.inner.handle, self.inner.bounded).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for QueueHandle {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<QueueHandle, D::Error> {
+        let (handle, bounded) = Deserialize::deserialize(deserializer)?;
+        let inner = QueueHandleInner { handle, bounded, location: OnceLock::new() };
+        Ok(QueueHandle { inner: Arc::new(inner) })
+    }
+}

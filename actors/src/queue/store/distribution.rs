@@ -1,0 +1,128 @@
+//! Which consumer gets an element, and which elements get in.
+
+use super::demands::Demand;
+use super::{BlockedPut, Capacity, QueueState};
+use crate::mesh::{PeerId, Requester};
+use crate::objects::Ticket;
+use crate::queue::blocks::Block;
+use crate::queue::wire::{ADMITTED, Closing};
+
+impl QueueState {
+    pub(super) fn has_room(&self) -> bool {
+        match self.capacity {
+            Capacity::Unbounded => true,
+            Capacity::Elements(limit) => self.ready.len() + self.clients.prefetched() < limit,
+            Capacity::Bytes(limit) => self.ready.bytes() < limit,
+        }
+    }
+
+    /// Puts the elements of another process in, when there is room.
+    pub(super) fn put(&mut self, ticket: Option<Ticket>, block: Block, requester: Requester) {
+        if let Some(reason) = self.closing {
+            return requester.answer_bytes(&[reason as u8]);
+        }
+        self.blocked.push_back(BlockedPut { ticket, block, requester });
+        self.distribute();
+    }
+
+    pub(super) fn admit(&mut self, BlockedPut { block, requester, .. }: BlockedPut) {
+        self.unfinished.add(block.count);
+        self.ready.push_block(block);
+        requester.answer_bytes(&[ADMITTED]);
+    }
+
+    /// Sets the demand of a client, and sends it elements.
+    pub(super) fn want(&mut self, peer: PeerId, demand: usize, prefetch: usize, used: u64) {
+        let Some(lacking) = self.clients.want(peer, demand, used) else { return };
+        self.demands.set(peer, lacking, prefetch);
+        if lacking > 0 || !self.blocked.is_empty() {
+            self.distribute();
+        }
+        if lacking == 0 && !self.ready.begins_with_returned() {
+            self.prefetch(peer, prefetch);
+        }
+    }
+
+    fn prefetch(&mut self, peer: PeerId, count: usize) {
+        if self.clients.prefetch(peer, count, &mut self.ready) && !self.blocked.is_empty() {
+            self.distribute();
+        }
+    }
+
+    /// Sends elements to the consumers that wait, and admits blocked elements while there is room.
+    pub(super) fn distribute(&mut self) {
+        let mut served: Vec<(PeerId, usize, Vec<Block>)> = Vec::new();
+        loop {
+            while self.has_room()
+                && let Some(blocked) = self.blocked.pop_front()
+            {
+                self.admit(blocked);
+            }
+            if self.demands.is_empty() {
+                break;
+            }
+            let Some(block) = self.ready.pop_block() else { break };
+            match self.demands.pop().expect("it is not empty") {
+                Demand::Here(sender) => {
+                    if sender.send(block.clone().into_element()).is_err() {
+                        self.ready.put_back(block);
+                    }
+                }
+                Demand::Client { peer, prefetch } => {
+                    match served.iter_mut().find(|(other, ..)| *other == peer) {
+                        Some((.., blocks)) => blocks.push(block),
+                        None => served.push((peer, prefetch, vec![block])),
+                    }
+                }
+                Demand::Delivery { requester, .. } => {
+                    let element = block.clone().into_element();
+                    let delivery = self.deliveries.begin(requester.peer, block);
+                    let element = serde_bytes::Bytes::new(&element);
+                    requester.answer(&Ok::<_, Closing>((delivery, element)));
+                }
+            }
+        }
+        // All clients get the elements that they demanded before any of them prefetches more.
+        for (peer, _, blocks) in &mut served {
+            self.clients.deliver(*peer, std::mem::take(blocks));
+        }
+        served.into_iter().for_each(|(peer, prefetch, _)| self.prefetch(peer, prefetch));
+        if !self.demands.is_empty() && self.ready.is_empty() {
+            self.clients.recall();
+            self.end_if_over();
+        }
+    }
+
+    /// Returns whether the queue is closed and no element is left, here or at a client.
+    pub(super) fn is_over(&self) -> bool {
+        self.closing.is_some()
+            && self.ready.is_empty()
+            && self.blocked.is_empty()
+            && self.clients.prefetched() == 0
+            && self.deliveries.is_empty()
+    }
+
+    /// Answers the consumers that wait, if no more elements will come.
+    pub(super) fn end_if_over(&mut self) {
+        let Some(reason) = self.closing.filter(|_| self.is_over()) else { return };
+        for demand in self.demands.take_all() {
+            match demand {
+                // Its consumer sees that the promise is dropped.
+                Demand::Here(_) => {}
+                Demand::Client { peer, .. } => self.clients.send_ended(peer, reason),
+                Demand::Delivery { requester, .. } => {
+                    requester.answer(&Err::<(u64, serde_bytes::ByteBuf), _>(reason));
+                }
+            }
+        }
+    }
+
+    pub(super) fn close(&mut self, reason: Closing) {
+        self.closing.get_or_insert(reason);
+        for blocked in std::mem::take(&mut self.blocked) {
+            blocked.requester.answer_bytes(&[reason as u8]);
+        }
+        self.distribute();
+        self.end_if_over();
+    }
+}

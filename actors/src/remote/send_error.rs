@@ -1,0 +1,47 @@
+//! The error of a message that was not sent.
+
+use std::{error, fmt};
+
+use fiber_core::Error;
+
+/// The error of [`RemoteAddr::try_send`](super::RemoteAddr::try_send): the message, and the reason
+/// why it was not sent.
+///
+/// `?` turns it into the [`Error`] inside.
+#[non_exhaustive]
+pub struct SendError<M> {
+    /// The message.
+    pub message: M,
+    /// The reason.
+    pub error: Error,
+}
+
+impl<M> SendError<M> {
+    pub(super) fn new(message: M, error: Error) -> SendError<M> {
+        SendError { message, error }
+    }
+}
+
+impl<M> From<SendError<M>> for Error {
+    fn from(error: SendError<M>) -> Error {
+        error.error
+    }
+}
+
+impl<M> fmt::Debug for SendError<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SendError").field("error", &self.error).finish_non_exhaustive()
+    }
+}
+
+impl<M> fmt::Display for SendError<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a message of type `{}` was not sent: {}", std::any::type_name::<M>(), self.error)
+    }
+}
+
+impl<M> error::Error for SendError<M> {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
