@@ -1,8 +1,7 @@
-//! Sessions as they are seen from outside: what a command needs of a place where they run.
+//! Sessions seen from outside: what the command `fiber` needs of Docker and Kubernetes.
 //!
-//! A session is a program with the processes that it started. Its head is the program itself, which
-//! runs in a container or pod of its own when a [`Cluster`] started it, and on a host when somebody
-//! else did.
+//! A session is a program with the processes that it started. The head is the program itself. It
+//! runs in a container or pod of its own when a [`Cluster`] started it, and else on a host.
 
 pub mod archive;
 pub(crate) mod session;
@@ -16,18 +15,19 @@ pub use self::session::{
 };
 pub use self::volume::{Volume, VolumeKind, VolumeMount, serve};
 
-/// The cluster that `backend` names in the configuration.
+/// Connects to the cluster that `backend` names in the configuration.
 ///
 /// # Errors
-/// [`Error::Config`] if it has none; [`Error::System`] if that can't be reached.
+/// [`Error::Config`] if the backend has no such sessions; [`Error::System`] if the cluster does not
+/// answer.
 pub async fn connect(config: &Config) -> Result<Box<dyn Cluster>> {
     match config.backend.as_str() {
         "docker" => Ok(Box::new(crate::docker::DockerCluster::connect(config).await?)),
         #[cfg(feature = "kubernetes")]
         "kubernetes" => Ok(Box::new(crate::kubernetes::KubernetesCluster::connect(config).await?)),
         other => Err(Error::Config(format!(
-            "the backend `{other}` has no sessions that can be seen from outside: choose one by `--backend docker`, \
-             FIBER_BACKEND, or `backend` in fiber.toml"
+            "the backend `{other}` has no sessions that this command can see: choose another one \
+             by `--backend docker`, FIBER_BACKEND, or `backend` in fiber.toml"
         ))),
     }
 }

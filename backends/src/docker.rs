@@ -1,8 +1,8 @@
 //! Jobs as Docker containers, one process each.
 //!
-//! What is the same for all jobs of this process (the engine, this process's own container, the
-//! network, the image) is found out when it is first needed. Jobs that wait for an attempt share
-//! its error; later ones try again.
+//! The first job looks up what all jobs of this process share: the engine, this process's own
+//! container, the network, the image. Jobs that wait for the same attempt share its error; later
+//! jobs try again.
 
 mod access;
 mod bundle;
@@ -38,11 +38,10 @@ use crate::progress::StderrProgress;
 use crate::single_flight::SingleFlightCell;
 use crate::{Backend, Job, JobSpec, ListenAddress};
 
-/// The image that is made of this program, for whoever shares the engine or, if there is a
-/// registry, for whoever can fetch from there.
+/// Builds an image of this program, and pushes it if a registry is configured.
 ///
 /// # Errors
-/// Why there is none, and what to do.
+/// The reason, with a remedy.
 #[cfg(feature = "kubernetes")]
 pub(crate) async fn image_of_this_program(
     config: &Config,
@@ -61,11 +60,11 @@ pub(crate) async fn image_of_this_program(
     }
 }
 
-/// The image of a session's head, made by this host's engine for somewhere else, with what takes
-/// the place of its entry point and command.
+/// Builds the image of a session's head with this host's engine, for use elsewhere. Also returns
+/// the entry point and command that replace the image's own.
 ///
 /// # Errors
-/// Why there is none, and what to do.
+/// The reason, with a remedy.
 #[cfg(feature = "kubernetes")]
 pub(crate) async fn image_of(
     config: &Config,
@@ -81,7 +80,7 @@ pub(crate) async fn image_of(
 pub struct Docker {
     config: Config,
     gpus: GpuAllocator,
-    /// Tells the containers of this process from all others.
+    /// The id of this process's containers.
     session: String,
     next: AtomicU64,
     context: SingleFlightCell<DockerContext>,
@@ -89,10 +88,10 @@ pub struct Docker {
 }
 
 impl Docker {
-    /// As the configuration has it. The engine is not needed yet.
+    /// Creates the backend as configured. It connects to the engine on first use.
     ///
     /// # Errors
-    /// [`Error::Config`], for what can't be understood.
+    /// [`Error::Config`] for invalid mounts.
     pub fn new(config: &Config) -> Result<Docker> {
         request::check(config)?;
         Ok(Docker {
@@ -142,7 +141,7 @@ impl Backend for Docker {
             let context = self
                 .context()
                 .await
-                .map_err(|problem| Error::system("containers can't be used", problem))?;
+                .map_err(|problem| Error::system("Docker can't be used", problem))?;
             Ok(context.network.listen.clone())
         })
     }
@@ -161,7 +160,7 @@ impl Backend for Docker {
                 owner::sweep(&context.engine, context.current.as_ref()).await
             };
             sweep.await.map_err(|problem| {
-                Error::system("what dead sessions left can't be removed", problem)
+                Error::system("leftovers of dead sessions can't be removed", problem)
             })
         })
     }

@@ -1,8 +1,8 @@
-//! What an error of a library says: often only its causes do.
+//! Error messages with all of their causes, where the message of the error alone says too little.
 
 use std::error::Error;
 
-/// An error with all of its causes.
+/// Formats an error with all of its causes.
 pub(crate) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     for cause in causes(error) {
@@ -14,7 +14,7 @@ pub(crate) fn chain(error: &dyn Error) -> String {
     text
 }
 
-/// What has led to an error, from the nearest to the innermost.
+/// Returns the causes of an error, from the nearest to the innermost.
 pub(crate) fn causes(error: &dyn Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
     std::iter::successors(error.source(), |&cause| cause.source())
 }

@@ -1,4 +1,4 @@
-//! Graphics processors: which there are, and who has them.
+//! GPUs: which ones exist, and which are free.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -7,16 +7,17 @@ use std::sync::Arc;
 use fiber_core::{Config, shortage};
 use parking_lot::Mutex;
 
-/// What CUDA takes for the processors that a process may use.
+/// The environment variable by which CUDA restricts the GPUs of a process.
 pub(crate) const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 
-/// Hands the graphics processors that this process may use out to its jobs, each to one at a time.
+/// Assigns the GPUs of this process to its jobs. Each GPU belongs to one job at a time.
 #[derive(Clone, Debug)]
 pub(crate) struct GpuAllocator(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    /// Not known before somebody wants one, unless the configuration or the environment names them.
+    /// `None` until the first job asks for a GPU, unless the configuration or the environment names
+    /// them.
     inventory: Mutex<Option<GpuInventory>>,
 }
 
@@ -32,7 +33,7 @@ impl GpuInventory {
     }
 }
 
-/// Processors that a job has. They are free again when this is dropped.
+/// The GPUs of one job. Dropping this frees them.
 #[derive(Debug)]
 pub(crate) struct GpuAllocation {
     gpus: GpuAllocator,
@@ -40,11 +41,11 @@ pub(crate) struct GpuAllocation {
 }
 
 impl GpuAllocator {
-    /// Those that the configuration names or, without that, the system; and of them only those that
-    /// this process was given itself.
+    /// Creates an allocator of the GPUs that the configuration names, or else of those of the
+    /// system. Leaves out GPUs that `CUDA_VISIBLE_DEVICES` hides from this process.
     pub(crate) fn new(config: &Config) -> GpuAllocator {
-        let given = std::env::var(VISIBLE).ok().map(|list| visible(&list));
-        let known = match (config.gpus.clone(), given) {
+        let visible_here = std::env::var(VISIBLE).ok().map(|list| visible(&list));
+        let known = match (config.gpus.clone(), visible_here) {
             (Some(named), Some(given)) => {
                 Some(named.into_iter().filter(|id| given.contains(id)).collect())
             }
@@ -53,7 +54,7 @@ impl GpuAllocator {
         GpuAllocator(Arc::new(Shared { inventory: Mutex::new(known.map(GpuInventory::of)) }))
     }
 
-    /// None that this process knows of.
+    /// Creates an allocator without GPUs.
     #[cfg(feature = "docker")]
     pub(crate) fn empty() -> GpuAllocator {
         GpuAllocator::of(Vec::new())
@@ -64,10 +65,10 @@ impl GpuAllocator {
         GpuAllocator(Arc::new(Shared { inventory: Mutex::new(Some(GpuInventory::of(ids))) }))
     }
 
-    /// How many there are, free or not.
+    /// Returns the number of GPUs, free or not.
     ///
     /// # Errors
-    /// That the system does not say, and what to do.
+    /// The system can't list its GPUs, with a remedy.
     #[cfg(feature = "docker")]
     pub(crate) fn count(&self) -> Result<usize, String> {
         self.with_inventory(|inventory| inventory.count)
@@ -82,17 +83,17 @@ impl GpuAllocator {
         Ok(use_it(inventory))
     }
 
-    /// Takes `count` of them.
+    /// Takes `count` free GPUs.
     ///
     /// # Errors
-    /// That there are fewer, and what to do.
+    /// Fewer are free, with a remedy.
     pub(crate) fn take(&self, count: u32) -> Result<GpuAllocation, String> {
         let count = count as usize;
         self.with_inventory(|inventory| {
             if inventory.free.len() < count {
                 return Err(format!(
-                    "it is to have {count} graphics processor{}, but this host has {}, of which {} are free: use fewer \
-                     processes, or name those that fiber may use in `gpus`",
+                    "it asks for {count} GPU{}, but this host has {}, and {} of them are free: use \
+                     fewer processes, or name those that fiber may use in `gpus`",
                     if count == 1 { "" } else { "s" },
                     inventory.count,
                     inventory.free.len(),
@@ -112,7 +113,7 @@ impl Drop for GpuAllocation {
     }
 }
 
-/// As CUDA reads the variable: what follows an invalid entry does not count.
+/// Parses the variable as CUDA does: entries after an invalid one do not count.
 fn visible(list: &str) -> Vec<String> {
     let ids = list.split(',').map(str::trim);
     ids.take_while(|id| !id.is_empty() && !id.starts_with('-')).map(str::to_string).collect()
@@ -122,7 +123,7 @@ fn installed() -> Result<Vec<String>, String> {
     const DRIVER: &str = "/proc/driver/nvidia/gpus";
     let count = match fs::read_dir(DRIVER) {
         Ok(gpus) => gpus.count(),
-        // To find none for now would be kept.
+        // An empty list would be cached.
         Err(error) if shortage::is_shortage(&error) => {
             return Err(format!("{DRIVER} can't be read: {}", shortage::explain(&error)));
         }
@@ -136,19 +137,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_processor_is_given_to_one_job_at_a_time() {
+    fn each_gpu_belongs_to_one_job_at_a_time() {
         let gpus = GpuAllocator::of(vec!["0".into(), "1".into(), "2".into()]);
         let first = gpus.take(2).unwrap();
         let second = gpus.take(1).unwrap();
         assert_eq!((first.ids.join(","), second.ids.join(",")), ("0,1".into(), "2".into()));
         let refused = gpus.take(1).unwrap_err();
-        assert!(refused.contains("this host has 3, of which 0 are free"), "{refused}");
+        assert!(refused.contains("this host has 3, and 0 of them are free"), "{refused}");
         drop(second);
         assert_eq!(gpus.take(1).unwrap().ids, ["2"]);
     }
 
     #[test]
-    fn the_variable_is_read_as_cuda_reads_it() {
+    fn the_variable_is_parsed_as_cuda_parses_it() {
         assert_eq!(visible("0, GPU-8932f937,2"), ["0", "GPU-8932f937", "2"]);
         assert_eq!(visible("1,-1,2"), ["1"]);
         assert!(visible("").is_empty());

@@ -1,4 +1,4 @@
-//! A job that a task of the node's thread makes, watches and ends, as its owner sees it.
+//! The handle of a job that a local task starts, watches and ends.
 
 use std::sync::Arc;
 
@@ -6,26 +6,26 @@ use tokio::sync::{mpsc, watch};
 
 use crate::{Job, JobState};
 
-/// What an owner may want of a job.
+/// A command from the owner of a job to the job's task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JobCommand {
     Terminate,
     Kill,
 }
 
-/// The commands that a job is given.
+/// The receiving end of a job's commands.
 #[derive(Debug)]
 pub(crate) struct JobCommands(mpsc::UnboundedReceiver<JobCommand>);
 
 impl JobCommands {
-    /// The next one. When nobody holds the job any more, nobody else could end it: it is to be
-    /// killed.
+    /// Returns the next command, and [`JobCommand::Kill`] once all handles are dropped: no other
+    /// owner could end the job then.
     pub(crate) async fn next(&mut self) -> JobCommand {
         self.0.recv().await.unwrap_or(JobCommand::Kill)
     }
 
-    /// Whether there is one already, of either kind: what has not begun has nothing to end in
-    /// order.
+    /// Returns whether a command is waiting. Both kinds mean the same to a job that has not
+    /// started: don't start.
     pub(crate) fn is_pending(&mut self) -> bool {
         !matches!(self.0.try_recv(), Err(mpsc::error::TryRecvError::Empty))
     }
@@ -38,11 +38,12 @@ struct JobHandle {
     commands: mpsc::UnboundedSender<JobCommand>,
 }
 
-/// The job at this place, with what its task needs: where to tell its states, and its commands.
+/// Creates a handle for the job at `place`, with the sender of its states and the receiver of its
+/// commands for the job's task.
 pub(crate) fn new(place: String) -> (Arc<dyn Job>, watch::Sender<JobState>, JobCommands) {
-    let (told, states) = watch::channel(JobState::Starting);
-    let (commands, given) = mpsc::unbounded_channel();
-    (Arc::new(JobHandle { place, states, commands }), told, JobCommands(given))
+    let (state, states) = watch::channel(JobState::Starting);
+    let (commands, receiver) = mpsc::unbounded_channel();
+    (Arc::new(JobHandle { place, states, commands }), state, JobCommands(receiver))
 }
 
 impl Job for JobHandle {

@@ -1,8 +1,7 @@
 //! Jobs as Kubernetes pods, one process each.
 //!
-//! What is the same for all jobs of this process (the cluster, this process's own pod, the image)
-//! is found out when it is first needed. Jobs that wait for an attempt share its error; later ones
-//! try again.
+//! The first job looks up what all jobs of this process share: the cluster, this process's own pod,
+//! the image. Jobs that wait for the same attempt share its error; later jobs try again.
 
 mod api_server;
 mod claims;
@@ -10,6 +9,7 @@ mod cluster;
 mod context;
 mod current_pod;
 mod events;
+mod exit_watch;
 mod image;
 mod job;
 mod listen;
@@ -18,6 +18,7 @@ mod names;
 mod pod_template;
 mod secret;
 mod sessions;
+mod start_error;
 mod startup;
 mod status;
 mod sweep;
@@ -46,7 +47,7 @@ use crate::{Backend, Job, JobSpec, ListenAddress};
 #[derive(Debug)]
 pub struct Kubernetes {
     config: Config,
-    /// Tells the pods of this process from all others.
+    /// The id of this process's pods.
     session: String,
     next: AtomicU64,
     access: SingleFlightCell<ClusterAccess>,
@@ -54,10 +55,10 @@ pub struct Kubernetes {
 }
 
 impl Kubernetes {
-    /// As the configuration has it. The cluster is not needed yet.
+    /// Creates the backend as configured. It connects to the cluster on first use.
     ///
     /// # Errors
-    /// [`Error::Config`], for what can't be understood.
+    /// [`Error::Config`] for invalid entries.
     pub fn new(config: &Config) -> Result<Kubernetes> {
         pod_template::check(config).map_err(Error::Config)?;
         Ok(Kubernetes {
@@ -115,7 +116,7 @@ impl Backend for Kubernetes {
             let access = self
                 .access()
                 .await
-                .map_err(|problem| Error::system("pods can't be used", problem))?;
+                .map_err(|problem| Error::system("Kubernetes can't be used", problem))?;
             Ok(access.listen.clone())
         })
     }
@@ -134,7 +135,7 @@ impl Backend for Kubernetes {
                 sweep::sweep(&access.server, access.own.as_ref()).await
             };
             sweep.await.map_err(|problem| {
-                Error::system("what dead sessions left can't be removed", problem)
+                Error::system("leftovers of dead sessions can't be removed", problem)
             })
         })
     }

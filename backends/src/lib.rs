@@ -1,16 +1,16 @@
-//! Where fiber's processes run.
+//! Starts and watches fiber's processes: as child processes, Docker containers or Kubernetes pods.
 //!
-//! A [`Backend`] creates jobs; a [`Job`] is one process of the program, in whatever the backend
-//! runs it. What is common to all backends is promised here, and tested for each by
-//! `tests/conformance.rs`:
-//! - a job's states come as a stream, and end with [`JobState::Ended`], once, after all that the
-//!   process printed has been passed on;
-//! - its [`Exit`] says in full what happened: exit code, signal, out of memory, or why it never
-//!   ran;
-//! - [`Job::kill`] also ends what the job's process started, and takes effect however far the job's
-//!   start has come;
-//! - a job whose parent is gone ends by itself. What dead sessions may have left is found by its
-//!   labels, and removed, when the next one begins.
+//! A [`Backend`] creates jobs. A [`Job`] is one process of the program, together with the container
+//! or pod that it runs in. All backends keep these promises, which `tests/conformance` checks for
+//! each:
+//! - A job reports its states in order. The last one is [`JobState::Ended`], sent once, after fiber
+//!   has forwarded all output of the process.
+//! - Its [`Exit`] has the exit code, the signal, out of memory, or the reason why the process never
+//!   ran.
+//! - [`Job::kill`] also ends what the job's process started. It works at any point of the job's
+//!   start.
+//! - A job whose parent is gone ends by itself. The next session finds leftovers of dead sessions
+//!   by their labels and removes them.
 
 #[cfg(feature = "docker")]
 pub mod cluster;
@@ -54,71 +54,71 @@ pub use output::{flush, flush_within, set_print_wrapper};
 #[cfg(feature = "docker")]
 pub use progress::{Progress, Step};
 
-/// What is to run.
+/// The description of a job to start.
 #[derive(Clone, Debug)]
 pub struct JobSpec {
-    /// A name for people: in process lists, logs and errors.
+    /// A name for process lists, logs and errors.
     pub name: String,
-    /// What the program is called with.
+    /// The program's arguments.
     pub arguments: Vec<OsString>,
-    /// Variables that the process gets on top of what its backend gives to all.
+    /// Environment variables of this process, in addition to those that the backend sets for all.
     pub environment: Vec<(&'static str, String)>,
-    /// The same, for what is nobody else's business: it stands on no command line, and in no
-    /// description of the job that others may read, as far as the backend can help it. Where the
-    /// process finds `-` as the value, the value is the next line of its standard input: see
+    /// Environment variables with secret values. The values stand on no command line, and in no job
+    /// description that others may read, as far as the backend can prevent it. Where the process
+    /// finds `-` as the value, the value is the next line of its standard input: see
     /// [`fiber_core::secrets::read_secret`].
     pub secrets: Vec<(&'static str, String)>,
-    /// How often it was started again, under its name, before.
+    /// How many times a process of this name was restarted before.
     pub restarts: u64,
-    /// The resources that it is to have.
+    /// The resources that it gets. They are its limits, too.
     pub meta: Meta,
-    /// Where its output goes.
+    /// The destination of its output.
     pub output: OutputMode,
-    /// The directory of [`OutputMode::File`].
+    /// The directory for the log file of [`OutputMode::File`].
     pub log_dir: PathBuf,
 }
 
-/// Where a node has to listen so that its jobs reach it.
+/// The address at which a process has to listen for its jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenAddress {
-    /// What carries the messages.
+    /// The transport of the links.
     pub link: LinkKind,
-    /// The address to listen at.
+    /// The local address to bind to.
     pub bind: IpAddr,
-    /// The host name or address that jobs are told, if it is another.
+    /// The host name or address that jobs connect to, if it differs from `bind`.
     pub advertised: Option<String>,
-    /// Whether jobs are children of this process in the eyes of the system.
+    /// Whether the jobs are child processes of this process.
     pub locality: Locality,
 }
 
-/// What a job is to this process in the eyes of the system.
+/// The relation of a job's process to this process in the operating system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Locality {
-    /// Its child, so that the kernel ends it with this process.
+    /// A child process: the kernel ends it with this process.
     Child,
-    /// A stranger, in another container or on another host.
+    /// A process in another container or on another host.
     Remote,
 }
 
-/// Runs jobs. Its methods are called on the node's thread.
+/// Starts jobs. Call its methods on fiber's thread only: they spawn local tasks there.
 pub trait Backend: Debug + Send + Sync {
-    /// Its name, as configuration has it.
+    /// Returns the name that selects it in the configuration.
     fn name(&self) -> &'static str;
 
-    /// Where this node has to listen.
+    /// Returns the address at which this process has to listen for its jobs.
     ///
     /// # Errors
     /// [`Error::System`], with what the user can do.
     fn listen_address(&self) -> LocalBoxFuture<'_, Result<ListenAddress>>;
 
-    /// Starts the program again as a new job. What takes its time once for all jobs (to make or
-    /// fetch an image) is done when this returns; the job's own start may still be under way.
+    /// Starts the program again as a new job. Work that all jobs share, such as building or pulling
+    /// an image, is done when this returns. The job's own start may still be in progress.
     ///
     /// # Errors
     /// [`Error::Start`], with what the user can do.
     fn create(&self, spec: JobSpec) -> LocalBoxFuture<'_, Result<Arc<dyn Job>>>;
 
-    /// Removes what dead sessions left behind, and says what that was. A backend does so by itself
+    /// Removes leftovers of dead sessions and returns their names. A backend does so by itself
     /// before its first job.
     ///
     /// # Errors
@@ -126,49 +126,49 @@ pub trait Backend: Debug + Send + Sync {
     fn sweep(&self) -> LocalBoxFuture<'_, Result<Vec<String>>>;
 }
 
-/// A process of the program.
+/// A running process of the program, with the container or pod around it.
 pub trait Job: Debug + Send + Sync {
-    /// Where it runs, for people: `pid 4711`, `container fiber-…`.
+    /// Returns where it runs, for logs and errors: `pid 4711`, `container fiber-…`.
     fn place(&self) -> String;
 
-    /// Its states, from the current one on.
+    /// Returns a receiver of its states, from the current one on.
     fn states(&self) -> watch::Receiver<JobState>;
 
-    /// Asks it to end (SIGTERM).
+    /// Asks the process to end, by SIGTERM.
     fn terminate(&self);
 
-    /// Ends it and all that it started, at once (SIGKILL). Any thread may call it, also while this
-    /// process exits.
+    /// Ends the process and all that it started, at once (SIGKILL). Any thread may call this, also
+    /// while this process exits.
     fn kill(&self);
 }
 
-/// What a job is doing.
+/// The state of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobState {
-    /// It is being started.
+    /// The backend starts it.
     Starting,
-    /// It can't be started yet.
+    /// It can't start yet.
     Waiting(WaitReason),
     /// Its process runs.
     Running,
-    /// Its process is gone.
+    /// Its process has ended.
     Ended(Exit),
 }
 
-/// What a job waits for before it can be started.
+/// The reason why a job can't start yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitReason {
-    /// Room: nowhere is there enough of what it asks for. The cluster's words.
+    /// No node has enough free resources for it. Carries the scheduler's message.
     Resources(String),
-    /// Its container to be made, for which the image may have to be fetched first. The cluster's
-    /// words.
+    /// Its container does not exist yet, perhaps because the image is still being pulled. Carries
+    /// the node's message.
     Image(String),
 }
 
-/// The backend that the configuration names.
+/// Returns the backend that the configuration names.
 ///
 /// # Errors
-/// [`Error::Config`], which names those that exist.
+/// [`Error::Config`], with the names of those that exist.
 pub fn backend(config: &Config) -> Result<Arc<dyn Backend>> {
     match config.backend.as_str() {
         "local" => Ok(Arc::new(Local::new(config))),
@@ -181,20 +181,20 @@ pub fn backend(config: &Config) -> Result<Arc<dyn Backend>> {
         #[cfg(not(feature = "kubernetes"))]
         "kubernetes" => Err(Error::missing_feature("the backend `kubernetes`", "kubernetes")),
         other => Err(Error::Config(format!(
-            "there is no backend `{other}`: set `backend` (or FIBER_BACKEND) to `local`, `docker` or `kubernetes`, or \
-             leave it out"
+            "there is no backend `{other}`: set `backend` (or FIBER_BACKEND) to `local`, `docker` \
+             or `kubernetes`, or leave it out"
         ))),
     }
 }
 
 impl ListenAddress {
-    /// From processes of this host only.
+    /// Returns the loopback address, which only processes of this host reach.
     fn host_only(link: LinkKind, locality: Locality) -> ListenAddress {
         ListenAddress { link, bind: Ipv4Addr::LOCALHOST.into(), advertised: None, locality }
     }
 }
 
-/// The variables that the configuration wants for containers.
+/// Returns the environment variables that the configuration sets for containers.
 #[cfg(feature = "docker")]
 fn configured_environment(config: &Config) -> impl Iterator<Item = (String, String)> {
     config.environment.iter().filter_map(|variable| match variable.split_once('=') {

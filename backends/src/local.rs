@@ -1,10 +1,10 @@
-//! Jobs as child processes of this one.
+//! Jobs as child processes of this process.
 //!
-//! A child is the same executable, also when its file was replaced or deleted since this process
-//! started: it is started through `/proc/self/exe`, which names the file that runs. Each has a
-//! process group of its own, so that a Ctrl-C in the terminal reaches the parent alone, which then
-//! ends its children in order; and so that what a child started can be ended with it: by this
-//! process, or by its [guard](guard) if this process is killed.
+//! A child runs the same executable, also when its file was replaced or deleted since this process
+//! started: `/proc/self/exe` names the file that runs. Each child has its own process group. So a
+//! Ctrl-C in the terminal reaches the parent only, which stops its children in order, and the
+//! programs that a child started can be killed with it: by this process, or by its [guard](guard)
+//! if this process is killed.
 
 mod guard;
 mod resources;
@@ -33,11 +33,11 @@ use crate::output::{Log, OutputStream, OutputTarget, Tail, drain, forward_lines}
 use crate::{Backend, Job, JobSpec, JobState, ListenAddress, Locality};
 
 const EXECUTABLE: &str = "/proc/self/exe";
-/// How long a pipe is read after its process ended, in case a process that escaped from its group
+/// Time limit for reading a pipe after its process ended, in case a process that left the group
 /// holds it open.
 const DRAIN: Duration = Duration::from_millis(500);
 
-/// Runs jobs as child processes. The default.
+/// Runs jobs as child processes. The default backend.
 #[derive(Clone, Debug)]
 pub struct Local {
     link: LinkKind,
@@ -45,7 +45,7 @@ pub struct Local {
 }
 
 impl Local {
-    /// As the configuration has it.
+    /// Creates the backend as configured.
     pub fn new(config: &Config) -> Local {
         Local { link: config.link, gpus: GpuAllocator::new(config) }
     }
@@ -64,7 +64,7 @@ impl Backend for Local {
         Box::pin(async move { spawn(&spec, &self.gpus).map(|job| job as Arc<dyn Job>) })
     }
 
-    /// The kernel has seen to it: children die with their parent.
+    /// Does nothing: the kernel ends children with their parent.
     fn sweep(&self) -> LocalBoxFuture<'_, Result<Vec<String>>> {
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
@@ -116,7 +116,8 @@ fn spawn(spec: &JobSpec, gpus: &GpuAllocator) -> Result<Arc<LocalJob>> {
         }
         None => Ok(Stdio::piped()),
     };
-    // The values go another way: any process of the same user can read the environment of another.
+    // The values go through standard input: any process of the same user can read the environment
+    // of another.
     let secrets = spec.secrets.iter().map(|(name, _)| (*name, "-".to_string()));
     let visible = grant.gpus.as_ref().map(|lease| (VISIBLE, lease.ids.join(",")));
     let mut child = Command::new(EXECUTABLE)
@@ -153,47 +154,57 @@ fn spawn(spec: &JobSpec, gpus: &GpuAllocator) -> Result<Arc<LocalJob>> {
         .stderr
         .take()
         .map(|pipe| forward_lines(pipe, target(OutputStream::Stderr), tail.clone()));
-    let passing = tokio::task::spawn_local(async {
+    let forwarding = tokio::task::spawn_local(async {
         join(OptionFuture::from(out), OptionFuture::from(errors)).await;
     });
-    tokio::task::spawn_local(attend(Arc::clone(&job), child, group, grant, passing, log, tail));
+    tokio::task::spawn_local(wait_for_exit(
+        Arc::clone(&job),
+        child,
+        group,
+        grant,
+        forwarding,
+        log,
+        tail,
+    ));
     Ok(job)
 }
 
-/// A child's standard input: the values of its secrets, a line each.
+/// Returns a child's standard input, which has the values of its secrets, one a line.
 fn input(secrets: &[(&'static str, String)]) -> std::io::Result<Stdio> {
     if secrets.is_empty() {
         return Ok(Stdio::null());
     }
     let lines: String = secrets.iter().map(|(_, value)| format!("{value}\n")).collect();
     let (reader, mut writer) = std::io::pipe()?;
-    // There is room for some pages in a pipe, so this does not wait for the child.
+    // A pipe has room for some pages, so this does not wait for the child.
     writer.write_all(lines.as_bytes())?;
     Ok(reader.into())
 }
 
-/// Waits for the process's end, then for its last words.
-async fn attend(
+/// Waits for the process's end, then for the end of its output.
+async fn wait_for_exit(
     job: Arc<LocalJob>,
     mut child: Child,
     group: Group,
     grant: Grant,
-    passing: JoinHandle<()>,
+    forwarding: JoinHandle<()>,
     log: Option<Log>,
     tail: Tail,
 ) {
     let oom_kills = OomKills::so_far();
     let status = child.wait().await;
-    // The group outlives its leader when the process left others behind. This ends them.
+    // The process may have left others in its group. This kills them.
     drop(group);
     job.reaped.store(true, Ordering::Release);
-    drain(passing, DRAIN).await;
+    drain(forwarding, DRAIN).await;
     if let Some(log) = log {
-        tail.add(&log.end());
+        tail.add(&log.tail());
     }
     let reason = match status {
         Ok(status)
-            if grant.memory.is_some() && aborted(status) && ran_out_of_memory(&tail.lines()) =>
+            if grant.memory.is_some()
+                && has_aborted(status)
+                && ran_out_of_memory(&tail.lines()) =>
         {
             ExitReason::OutOfMemory
         }
@@ -201,15 +212,14 @@ async fn attend(
             let out_of_memory = !job.killed.load(Ordering::Acquire) && oom_kills.have_risen();
             reason(status, out_of_memory)
         }
-        Err(error) => ExitReason::LinkLost(format!("its end could not be observed: {error}")),
+        Err(error) => ExitReason::LinkLost(format!("its end can't be observed: {error}")),
     };
-    // Its graphics processors are free before anybody hears of its end, and starts another in its
-    // place.
+    // Its GPUs are free before the owner learns of its end and starts a replacement.
     drop(grant);
     job.states.send_replace(JobState::Ended(Exit::new(reason, tail.lines())));
 }
 
-fn aborted(status: ExitStatus) -> bool {
+fn has_aborted(status: ExitStatus) -> bool {
     status.signal() == Some(Signal::ABORT.as_raw())
 }
 

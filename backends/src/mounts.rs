@@ -1,8 +1,8 @@
-//! What the configuration wants mounted into containers.
+//! Mounts of containers, as the configuration lists them.
 
 use fiber_core::Config;
 
-/// One of `mounts`: `SOURCE:TARGET`, or `SOURCE:TARGET:ro`.
+/// An entry of `mounts`: `SOURCE:TARGET` or `SOURCE:TARGET:ro`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MountSpec {
     pub(crate) source: MountSource,
@@ -12,17 +12,17 @@ pub(crate) struct MountSpec {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MountSource {
-    /// Of the host on which the container runs.
+    /// A path of the host on which the container runs.
     Path(String),
-    /// By name; on Kubernetes, a claim's.
+    /// A volume by name; on Kubernetes, a persistent volume claim.
     Volume(String),
 }
 
 impl MountSpec {
-    /// All that the configuration wants.
+    /// Parses all mounts of the configuration.
     ///
     /// # Errors
-    /// What can't be understood, and what would be right.
+    /// The entry that is invalid, and the right form.
     pub(crate) fn all(config: &Config) -> Result<Vec<MountSpec>, String> {
         config.mounts.iter().map(|text| MountSpec::parse(text)).collect()
     }
@@ -30,8 +30,8 @@ impl MountSpec {
     fn parse(text: &str) -> Result<MountSpec, String> {
         let wrong = || {
             format!(
-                "`mounts` has `{text}`: each must be SOURCE:TARGET or SOURCE:TARGET:ro, where SOURCE is an absolute path or the \
-                 name of a volume, and TARGET an absolute path"
+                "`mounts` has `{text}`: each must be SOURCE:TARGET or SOURCE:TARGET:ro, where \
+                 SOURCE is an absolute path or the name of a volume, and TARGET an absolute path"
             )
         };
         let mut parts = text.split(':');
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mounts_are_paths_or_volumes() {
+    fn a_mount_is_a_path_or_a_volume() {
         let path = MountSpec::parse("/data:/mnt:ro").unwrap();
         assert_eq!(
             path,

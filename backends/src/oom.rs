@@ -1,9 +1,9 @@
-//! Processes that the kernel kills for want of memory.
+//! Kills by the kernel's OOM killer.
 
 use std::fs;
 
-/// How many it had killed at some time, on this machine and in its control groups; `None` if it did
-/// not say.
+/// The number of OOM kills so far, on this machine and in its control groups; `None` if the kernel
+/// does not report it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OomKills(Option<u64>);
 
@@ -13,7 +13,7 @@ impl OomKills {
         OomKills(statistics.lines().find_map(|line| line.strip_prefix("oom_kill ")?.parse().ok()))
     }
 
-    /// Whether there were others since, as far as is known.
+    /// Returns whether the OOM killer has killed another process since then. `false` if unknown.
     pub(crate) fn have_risen(self) -> bool {
         self.0.zip(OomKills::so_far().0).is_some_and(|(then, now)| now > then)
     }

@@ -1,4 +1,4 @@
-//! What children print: passed on by lines, with the last ones kept for errors.
+//! Output of child processes: forwarded line by line, with the last lines kept for error messages.
 
 mod log;
 
@@ -17,22 +17,22 @@ use tokio::time::timeout;
 
 pub(crate) use self::log::Log;
 
-/// Lines and bytes that are kept of what a process printed last.
+/// The limits of the tail of a process's output, in lines and bytes.
 const TAIL_LINES: usize = 20;
 const TAIL_BYTES: usize = 4 << 10;
-/// What is read at a time. A line that is longer is passed on in parts.
+/// The size of a read, in bytes. A longer line is forwarded in parts.
 const BUFFER: usize = 64 << 10;
-/// Parts that may wait until they are written.
+/// The number of writes that may wait for the printer thread.
 const WAITING: usize = 16;
 
-/// One of this process's own streams.
+/// A standard stream of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OutputStream {
     Stdout,
     Stderr,
 }
 
-/// The last lines that a process printed.
+/// The last lines of a process's output.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tail(Arc<Mutex<VecDeque<String>>>);
 
@@ -55,7 +55,7 @@ impl Tail {
     }
 }
 
-/// Where lines go besides the tail.
+/// The destination of output lines, besides the tail.
 #[derive(Clone, Debug)]
 pub(crate) enum OutputTarget {
     Discard,
@@ -68,7 +68,8 @@ pub(crate) enum OutputTarget {
 }
 
 impl OutputTarget {
-    /// The one for a stream of the process of this name. Files are up to the backend.
+    /// Returns the target for a stream of the process called `name`. Backends open the files of
+    /// [`OutputMode::File`] themselves.
     pub(crate) fn new(mode: OutputMode, stream: OutputStream, name: &str) -> OutputTarget {
         match mode {
             OutputMode::Inherit => OutputTarget::Inherit { stream, prefix: None },
@@ -78,7 +79,7 @@ impl OutputTarget {
     }
 }
 
-/// Passes one stream of a process on, by lines.
+/// Forwards one stream of a process by lines.
 #[derive(Debug)]
 pub(crate) struct LineForwarder {
     pending: Vec<u8>,
@@ -88,12 +89,12 @@ pub(crate) struct LineForwarder {
 
 impl LineForwarder {
     pub(crate) fn new(target: OutputTarget, tail: Tail) -> LineForwarder {
-        // Most children print nothing.
+        // No buffer yet: most children print nothing.
         LineForwarder { pending: Vec::new(), target, tail }
     }
 
-    /// Passes the lines that were ended on.
-    async fn pass(&mut self) {
+    /// Forwards all complete lines.
+    async fn forward_complete_lines(&mut self) {
         let ends_line = |byte: &u8| *byte == b'\n' || *byte == b'\r';
         let whole = match self.pending.iter().rposition(ends_line) {
             Some(end) => end + 1,
@@ -111,13 +112,13 @@ impl LineForwarder {
     }
 
     #[cfg(feature = "docker")]
-    pub(crate) async fn take(&mut self, bytes: &[u8]) {
+    pub(crate) async fn push(&mut self, bytes: &[u8]) {
         self.pending.extend_from_slice(bytes);
-        self.pass().await;
+        self.forward_complete_lines().await;
     }
 
-    /// The end of the stream: a line that was not ended is passed on as well.
-    pub(crate) async fn end(self) {
+    /// Ends the stream. Forwards the last line also if it has no line end.
+    pub(crate) async fn finish(self) {
         if !self.pending.is_empty() {
             self.tail.add(&self.pending);
             self.target.write(self.pending).await;
@@ -125,18 +126,18 @@ impl LineForwarder {
     }
 }
 
-/// Reads `pipe` to its end. What it prints faster than this process's own output takes it stays in
-/// the pipe, so that a child that prints without end can't fill this process's memory.
+/// Forwards `pipe` to its end. Backpressure: what this process can't write yet stays in the pipe,
+/// so a child that prints without end can't fill this process's memory.
 pub(crate) async fn forward_lines(
     mut pipe: impl AsyncRead + Unpin,
     target: OutputTarget,
     tail: Tail,
 ) {
-    let mut pump = LineForwarder::new(target, tail);
-    while pipe.read_buf(&mut pump.pending).await.unwrap_or(0) > 0 {
-        pump.pass().await;
+    let mut forwarder = LineForwarder::new(target, tail);
+    while pipe.read_buf(&mut forwarder.pending).await.unwrap_or(0) > 0 {
+        forwarder.forward_complete_lines().await;
     }
-    pump.end().await;
+    forwarder.finish().await;
 }
 
 impl OutputTarget {
@@ -150,10 +151,10 @@ impl OutputTarget {
                 };
                 let print = WriteRequest { stream: *stream, bytes, _pending: PendingWrite::new() };
                 match printer() {
-                    // The printer ends only with the process.
+                    // The printer thread runs until the process exits.
                     Ok(printer) => drop(printer.send(print).await),
                     Err(error) => tracing::error!(
-                        "what a process printed is lost: {}",
+                        "output of a child process is lost: {}",
                         shortage::explain(&error)
                     ),
                 }
@@ -162,7 +163,7 @@ impl OutputTarget {
             OutputTarget::File(file) => {
                 if let Err(error) = (&mut &**file).write_all(&lines) {
                     tracing::error!(
-                        "what a process printed is lost: its log can't be written: {error}"
+                        "output of a child process is lost: its log can't be written: {error}"
                     );
                 }
             }
@@ -289,31 +290,30 @@ fn write(mut stream: impl Write, bytes: &[u8]) {
         // Whoever read this process's output may have gone; that is no reason to stop the work.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             tracing::error!(
-                "what a process printed is lost: this process's output can't be written: {error}"
+                "output of a child process is lost: this process's output can't be written: {error}"
             );
         }
         _ => {}
     }
 }
 
-/// Waits until what a job printed has been passed on by `passing`, but not longer than `limit`:
-/// then it is given up, unless it is held up by whoever reads this process's output. That goes on
-/// beside.
-pub(crate) async fn drain(mut passing: JoinHandle<()>, limit: Duration) {
-    if timeout(limit, &mut passing).await.is_ok() {
+/// Waits until `forwarding` has forwarded all output, but not longer than `limit`. After that, it
+/// continues in the background while the printer is busy with slow readers, and is aborted once it
+/// has no such excuse.
+pub(crate) async fn drain(mut forwarding: JoinHandle<()>, limit: Duration) {
+    if timeout(limit, &mut forwarding).await.is_ok() {
         return;
     }
     let rest = PendingWrite::new();
     tokio::task::spawn_local(async move {
-        while is_backlogged() && timeout(limit, &mut passing).await.is_err() {}
-        passing.abort();
+        while is_backlogged() && timeout(limit, &mut forwarding).await.is_err() {}
+        forwarding.abort();
         drop(rest);
     });
 }
 
-/// Waits until all that children printed has been written, for as long as a reader takes for it: as
-/// with what a process prints itself. It is given up if somebody else keeps the stream for longer
-/// than `limit`.
+/// Waits until all output of children is written, as long as its reader takes, like a process's own
+/// output. Gives up when another thread holds the stream for longer than `limit`.
 pub fn flush(limit: Duration) {
     let mut unwritten = UNWRITTEN.lock();
     while *unwritten > 0 {
@@ -323,7 +323,7 @@ pub fn flush(limit: Duration) {
     }
 }
 
-/// Waits until all that children printed has been written, but not longer than `limit`.
+/// Waits until all output of children is written, but not longer than `limit`.
 pub fn flush_within(limit: Duration) {
     WRITTEN.wait_while_for(&mut UNWRITTEN.lock(), |unwritten| *unwritten > 0, limit);
 }

@@ -1,5 +1,5 @@
-//! Who made a container or pod. It is written on each, so that what belongs to nobody any more can
-//! be told.
+//! The process that created a container or pod. A label or annotation of each names it, so that
+//! orphans can be found.
 
 use std::fs;
 use std::future::Future;
@@ -9,22 +9,22 @@ use std::os::unix::fs::MetadataExt;
 use fiber_core::{random, shortage};
 use rustix::io::Errno;
 
-/// A process that makes containers or pods.
+/// A process that creates containers or pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum JobOwner {
-    /// Whatever runs in a container.
+    /// The process in the container of this id.
     Container(String),
-    /// Whatever runs in a pod.
+    /// The process in this pod.
     #[cfg(feature = "kubernetes")]
     Pod { name: String, uid: String },
-    /// A process of a host that runs since a certain boot.
+    /// A process of a host, during one boot of it.
     Process { boot: String, namespace: u64, pid: u32, started: u64 },
 }
 
 impl JobOwner {
     /// # Errors
-    /// Why the system does not say who this process is: what it made would be taken for something
-    /// that is left over.
+    /// `/proc` can't be read. Without it, the next sweep would remove this process's jobs as
+    /// orphans.
     pub(crate) fn this_process() -> Result<JobOwner, String> {
         let pid = std::process::id();
         let known = || {
@@ -73,7 +73,8 @@ impl JobOwner {
         Some(owner)
     }
 
-    /// What a process of a host is called, and which program it runs, as far as that is known here.
+    /// Returns the name and the role of a head on a host: `pid N`, and its program's name as far as
+    /// it is known here.
     pub(crate) fn on_host(&self) -> (String, String) {
         let JobOwner::Process { pid, .. } = self else { return (self.to_text(), "program".into()) };
         let path =
@@ -85,8 +86,8 @@ impl JobOwner {
         (format!("pid {pid}"), role)
     }
 
-    /// Whether it is certain that it was a process which is no more. Of containers and pods their
-    /// engine knows.
+    /// Returns whether this was a process of this host that is certainly dead. For containers and
+    /// pods, ask their engine.
     pub(crate) fn is_a_dead_process(&self) -> bool {
         match self {
             JobOwner::Process {
@@ -104,43 +105,43 @@ impl JobOwner {
     }
 }
 
-/// What tells the containers or pods of a process from all others.
+/// Returns a random id for the jobs of one process.
 pub(crate) fn new_session() -> String {
     random::<6>().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Removes what dead sessions left, while others go on, and logs what came of it.
+/// Removes leftovers of dead sessions in the background, and logs the result.
 pub(crate) fn spawn_sweep(sweep: impl Future<Output = Result<Vec<String>, String>> + 'static) {
     tokio::task::spawn_local(async move {
         match sweep.await {
             Ok(removed) if removed.is_empty() => {}
             Ok(removed) => {
-                tracing::info!("removed what dead sessions had left: {}", removed.join(", "))
+                tracing::info!("removed leftovers of dead sessions: {}", removed.join(", "))
             }
-            Err(error) => tracing::warn!("what dead sessions may have left stays for now: {error}"),
+            Err(error) => tracing::warn!("leftovers of dead sessions stay for now: {error}"),
         }
     });
 }
 
-/// When this host was booted, in a name that no other boot of any host has.
+/// Returns the id of this host's current boot, which no other boot of any host has.
 fn boot() -> io::Result<String> {
     Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_string())
 }
 
-/// Where this process's pids mean something.
+/// Returns the inode of this process's pid namespace.
 fn namespace() -> io::Result<u64> {
     Ok(fs::metadata("/proc/self/ns/pid")?.ino())
 }
 
-/// When a process was started, in ticks since the boot. `None`, if there is none, or it only waits
-/// to be buried.
+/// Returns the start time of a process in ticks since boot, or `None` if it does not exist or is a
+/// zombie.
 ///
 /// # Errors
-/// Why the system does not say, which is no proof that there is none.
+/// `/proc` can't be read, which does not prove that there is no such process.
 fn started(pid: u32) -> io::Result<Option<u64>> {
     let stat = match fs::read_to_string(format!("/proc/{pid}/stat")) {
         Ok(stat) => stat,
-        // It ends while it is read.
+        // It ended during the read.
         Err(error)
             if error.kind() == io::ErrorKind::NotFound
                 || Errno::from_io_error(&error) == Some(Errno::SRCH) =>
@@ -153,7 +154,7 @@ fn started(pid: u32) -> io::Result<Option<u64>> {
 }
 
 fn start_in(stat: &str) -> Option<u64> {
-    // The name, in brackets, may contain anything.
+    // The process name, in brackets, may contain anything.
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
     let state = fields.next()?;
     if matches!(state, "Z" | "X") {
@@ -172,11 +173,11 @@ mod tests {
         for owner in owners {
             assert_eq!(JobOwner::from_text(&owner.to_text()), Some(owner));
         }
-        assert_eq!(JobOwner::from_text("somebody else"), None);
+        assert_eq!(JobOwner::from_text("unknown owner"), None);
     }
 
     #[test]
-    fn this_process_lives_and_no_other_can_be_taken_for_it() {
+    fn this_process_is_alive_and_told_apart_from_others() {
         let started = |pid| started(pid).unwrap();
         let start = started(std::process::id());
         assert!(start.is_some());

@@ -1,27 +1,28 @@
-//! What takes a while, told to whoever wants to show it.
+//! Progress of steps that take a while.
 
 use std::fmt::Debug;
 use std::io::Write;
 use std::time::Instant;
 
-/// Is told of what takes a while.
+/// Shows steps that take a while.
 pub trait Progress: Debug + Send + Sync {
-    /// Something begins, in words: `making the image …`. It is under way until the step is dropped.
+    /// Begins a step. `what` describes it: `building the image …`. The step is in progress until
+    /// the returned value is dropped.
     fn begin(&self, what: &str) -> Box<dyn Step>;
 }
 
-/// Something that is under way. Dropped before it is [done](Step::done), it has failed.
+/// A step in progress. Dropping it before [`done`](Step::done) means failure.
 pub trait Step: Send {
-    /// How far it has come, in words.
+    /// Shows how far it is.
     fn detail(&mut self, detail: &str) {
         let _ = detail;
     }
 
-    /// It has come to its end.
+    /// Ends it with success.
     fn done(self: Box<Self>);
 }
 
-/// A line on standard error for each step: what a program shows of its own images.
+/// Shows each step as a line on standard error. The backends use this inside programs.
 #[derive(Debug)]
 pub(crate) struct StderrProgress;
 

@@ -15,14 +15,14 @@ use tokio::sync::Mutex;
 pub(crate) struct SingleFlight {
     /// How many attempts have failed.
     failed: AtomicU64,
-    /// Locked by the attempt under way. Holds the error of the last attempt that failed, for
-    /// callers that waited for it.
+    /// Locked by the attempt in progress. Holds the error of the last failed attempt, for callers
+    /// that waited for it.
     error: Mutex<String>,
 }
 
 impl SingleFlight {
-    /// Returns what `done` finds, or else the outcome of an attempt: of the one under way, or of a
-    /// new one.
+    /// Returns the value that `done` finds, or else the outcome of an attempt: of the one in
+    /// progress, or of a new one.
     ///
     /// # Errors
     /// The error of the attempt.
@@ -51,7 +51,8 @@ impl SingleFlight {
     }
 }
 
-/// A value that is made when it is first needed, by [single flight](SingleFlight).
+/// A value that is made on first use, by [single flight](SingleFlight). Unlike `OnceCell`, callers
+/// that wait for a failed attempt get its error.
 #[derive(Debug)]
 pub(crate) struct SingleFlightCell<T> {
     value: OnceLock<T>,
@@ -92,7 +93,7 @@ mod tests {
 
     use super::*;
 
-    /// Something that is made in steps, and fails at first.
+    /// A value that takes several polls to make, and fails at first.
     #[derive(Default)]
     struct Maker {
         attempts: Cell<u32>,

@@ -93,9 +93,8 @@ pub(crate) enum Command {
         json: bool,
     },
     /// Prints the completions for a shell.
-    #[command(
-        after_help = "Example:\n  fiber completions bash > ~/.local/share/bash-completion/completions/fiber"
-    )]
+    #[command(after_help = "Example:\n  fiber completions bash > \
+                      ~/.local/share/bash-completion/completions/fiber")]
     Completions {
         /// Which one.
         shell: Shell,
@@ -232,8 +231,8 @@ fn name(text: &str) -> Result<String, String> {
     if right && text.len() <= 50 {
         Ok(text.to_string())
     } else {
-        Err("it has to be of lower case letters, digits and hyphens, begin and end with neither hyphen, and have at most \
-             50 of them"
+        Err("it has to be of lower case letters, digits and hyphens, begin and end with neither \
+             hyphen, and have at most 50 of them"
             .into())
     }
 }

@@ -35,7 +35,8 @@ pub(crate) fn copy_paths(source: &str, target: &str) -> anyhow::Result<(CopyPath
     let copy_paths = (copy_path(source)?, copy_path(target)?);
     if let (CopyPath::Host(_), CopyPath::Host(_)) = copy_paths {
         bail!(
-            "neither `{source}` nor `{target}` is in a volume: write CLAIM:/PATH for the one that is (`cp` copies on this host)"
+            "neither `{source}` nor `{target}` is in a volume: write CLAIM:/PATH for the one that \
+             is (`cp` copies on this host)"
         );
     }
     Ok(copy_paths)
@@ -49,8 +50,8 @@ fn copy_path(text: &str) -> anyhow::Result<CopyPath> {
                 || path.split('/').any(|part| part == "..")
             {
                 bail!(
-                    "`{text}` is no place in a volume: write CLAIM:/PATH, where CLAIM is the name of a volume (and `./{text}` \
-                     for a file of this name)"
+                    "`{text}` is no place in a volume: write CLAIM:/PATH, where CLAIM is the name \
+                     of a volume (and `./{text}` for a file of this name)"
                 );
             }
             Ok(CopyPath::Volume { claim: claim.into(), path: path.into() })

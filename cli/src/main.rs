@@ -97,7 +97,8 @@ impl ClusterArgs {
         if let Some(namespace) = &self.namespace {
             if config.backend != "kubernetes" {
                 bail!(
-                    "--namespace is for Kubernetes, and the backend is `{}`: leave it out, or add `--backend kubernetes`",
+                    "--namespace is for Kubernetes, and the backend is `{}`: leave it out, or add \
+                     `--backend kubernetes`",
                     config.backend
                 );
             }

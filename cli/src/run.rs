@@ -79,7 +79,8 @@ fn local(args: &args::Run) -> anyhow::Result<ExitCode> {
     ];
     if let Some((option, _)) = pointless.iter().find(|(_, given)| *given) {
         bail!(
-            "{option} is for containers, and this would run as a process of this host: add `--backend docker`, or leave it out"
+            "{option} is for containers, and this would run as a process of this host: add \
+             `--backend docker`, or leave it out"
         );
     }
     let (command, arguments) =
@@ -99,7 +100,8 @@ fn run_request(args: &args::Run, config: &Config) -> anyhow::Result<RunRequest> 
     for (index, volume) in args.volumes.iter().enumerate() {
         if let Some(other) = args.volumes[..index].iter().find(|other| other.path == volume.path) {
             bail!(
-                "the volumes `{}` and `{}` are both to be at {}: give one another path, as in `-v {}:/PATH`",
+                "the volumes `{}` and `{}` are both to be at {}: give one another path, as in `-v \
+                 {}:/PATH`",
                 other.claim,
                 volume.claim,
                 volume.path,
@@ -120,7 +122,8 @@ fn run_request(args: &args::Run, config: &Config) -> anyhow::Result<RunRequest> 
     } else if dockerfile.is_file() && !args.bundle {
         (ProgramSource::Dockerfile(dockerfile.to_path_buf()), args.command.clone())
     } else {
-        let missing = "what is to be run? give a program (`fiber run CMD`), or an image or Dockerfile that has one";
+        let missing = "what is to be run? give a program (`fiber run CMD`), or an image or \
+                       Dockerfile that has one";
         let (command, arguments) = args.command.split_first().context(missing)?;
         (ProgramSource::Executable(program::find(command)?), arguments.to_vec())
     };
@@ -144,7 +147,10 @@ fn environment(args: &args::Run) -> anyhow::Result<Vec<(String, String)>> {
         Some((name, value)) => Ok((name.to_string(), value.to_string())),
         None => {
             let value = std::env::var(text).map_err(|_| {
-                anyhow!("`--env {text}` is to take the value that {text} has here, which has none: write {text}=VALUE")
+                anyhow!(
+                    "`--env {text}` is to take the value that {text} has here, which has none: \
+                         write {text}=VALUE"
+                )
             })?;
             Ok((text.clone(), value))
         }

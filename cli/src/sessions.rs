@@ -123,7 +123,8 @@ pub(crate) fn must_be_in_cluster(process: &SessionProcess) -> anyhow::Result<()>
             bail!("`{}` is gone; `fiber clean` removes what it left", process.name)
         }
         (Location::Host, _) => bail!(
-            "`{}` is a program that somebody started on a host: what it prints is seen there, and it is ended there",
+            "`{}` is a program that somebody started on a host: what it prints is seen there, and \
+             it is ended there",
             process.name
         ),
     }

@@ -96,7 +96,7 @@ fn an_image_that_takes_too_long() {
     let name = format!("{}/fiber-test/slow:1", registry.local_addr().expect("it has one"));
     let setup = program("one task").env("FIBER_IMAGE", &name).env("FIBER_PULL_TIMEOUT", "2s");
     let limit =
-        format!("the image `{name}` was not fetched within 2s (`pull_timeout` sets the limit)");
+        format!("the image `{name}` was not pulled within 2s (`pull_timeout` sets the limit)");
     leaves_nothing(setup.start()).code(0).says(&["error: ", &limit]);
     // The engine has called, and hangs up.
     let (mut call, _) = registry.accept().expect("it is open");
@@ -111,7 +111,7 @@ fn an_image_without_the_program() {
     fails(
         &image,
         Some("/no/such/program"),
-        &["has no program that runs at `/no/such/program`", "rebuild the image"],
+        &["has no executable program at `/no/such/program`", "rebuild the image"],
     );
 }
 

@@ -40,7 +40,8 @@ fn main() -> ExitCode {
         docker::must_answer();
     } else {
         eprintln!(
-            "SKIPPED: what containers promise; TEST_BACKENDS=docker asks for it, and needs a Docker engine"
+            "SKIPPED: what containers promise; TEST_BACKENDS=docker asks for it, and needs a \
+             Docker engine"
         );
     }
     let topics = [

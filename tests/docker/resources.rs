@@ -32,8 +32,8 @@ fn too_little_memory_is_told() {
 fn more_than_there_is_is_refused() {
     let ending = leaves_nothing(program("too much").start()).code(0);
     ending.says(&[
-        "it is to have 1.0 PiB of memory, but the Docker host has",
-        "it is to have 5000 processor cores",
+        "it asks for 1.0 PiB of memory, but the Docker host has",
+        "it asks for 5000 CPU cores",
     ]);
 }
 
@@ -43,5 +43,5 @@ fn no_gpu_is_told() {
     }
     leaves_nothing(program("gpu").start())
         .code(0)
-        .says(&["gpu: ", "the Docker host offers no graphics processors"]);
+        .says(&["gpu: ", "the Docker host offers no GPUs"]);
 }

@@ -16,7 +16,8 @@ use crate::wait::wait_until;
 pub(crate) fn must_answer() {
     if let Err(problem) = try_kubectl(&["get", "pods"]) {
         eprintln!(
-            "error: TEST_BACKENDS names kubernetes, but no cluster answers (`make cluster-up` starts one): {problem}"
+            "error: TEST_BACKENDS names kubernetes, but no cluster answers (`make cluster-up` \
+             starts one): {problem}"
         );
         std::process::exit(1);
     }

@@ -39,7 +39,7 @@ fn directory() -> TempDir {
 fn no_kubeconfig() {
     let home = directory();
     let setup = program("one task").env("KUBECONFIG", "/no/such/file").env("HOME", home.path());
-    fails(setup, &["no cluster is known", "/no/such/file", "KUBECONFIG"]);
+    fails(setup, &["no cluster is configured", "/no/such/file", "KUBECONFIG"]);
 }
 
 fn no_api_server() {
@@ -96,7 +96,7 @@ fn a_namespace_that_does_not_exist() {
 
 fn a_claim_that_does_not_exist() {
     let setup = program("one task").env("FIBER_MOUNTS", "no-such-claim:/data");
-    fails(setup, &["persistentvolumeclaim \"no-such-claim\" not found", "make the claim"]);
+    fails(setup, &["persistentvolumeclaim \"no-such-claim\" not found", "create the claim"]);
 }
 
 fn a_claim_that_stays_pending() {
@@ -145,7 +145,7 @@ fn an_image_that_takes_too_long() {
     fails(
         setup,
         &[
-            "its container was not made within 4s (`pull_timeout` sets the limit): ",
+            "its container was not created within 4s (`pull_timeout` sets the limit): ",
             &format!("Pulling image \"{name}\""),
         ],
     );
@@ -155,7 +155,7 @@ fn an_image_without_the_program() {
     let image = &crate::cluster::own_image().image;
     let setup =
         program("one task").env("FIBER_IMAGE", image).env("FIBER_PROGRAM", "/no/such/program");
-    fails(setup, &["has no program that runs at `/no/such/program`", "rebuild the image"]);
+    fails(setup, &["has no executable program at `/no/such/program`", "rebuild the image"]);
 }
 
 fn no_docker_engine_to_make_an_image() {
@@ -163,7 +163,7 @@ fn no_docker_engine_to_make_an_image() {
     fails(
         setup,
         &[
-            "no image of this program can be made for pods",
+            "no image of this program can be built for pods",
             "no Docker engine answers at unix:///no/such/socket",
         ],
     );

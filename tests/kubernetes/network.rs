@@ -207,7 +207,8 @@ fn a_start_that_is_not_heard_for_a_while_is_made_up_for() {
     for packet in [1, 2, 4, 6] {
         // All from that packet on.
         let rest = format!(
-            "-m connbytes --connbytes {packet}: --connbytes-dir original --connbytes-mode packets -j DROP"
+            "-m connbytes --connbytes {packet}: --connbytes-dir original --connbytes-mode packets \
+             -j DROP"
         );
         let rules = Rules::on_new_connections(&pair.port, &rest);
         let victim = pair.lose_a_worker();

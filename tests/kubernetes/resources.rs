@@ -29,7 +29,7 @@ fn more_than_any_node_has_is_told() {
         "Insufficient memory",
         "(it asks for 1.0 PiB of memory)",
         "Insufficient cpu",
-        "(it asks for 5000 processor cores)",
+        "(it asks for 5000 CPU cores)",
         "`schedule_timeout` sets the limit",
     ]);
 }

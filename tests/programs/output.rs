@@ -129,7 +129,7 @@ fn a_slow_reader_misses_nothing() {
 
 fn what_can_not_be_written_is_told_and_stops_nothing() {
     let ending = Setup::new("report").start_on_a_full_device().end().code(0);
-    let words = "what a process printed is lost: this process's output can't be written: No space left on device";
+    let words = "output of a child process is lost: this process's output can't be written: No space left on device";
     assert!(ending.errors.contains(words), "{}", ending.errors);
 }
 

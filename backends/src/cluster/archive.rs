@@ -1,4 +1,4 @@
-//! Archives of one file or directory, as they go from one side of a copy to the other.
+//! Tar archives of one file or directory, for copies between a host and volumes.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -6,21 +6,21 @@ use std::path::{Path, PathBuf};
 
 use tar::{Archive, Builder, EntryType};
 
-/// Writes what is at `path`, with all that is below it. Links stay links.
+/// Writes the file or directory at `path`, with all that is below it. Symbolic links stay links.
 ///
 /// # Errors
-/// What can't be read.
+/// Errors of reading the files and of writing the archive.
 pub fn pack(path: &Path, archive: impl Write) -> io::Result<()> {
     let mut builder = Builder::new(archive);
     builder.follow_symlinks(false);
-    // The name is changed on the way.
+    // `rename` replaces this name on the way.
     let name = Path::new("copy");
     let explain =
         |error: io::Error| io::Error::new(error.kind(), format!("`{}`: {error}", path.display()));
     if fs::metadata(path).map_err(explain)?.is_dir() {
         builder.append_dir_all(name, path).map_err(explain)?;
     } else {
-        // A link that is named itself is meant to be what it leads to.
+        // A link that the user named stands for its target.
         builder
             .append_path_with_name(fs::canonicalize(path).map_err(explain)?, name)
             .map_err(explain)?;
@@ -28,20 +28,20 @@ pub fn pack(path: &Path, archive: impl Write) -> io::Result<()> {
     builder.into_inner()?.flush()
 }
 
-/// Unpacks an archive below a directory. What may follow its end is not read.
+/// Unpacks an archive below a directory. Does not read what follows the archive's end.
 ///
 /// # Errors
-/// What can't be written, and what is no archive.
+/// Errors of reading, of writing, and of parsing the archive.
 pub fn unpack(archive: impl Read, directory: &Path) -> io::Result<()> {
     let mut entries = Archive::new(archive);
     entries.set_preserve_permissions(true);
     entries.unpack(directory)
 }
 
-/// Gives an archive's first name another one, in all paths, and reads it to its end.
+/// Replaces the first path component of all entries by `name`, and reads the archive to its end.
 ///
 /// # Errors
-/// What can't be written, and what is no archive.
+/// Errors of reading, of writing, and of parsing the archive.
 pub fn rename(mut archive: impl Read, renamed: impl Write, name: &Path) -> io::Result<()> {
     let mut builder = Builder::new(renamed);
     let mut entries = Archive::new(&mut archive);
@@ -51,7 +51,7 @@ pub fn rename(mut archive: impl Read, renamed: impl Write, name: &Path) -> io::R
         let mut header = entry.header().clone();
         let target = entry.link_name()?.map(|target| target.into_owned());
         match (entry.header().entry_type(), target) {
-            // It names another entry of this archive.
+            // A hard link names another entry of this archive.
             (EntryType::Link, Some(target)) => {
                 builder.append_link(&mut header, path, below(&target, name))?
             }
@@ -65,14 +65,14 @@ pub fn rename(mut archive: impl Read, renamed: impl Write, name: &Path) -> io::R
 
 fn below(path: &Path, name: &Path) -> PathBuf {
     let parts = path.components().filter(|part| !matches!(part, std::path::Component::CurDir));
-    // Part by part: what is joined with nothing would end in a slash.
+    // One component at a time: joining an empty rest would add a slash.
     parts.skip(1).fold(name.to_path_buf(), |path, part| path.join(part))
 }
 
-/// Reads the padding at the end of an archive: who writes it would otherwise fail.
+/// Reads the padding after an archive's end. Its writer would fail otherwise.
 ///
 /// # Errors
-/// Those of reading.
+/// Errors of reading the archive.
 pub fn drain(mut archive: impl Read) -> io::Result<()> {
     io::copy(&mut archive, &mut io::sink()).map(drop)
 }
@@ -121,7 +121,7 @@ mod tests {
         let mut packed = Builder::new(Vec::new());
         let mut header = tar::Header::new_gnu();
         header.set_size(4);
-        // As no builder would write it.
+        // No builder writes such a path.
         header.as_old_mut().name[..12].copy_from_slice(b"x/../../evil");
         header.set_cksum();
         packed.append(&header, &b"evil"[..]).unwrap();

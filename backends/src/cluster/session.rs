@@ -1,4 +1,4 @@
-//! What there is to say of a session, and to do with it.
+//! The types that describe a session, and the operations on it.
 
 use std::fmt::Debug;
 use std::path::PathBuf;
@@ -12,13 +12,13 @@ use futures_util::stream::LocalBoxStream;
 use super::volume::{Volume, VolumeMount};
 use crate::progress::Progress;
 
-/// A place where sessions run.
+/// A place where sessions run: a Docker engine, or a namespace of a Kubernetes cluster.
 pub trait Cluster: Debug {
-    /// What it calls that in which one process runs: `container`, `pod`.
+    /// Returns what one process runs in: `container`, `pod`.
     fn unit(&self) -> &'static str;
 
-    /// Starts a session's head, once its image is where it can be run from. If this is dropped
-    /// before it is done, [`Cluster::remove_session`] removes what came of it.
+    /// Starts a session's head, after building, pushing or pulling its image. If the future is
+    /// dropped before it is ready, call [`Cluster::remove_session`] to remove what it created.
     ///
     /// # Errors
     /// [`Error::Start`](fiber_core::Error::Start), with what the user can do.
@@ -28,20 +28,20 @@ pub trait Cluster: Debug {
         progress: &'a dyn Progress,
     ) -> LocalBoxFuture<'a, Result<()>>;
 
-    /// Removes what there is of the sessions of this id.
+    /// Removes all containers or pods of the session.
     ///
     /// # Errors
     /// [`Error::System`](fiber_core::Error::System).
     fn remove_session<'a>(&'a self, session: &'a str) -> LocalBoxFuture<'a, Result<()>>;
 
-    /// All processes of all sessions, heads that run on this host among them.
+    /// Returns all processes of all sessions, including heads that run on this host.
     ///
     /// # Errors
     /// [`Error::System`](fiber_core::Error::System).
     fn processes(&self) -> LocalBoxFuture<'_, Result<Vec<SessionProcess>>>;
 
-    /// What a process prints, from its beginning on or the last `tail` lines; with `follow` until
-    /// its end.
+    /// Returns the output of a process, from its beginning or the last `tail` lines; with `follow`
+    /// until the process ends.
     ///
     /// # Errors
     /// [`Error::System`](fiber_core::Error::System).
@@ -58,31 +58,32 @@ pub trait Cluster: Debug {
     /// [`Error::System`](fiber_core::Error::System), also if it was removed.
     fn wait<'a>(&'a self, name: &'a str) -> LocalBoxFuture<'a, Result<ExitStatus>>;
 
-    /// Asks a process to end, and kills it if it has not within `grace` seconds. It is done when it
-    /// has ended. One that is gone is fine.
+    /// Asks a process to end, and kills it after `grace` seconds. Returns when it has ended. A
+    /// process that does not exist is no error.
     ///
     /// # Errors
     /// [`Error::System`](fiber_core::Error::System).
     fn stop<'a>(&'a self, name: &'a str, grace: u32) -> LocalBoxFuture<'a, Result<()>>;
 
-    /// Kills a process if it still runs, and removes what is left of it. One that is gone is fine.
+    /// Kills a process if it still runs, and removes its container or pod. A process that does not
+    /// exist is no error.
     ///
     /// # Errors
     /// [`Error::System`](fiber_core::Error::System).
     fn remove<'a>(&'a self, name: &'a str) -> LocalBoxFuture<'a, Result<()>>;
 
-    /// Removes what is left of sessions whose head has ended, the heads that [`Cluster::start`]
-    /// started among it, and says what that was.
+    /// Removes what is left of sessions whose head has ended, including heads that
+    /// [`Cluster::start`] started. Returns the names of what it removed.
     ///
     /// # Errors
     /// [`Error::System`](fiber_core::Error::System).
     fn sweep(&self) -> LocalBoxFuture<'_, Result<Vec<String>>>;
 
-    /// Opens a volume for reading and writing from here. What has it mounted meanwhile belongs to
-    /// the session of this id: [`Cluster::remove_session`] has to be called in the end, whatever happens.
+    /// Opens a volume for reading and writing from here. A container or pod of session `session`
+    /// mounts it meanwhile: call [`Cluster::remove_session`] in the end, also after an error.
     ///
     /// # Errors
-    /// [`Error::System`](fiber_core::Error::System), also if there is none of this name.
+    /// [`Error::System`](fiber_core::Error::System), also if no volume of this name exists.
     fn volume<'a>(
         &'a self,
         claim: &'a str,
@@ -91,28 +92,28 @@ pub trait Cluster: Debug {
     ) -> LocalBoxFuture<'a, Result<Box<dyn Volume + 'a>>>;
 }
 
-/// A session to be.
+/// A request to start a session.
 #[derive(Clone, Debug)]
 pub struct RunRequest {
-    /// Its id, which no other has.
+    /// The unique id of the session.
     pub session: String,
-    /// What its head is to be called.
+    /// The name of the head's container or pod.
     pub name: String,
-    /// Where the program comes from.
+    /// The source of the program.
     pub source: ProgramSource,
-    /// The program and its arguments as they are called in the image. Without any, the image says
-    /// it.
+    /// The program and its arguments as paths in the image. If it is empty, the image's own command
+    /// runs.
     pub command: Vec<String>,
-    /// The resources that the head is to have.
+    /// The resources of the head.
     pub meta: Meta,
-    /// What is mounted into all of its processes.
+    /// The volumes that all of its processes mount.
     pub volumes: Vec<VolumeMount>,
-    /// Variables of the head.
+    /// Environment variables of the head.
     pub environment: Vec<(String, String)>,
 }
 
 impl RunRequest {
-    /// What its head is to its program: the program's name.
+    /// Returns the head's role: the program's name.
     pub(crate) fn role(&self) -> String {
         let program = match &self.source {
             ProgramSource::Executable(path) => {
@@ -129,74 +130,73 @@ impl RunRequest {
 /// Where a program comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProgramSource {
-    /// An executable of this host, which is put into an image of its own; `command` has its
-    /// arguments only.
+    /// An executable of this host. Fiber builds an image of it; `command` has its arguments only.
     Executable(PathBuf),
-    /// An image of this name.
+    /// The image of this name.
     Image(String),
-    /// An image that is built as this file says, in the directory that it is in.
+    /// An image built from this Dockerfile, with its directory as the build context.
     Dockerfile(PathBuf),
 }
 
-/// A process of a session.
+/// A process of a session, as `fiber ps` shows it.
 #[derive(Clone, Debug)]
 pub struct SessionProcess {
-    /// What it can be told from all others by.
+    /// The name of its container or pod; `pid N` for a head on a host.
     pub name: String,
-    /// What it is to its program: `pool-1/worker-2`; the program's name for the head.
+    /// Its role in the program: `pool-1/worker-2`; the program's name for the head.
     pub role: String,
-    /// The process that started it. Without one, it is the session's head.
+    /// The name of the process that started it; `None` for the session's head.
     pub parent: Option<String>,
-    /// Where it runs.
+    /// The place where it runs.
     pub location: Location,
-    /// What it is doing.
+    /// Its current state.
     pub state: ProcessState,
-    /// How often it was started again, under this role, before.
+    /// How many times a process of this role was restarted before.
     pub restarts: u64,
-    /// The resources that it has for itself.
+    /// The resource limits of this process.
     pub meta: Meta,
-    /// When it was started.
+    /// The time when its container or pod was created.
     pub started_at: Option<SystemTime>,
 }
 
-/// Where a process runs.
+/// The place where a process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Location {
-    /// In the cluster.
+    /// In a container or pod of the cluster.
     Cluster,
-    /// On a host, outside of the cluster: it can be shown, and not be acted on.
+    /// On a host, outside of the cluster: fiber can show it, but can't act on it.
     Host,
 }
 
-/// What a process is doing.
+/// The state of a process of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProcessState {
-    /// It was not started yet; perhaps it is known what it waits for.
+    /// It has not started yet. Carries the reason if it is known.
     Starting(Option<String>),
     /// It runs.
     Running,
-    /// It stands still, because somebody paused it.
+    /// It is paused.
     Paused,
     /// It has ended.
     Ended(ExitStatus),
-    /// It is gone, and nobody knows how it ended.
+    /// It is gone without a known exit status.
     Gone,
 }
 
-/// How a process ended.
+/// The exit status of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExitStatus {
-    /// Its exit code; 128 and the signal's number if one killed it.
+    /// The exit code; 128 plus the signal's number if a signal killed it.
     pub code: i32,
-    /// What is known beyond that: `out of memory`.
+    /// The reason, if one is known: `out of memory`.
     pub reason: Option<String>,
 }
 
-/// A piece of what a process prints.
+/// A chunk of a process's output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OutputChunk {
-    /// On its standard output.
+    /// From its standard output.
     Stdout(Bytes),
-    /// On its standard error.
+    /// From its standard error.
     Stderr(Bytes),
 }

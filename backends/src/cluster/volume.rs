@@ -13,17 +13,17 @@ use futures_util::stream::{BoxStream, LocalBoxStream};
 
 use super::archive;
 
-/// Where a volume is mounted that does not say.
-const PERSISTENT: &str = "/persistent";
+/// The default mount path.
+const DEFAULT_PATH: &str = "/persistent";
 
-/// A volume, and where it is to be seen: `claim`, `claim:/path` or `claim:/path:ro`.
+/// A volume with its mount path: `claim`, `claim:/path` or `claim:/path:ro`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeMount {
-    /// The name of a Docker volume, or of a persistent volume claim.
+    /// The name of a Docker volume or of a persistent volume claim.
     pub claim: String,
-    /// The absolute path at which processes see it.
+    /// The absolute path at which processes mount it.
     pub path: String,
-    /// Whether they may only read it.
+    /// Whether the mount is read-only.
     pub read_only: bool,
 }
 
@@ -34,13 +34,13 @@ impl FromStr for VolumeMount {
         let wrong = |problem: &str| Error::Invalid {
             what: "volume",
             problem: format!(
-                "`{text}` {problem}: write CLAIM, CLAIM:/PATH or CLAIM:/PATH:ro, where CLAIM is the name of a volume \
-                 (without a path it is mounted at {PERSISTENT})"
+                "`{text}` {problem}: write CLAIM, CLAIM:/PATH or CLAIM:/PATH:ro, where CLAIM is \
+                 the name of a volume (without a path it is mounted at {DEFAULT_PATH})"
             ),
         };
         let mut parts = text.split(':');
         let claim = parts.next().unwrap_or_default();
-        let path = parts.next().unwrap_or(PERSISTENT);
+        let path = parts.next().unwrap_or(DEFAULT_PATH);
         let read_only = match parts.next() {
             None | Some("rw") => false,
             Some("ro") => true,
@@ -50,7 +50,7 @@ impl FromStr for VolumeMount {
             return Err(wrong("has too many parts"));
         }
         if !is_claim(claim) {
-            return Err(wrong("begins with no name of a volume"));
+            return Err(wrong("does not begin with the name of a volume"));
         }
         if !path.starts_with('/') || path == "/" || path.split('/').any(|part| part == "..") {
             return Err(wrong("has no absolute path below `/`"));
@@ -59,36 +59,37 @@ impl FromStr for VolumeMount {
     }
 }
 
-/// Whether a volume may be called like this.
+/// Returns whether `text` is a valid volume name.
 pub(crate) fn is_claim(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphanumeric())
         && text.chars().all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c))
 }
 
-/// What is at a path of a volume.
+/// The type of a file in a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VolumeKind {
     /// A directory.
     Directory,
-    /// A file, or anything else that is no directory.
+    /// A file, or anything else but a directory.
     File,
 }
 
-/// A volume that can be read and written from here.
+/// A volume that is open for reading and writing.
 pub trait Volume: Debug {
-    /// What is at `path`, if anything is.
+    /// Returns the type of the file at `path`, or `None` if there is none.
     ///
     /// # Errors
     /// [`Error::System`].
     fn kind<'a>(&'a self, path: &'a str) -> LocalBoxFuture<'a, Result<Option<VolumeKind>>>;
 
-    /// What is at `path`, as a tar archive whose first name is the last one of `path`.
+    /// Returns a tar archive of the file or directory at `path`. Its entries begin with the last
+    /// component of `path`.
     fn read<'a>(&'a self, path: &'a str) -> LocalBoxStream<'a, Result<Bytes>>;
 
-    /// Unpacks a tar archive in a directory that exists.
+    /// Unpacks a tar archive in an existing directory.
     ///
     /// # Errors
-    /// [`Error::System`], and what fails in `archive`.
+    /// [`Error::System`], also for an error of `archive`.
     fn write<'a>(
         &'a self,
         directory: &'a str,
@@ -96,12 +97,12 @@ pub trait Volume: Debug {
     ) -> LocalBoxFuture<'a, Result<()>>;
 }
 
-/// What a program does in a container that has a volume mounted, where the engine can't read or
-/// write it by itself: `hold` stays until it is ended, `kind PATH` prints what is there, `read
-/// PATH` prints an archive, `write DIRECTORY` unpacks one.
+/// Serves a volume from inside a pod that mounts it, where the engine can't read or write it
+/// itself: `hold` blocks forever, `kind PATH` prints the file type, `read PATH` prints an archive,
+/// `write DIRECTORY` unpacks one.
 ///
 /// # Errors
-/// What can't be done, in words.
+/// The message for the user.
 pub fn serve(words: &[&str]) -> Result<(), String> {
     let explain = |error: io::Error| error.to_string();
     match words {
@@ -129,7 +130,7 @@ pub fn serve(words: &[&str]) -> Result<(), String> {
         ["write", directory] => {
             archive::unpack(io::stdin().lock(), Path::new(directory)).map_err(explain)
         }
-        other => Err(format!("{other:?} is nothing that can be asked of a volume")),
+        other => Err(format!("{other:?} is no command of a volume")),
     }
 }
 
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_volume_is_said() {
+    fn an_invalid_volume_is_refused_with_the_right_form() {
         for text in [
             "",
             ":/data",

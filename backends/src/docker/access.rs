@@ -1,4 +1,4 @@
-//! The engine in the hands of containers, which may have containers of their own.
+//! Access of containers to the engine, for jobs that start containers themselves.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -7,12 +7,12 @@ use bollard::models::{Mount, MountType};
 use super::engine::{Engine, SOCKET};
 use super::owner::CurrentContainer;
 
-/// How containers get to the engine themselves.
+/// The mount, variable and group by which a container reaches the engine.
 #[derive(Debug, Default)]
 pub(super) struct EngineAccess {
     pub(super) mount: Option<Mount>,
     pub(super) environment: Option<String>,
-    /// The group to which the socket belongs.
+    /// The group that owns the socket.
     pub(super) group: Option<String>,
 }
 

@@ -1,9 +1,8 @@
-//! A program with all that it needs to run, as the file system of an image.
+//! A program with its loader and libraries, as the file system of an image.
 //!
-//! What this program needs is what the loader has put into this very process: no search for
-//! libraries can be more to the point. What another one needs its own loader says. Each library
-//! keeps its path, and gets a link under the name by which it is asked for, in a directory that the
-//! loader is told of.
+//! For this program, the libraries are those that the loader has mapped into this very process. For
+//! another program, its own loader lists them. Each library keeps its path, and a directory in
+//! LD_LIBRARY_PATH gets a link to it under the name by which the program asks for it.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -24,23 +23,23 @@ use super::strip::Stripped;
 const EXECUTABLE: &str = "/proc/self/exe";
 const PROGRAMS: &str = "/fiber/bin";
 const LIBRARIES: &str = "/fiber/lib";
-/// Bytes that are handed to the engine at a time, and how many of those may wait.
+/// The size in bytes of a chunk for the engine, and the number of chunks that may wait.
 const CHUNK: usize = 256 << 10;
 const CHUNKS: usize = 4;
 
-/// What goes into an image.
+/// The contents of an image.
 #[derive(Debug)]
 pub(super) struct Bundle {
     /// The program's file name.
     pub(super) name: String,
     pub(super) build: BuildId,
     pub(super) bytes: u64,
-    /// What it runs on, as `uname -m` has it. `None`, if it is something unusual.
+    /// Its architecture, as in `uname -m`. `None` for an unusual one.
     pub(super) machine: Option<&'static str>,
     executable: PathBuf,
     /// The executable without its debug sections, if it has some.
     stripped: Option<Stripped>,
-    /// Its loader, if it is linked dynamically.
+    /// Its loader, if it is dynamically linked.
     loader: Option<PathBuf>,
     libraries: Vec<Library>,
 }
@@ -48,13 +47,13 @@ pub(super) struct Bundle {
 #[derive(Clone, Debug)]
 struct Library {
     path: PathBuf,
-    /// What it is asked for by.
+    /// The name by which programs ask for it (its soname).
     name: String,
 }
 
 impl Bundle {
     /// # Errors
-    /// What of it can't be read, and what to do.
+    /// A file that can't be read, with a remedy.
     pub(super) fn of_this_program() -> Result<Bundle, String> {
         let own = fs::read_link(EXECUTABLE)
             .map_err(|error| format!("{EXECUTABLE} can't be read: {error}"))?;
@@ -73,7 +72,7 @@ impl Bundle {
         for path in code_in(&maps).into_iter().filter(|path| *path != own) {
             if path.to_string_lossy().ends_with(" (deleted)") {
                 return Err(format!(
-                    "its library {} was replaced since this process started: start the program again",
+                    "its library {} was replaced since this process started: restart the program",
                     path.display()
                 ));
             }
@@ -85,10 +84,10 @@ impl Bundle {
         Ok(Bundle::new(name, build, executable, Needs { loader, machine }, libraries))
     }
 
-    /// Any program, with what its loader would give it on this host.
+    /// Bundles any program with the libraries that its loader finds on this host.
     ///
     /// # Errors
-    /// Why it is no program that can be bundled, and what to do.
+    /// The reason why it can't be bundled, with a remedy.
     pub(super) fn of(program: &Path) -> Result<Bundle, String> {
         let shown = program.display();
         let unreadable = |error: io::Error| format!("`{shown}` can't be read: {error}");
@@ -98,11 +97,15 @@ impl Bundle {
             .map_err(unreadable)?;
         if head[..read.min(2)] == *b"#!" {
             return Err(format!(
-                "`{shown}` is a script, and fiber makes images of compiled programs: name an image that has its interpreter"
+                "`{shown}` is a script, and fiber builds images of compiled programs only: name an \
+                 image that has its interpreter"
             ));
         }
         let needs = needs(program).map_err(|_| {
-            format!("`{shown}` is no program for Linux (64-bit ELF): build one for Linux, or name an image that has it")
+            format!(
+                "`{shown}` is no program for Linux (64-bit ELF): build it for Linux, or name \
+                     an image that has it"
+            )
         })?;
         let libraries = match &needs.loader {
             Some(loader) => libraries(program, loader, needs.machine)?,
@@ -140,12 +143,12 @@ impl Bundle {
         }
     }
 
-    /// The program's path in the image.
+    /// Returns the program's path in the image.
     pub(super) fn program(&self) -> String {
         format!("{PROGRAMS}/{}", self.name)
     }
 
-    /// What the loader has to know.
+    /// Returns the environment variables for the loader.
     pub(super) fn environment(&self) -> Vec<String> {
         if self.libraries.is_empty() {
             Vec::new()
@@ -154,7 +157,7 @@ impl Bundle {
         }
     }
 
-    /// The file system, made while it is read.
+    /// Returns the file system as a tar archive, which a blocking task writes while it is read.
     pub(super) fn tar(&self) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
         let (chunks, receiver) = mpsc::channel(CHUNKS);
         let (executable, stripped) = (self.executable.clone(), self.stripped.clone());
@@ -166,7 +169,7 @@ impl Bundle {
             let written = write(&mut sink, executable, &program, loader.as_deref(), &libraries)
                 .and_then(|()| sink.flush());
             if let Err(error) = written {
-                // Nobody listens if the engine gave up.
+                // The receiver is gone if the engine gave up.
                 let _ = sink.chunks.blocking_send(Err(error));
             }
         });
@@ -192,7 +195,7 @@ fn write(
         }
         None => file(&mut tar, executable, Path::new(program))?,
     }
-    // It may be a link, and its own library.
+    // It may be a symbolic link, and a library itself.
     if let Some(loader) = loader {
         file(&mut tar, loader, loader)?;
     }
@@ -231,7 +234,7 @@ fn relative(path: &Path) -> &Path {
     path.strip_prefix("/").unwrap_or(path)
 }
 
-/// The files of which this table of memory holds code.
+/// Returns the files with executable mappings in this table of `/proc/PID/maps`.
 fn code_in(maps: &str) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = maps
         .lines()
@@ -247,9 +250,9 @@ fn code_in(maps: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// What a program says that it needs.
+/// The requirements in a program's ELF header.
 struct Needs {
-    /// The loader that it asks for.
+    /// Its loader (`PT_INTERP`).
     loader: Option<PathBuf>,
     machine: Option<&'static str>,
 }
@@ -276,37 +279,40 @@ fn needs(program: &Path) -> io::Result<Needs> {
     Ok(Needs { loader, machine })
 }
 
-/// The libraries of a program that does not run, as its loader finds them.
+/// Lists the libraries of a program, by asking its loader.
 fn libraries(program: &Path, loader: &Path, machine: Option<&str>) -> Result<Vec<Library>, String> {
     let shown = program.display();
     if machine != Some(std::env::consts::ARCH) {
         return Err(format!(
-            "`{shown}` is for another architecture ({}) than this host ({}): build it for this one, or name an image that has it",
+            "`{shown}` is for another architecture ({}) than this host ({}): build it for this \
+             one, or name an image that has it",
             machine.unwrap_or("an unusual one"),
             std::env::consts::ARCH
         ));
     }
     let listing = Command::new(loader).arg("--list").arg(program).output().map_err(|error| {
         format!(
-            "the loader of `{shown}`, {}, can't be run: {error}; link it statically, or name an image",
+            "the loader of `{shown}`, {}, can't be run: {error}; link it statically, or name an \
+             image",
             loader.display()
         )
     })?;
     let said = String::from_utf8_lossy(&listing.stdout);
     if let Some(missing) = missing_in(&said) {
         return Err(format!(
-            "`{shown}` needs the library {missing}, which is not found: install it, or set LD_LIBRARY_PATH"
+            "`{shown}` needs the library {missing}, which is not found: install it, or set \
+             LD_LIBRARY_PATH"
         ));
     }
     if !listing.status.success() {
         let problem = String::from_utf8_lossy(&listing.stderr);
-        return Err(format!("the libraries of `{shown}` can't be found out: {}", problem.trim()));
+        return Err(format!("the libraries of `{shown}` can't be listed: {}", problem.trim()));
     }
     Ok(listed(&said))
 }
 
-/// Lines of the form `name => path (address)`. What has no path of its own is the kernel's, or the
-/// loader itself.
+/// Parses the loader's listing, one `name => path (address)` a line. Entries without a path are
+/// the kernel's, or the loader itself.
 fn listed(said: &str) -> Vec<Library> {
     let library = |line: &str| {
         let (name, found) = line.trim().split_once(" => ")?;
@@ -321,7 +327,7 @@ fn missing_in(said: &str) -> Option<&str> {
     said.lines().find_map(|line| line.trim().strip_suffix(" => not found"))
 }
 
-/// The name by which a library is asked for: the one in it, else that of its file.
+/// Returns a library's soname, or else its file name.
 fn name_of(path: &Path) -> io::Result<String> {
     let cache = ReadCache::new(File::open(path)?);
     let name = soname(&cache).map(|name| String::from_utf8_lossy(name).into_owned());
@@ -343,7 +349,7 @@ fn soname<'data, R: ReadRef<'data>>(data: R) -> Option<&'data [u8]> {
     })
 }
 
-/// Hands on what is written to it, in chunks.
+/// A writer that sends chunks of its input to a channel.
 struct Sink {
     chunks: mpsc::Sender<io::Result<Bytes>>,
     buffer: Vec<u8>,
@@ -402,9 +408,9 @@ mod tests {
     }
 
     #[test]
-    fn what_a_loader_lists_is_understood() {
-        let said = "\tlinux-vdso.so.1 (0x00007ffc)\n\tlibc.so.6 => /lib/with space/libc.so.6 (0x00007f00)\n\
-                    \t/lib64/ld-linux-x86-64.so.2 (0x00007f01)\n";
+    fn a_loaders_list_of_libraries_is_parsed() {
+        let said = "\tlinux-vdso.so.1 (0x00007ffc)\n\tlibc.so.6 => /lib/with space/libc.so.6 \
+                    (0x00007f00)\n\t/lib64/ld-linux-x86-64.so.2 (0x00007f01)\n";
         let libraries = listed(said);
         assert_eq!(libraries.len(), 1);
         assert_eq!(
@@ -416,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_program_is_refused() {
+    fn a_file_that_is_no_program_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let refused = |name: &str, bytes: &[u8]| {
             let path = directory.path().join(name);
@@ -432,7 +438,7 @@ mod tests {
     #[test]
     fn a_program_of_another_architecture_is_refused() {
         let mut bytes = fs::read(EXECUTABLE).unwrap();
-        // e_machine, little-endian: that of a SPARC.
+        // e_machine, little-endian, of a SPARC.
         bytes[18..20].copy_from_slice(&[43, 0]);
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), bytes).unwrap();
@@ -440,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn code_is_told_from_data() {
+    fn only_executable_mappings_count_as_code() {
         let maps = "55d0-55d1 r--p 00000000 08:01 1   /bin/program\n\
                     55d1-55d2 r-xp 00001000 08:01 1   /bin/program\n\
                     7f00-7f01 r-xp 00000000 08:01 2   /lib/with space.so\n\

@@ -1,5 +1,5 @@
-//! The command `docker`, for what it knows better than the engine: the rules of a build context,
-//! the builders that there are, and the user's credentials for registries.
+//! Runs the command `docker` where it knows more than the engine: build contexts, builders, and the
+//! user's credentials for registries.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -11,13 +11,13 @@ use tokio::process::Command;
 use super::engine::Engine;
 use crate::progress::Progress;
 
-/// Lines that are kept of what it printed, for errors.
+/// The number of its last lines that errors quote.
 const TAIL: usize = 15;
 
-/// Builds an image as a file says.
+/// Builds an image from a Dockerfile.
 ///
 /// # Errors
-/// What the build said last.
+/// The build's last lines.
 pub(super) async fn build(
     engine: &Engine,
     file: &Path,
@@ -39,10 +39,10 @@ pub(super) async fn build(
         .map_err(|problem| format!("the image of {} could not be built: {problem}", file.display()))
 }
 
-/// Pushes an image to the registry that its name says.
+/// Pushes an image to the registry that its name begins with.
 ///
 /// # Errors
-/// What the registry said, and what to do.
+/// The registry's message, with a remedy.
 pub(super) async fn push(
     engine: &Engine,
     name: &str,
@@ -53,8 +53,8 @@ pub(super) async fn push(
     run(command, &format!("pushing the image {name}"), progress).await.map_err(|problem| {
         let registry = name.split('/').next().unwrap_or(name);
         format!(
-            "the image {name} could not be pushed: {problem}\nIs `registry` (FIBER_REGISTRY) right, and may you push there? \
-             `docker login {registry}` tells it who you are"
+            "the image {name} could not be pushed: {problem}\nCheck `registry` (FIBER_REGISTRY) \
+             and your right to push there; `docker login {registry}` sets your credentials"
         )
     })
 }
@@ -66,7 +66,7 @@ fn docker(engine: &Engine) -> Command {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    // A group of its own: Ctrl-C is for this process to act on.
+    // A process group of its own: only this process handles Ctrl-C.
     command.kill_on_drop(true).process_group(0);
     command
 }
@@ -74,7 +74,10 @@ fn docker(engine: &Engine) -> Command {
 async fn run(mut command: Command, what: &str, progress: &dyn Progress) -> Result<(), String> {
     let mut step = progress.begin(what);
     let mut child = command.spawn().map_err(|error| {
-        format!("the command `docker` can't be run: {error}; install it, or have the image made elsewhere")
+        format!(
+            "the command `docker` can't be run: {error}; install it, or name an image that \
+                 exists"
+        )
     })?;
     let mut tail = VecDeque::new();
     let (sender, mut lines) = tokio::sync::mpsc::channel(16);
@@ -92,8 +95,8 @@ async fn run(mut command: Command, what: &str, progress: &dyn Progress) -> Resul
     drop(readers);
     let status = child.wait().await.map_err(|error| error.to_string())?;
     if !status.success() {
-        let said = tail.into_iter().collect::<Vec<_>>().join("\n    ");
-        return Err(format!("docker says:\n    {said}"));
+        let output = tail.into_iter().collect::<Vec<_>>().join("\n    ");
+        return Err(format!("docker says:\n    {output}"));
     }
     step.done();
     Ok(())

@@ -1,4 +1,4 @@
-//! Sessions on a Docker engine, from outside.
+//! The sessions of a Docker engine, for the command `fiber`.
 
 use bollard::container::LogOutput;
 use bollard::errors::Error as EngineError;
@@ -27,7 +27,7 @@ use crate::cluster::volume::Volume;
 use crate::gpus::GpuAllocator;
 use crate::progress::Progress;
 
-/// What takes the place of an image's entry point, if anything, and of its command.
+/// The replacements of an image's entry point and command, each empty if the image's own applies.
 pub(crate) type Command = (Option<Vec<String>>, Vec<String>);
 
 /// The sessions of a Docker engine.
@@ -39,10 +39,10 @@ pub struct DockerCluster {
 }
 
 impl DockerCluster {
-    /// Those of the engine that `DOCKER_HOST` names, or of this host's.
+    /// Connects to the engine that `DOCKER_HOST` names, or to this host's.
     ///
     /// # Errors
-    /// [`Error::Config`] for what can't be understood, [`Error::System`] if no engine answers.
+    /// [`Error::Config`] for invalid mounts, [`Error::System`] if no engine answers.
     pub async fn connect(config: &Config) -> Result<DockerCluster> {
         request::check(config)?;
         let connect = async {
@@ -65,19 +65,22 @@ impl DockerCluster {
         let body = request::head(&self.config, run, &image, command, &access, &resources);
         let options = CreateContainerOptions { name: Some(run.name.clone()), ..Default::default() };
         let created =
-            self.engine.api.create_container(Some(options), body).await.map_err(|error| match refusal(&error) {
-                Some((409, _)) => format!(
-                    "there is a container `{0}` already: choose another name, or remove that one (`fiber kill {0}`)",
-                    run.name
-                ),
-                _ => format!("the Docker engine refused: {}", self.engine.explain(&error)),
+            self.engine.api.create_container(Some(options), body).await.map_err(|error| {
+                match refusal(&error) {
+                    Some((409, _)) => format!(
+                        "a container `{0}` exists already: choose another name, or remove that one \
+                     (`fiber kill {0}`)",
+                        run.name
+                    ),
+                    _ => format!("the Docker engine refused: {}", self.engine.explain(&error)),
+                }
             })?;
         let started = self.engine.api.start_container(&created.id, None).await;
         if let Err(error) = started {
             let problem = self.engine.explain(&error);
             if let Err(error) = owner::remove(&self.engine, &created.id).await {
                 tracing::warn!(
-                    "the container {} stays behind: {}",
+                    "the container {} can't be removed: {}",
                     run.name,
                     self.engine.explain(&error)
                 );
@@ -90,7 +93,8 @@ impl DockerCluster {
         Ok(())
     }
 
-    /// The image, with what takes the place of its entry point and command.
+    /// Builds or pulls the image. Also returns the entry point and command that replace the image's
+    /// own.
     pub(super) async fn image(
         &self,
         run: &RunRequest,
@@ -103,7 +107,8 @@ impl DockerCluster {
             user: None,
             environment: Vec::new(),
         };
-        // A program of the image is called by its name; without one the image's own entry point is.
+        // The first word of a command replaces the entry point. Without a command, the image's own
+        // entry point runs.
         let (program, arguments) = match run.command.split_first() {
             Some((program, arguments)) => (Some(vec![program.clone()]), arguments.to_vec()),
             None => (None, Vec::new()),
@@ -113,27 +118,28 @@ impl DockerCluster {
                 let path = path.clone();
                 let bundle = tokio::task::spawn_blocking(move || Bundle::of(&path));
                 let bundle = bundle.await.map_err(|error| error.to_string())??;
-                let made = image::made_of(&self.engine, &bundle, progress).await?;
+                let made = image::build_from_bundle(&self.engine, &bundle, progress).await?;
                 let name = self.publish(&made.name, progress).await?;
                 let command = (Some(vec![made.program.clone()]), run.command.clone());
                 Ok((ContainerImage { name, ..made }, command))
             }
             ProgramSource::Image(name) => {
-                let found = image::fetched(&self.engine, &self.config, name, progress).await?;
+                let found =
+                    image::ensure_pulled(&self.engine, &self.config, name, progress).await?;
                 Ok((given(found.id, name), (program, arguments)))
             }
             ProgramSource::Dockerfile(file) => {
                 let name = image::name_of_dockerfile(file);
                 cli::build(&self.engine, file, &name, progress).await?;
                 let published = self.publish(&name, progress).await?;
-                let found = image::fetched(&self.engine, &self.config, &name, progress).await?;
+                let found =
+                    image::ensure_pulled(&self.engine, &self.config, &name, progress).await?;
                 Ok((given(found.id, &published), (program, arguments)))
             }
         }
     }
 
-    /// Pushes an image that was made here to the registry that is configured, if any is, and says
-    /// what it is called then.
+    /// Pushes a local image to the configured registry, if there is one, and returns its new name.
     async fn publish(&self, name: &str, progress: &dyn Progress) -> Result<String, String> {
         let Some(registry) = &self.config.registry else { return Ok(name.to_string()) };
         image::publish(&self.engine, name, registry, progress).await
@@ -167,7 +173,7 @@ impl Cluster for DockerCluster {
                 filters: Some([("label".to_string(), vec![format!("{SESSION}={session}")])].into()),
                 ..Default::default()
             };
-            let failed = || format!("what there is of session {session} can't be removed");
+            let failed = || format!("the containers of session {session} can't be removed");
             let listed = self
                 .engine
                 .api
@@ -201,25 +207,26 @@ impl Cluster for DockerCluster {
             tail: tail.map_or("all".into(), |lines| lines.to_string()),
             ..Default::default()
         };
-        let stream = self.engine.api.logs(name, Some(options)).filter_map(move |part| {
-            let part = match part {
+        let stream = self.engine.api.logs(name, Some(options)).filter_map(move |chunk| {
+            let chunk = match chunk {
                 Ok(LogOutput::StdErr { message }) => Some(Ok(OutputChunk::Stderr(message))),
                 Ok(LogOutput::StdOut { message } | LogOutput::Console { message }) => {
                     Some(Ok(OutputChunk::Stdout(message)))
                 }
                 Ok(LogOutput::StdIn { .. }) => None,
                 Err(error) => {
-                    Some(Err(self.failed(format!("what {name} prints can't be read"))(error)))
+                    Some(Err(self.failed(format!("the output of {name} can't be read"))(error)))
                 }
             };
-            std::future::ready(part)
+            std::future::ready(chunk)
         });
         Box::pin(std::future::ready(Ok(stream.boxed_local())))
     }
 
     fn wait<'a>(&'a self, name: &'a str) -> LocalBoxFuture<'a, Result<ExitStatus>> {
         Box::pin(async move {
-            let failed = |error| self.failed(format!("how {name} ended is not known"))(error);
+            let failed =
+                |error| self.failed(format!("the exit status of {name} is unknown"))(error);
             let options = WaitContainerOptions { condition: "not-running".into() };
             let mut waiting = Box::pin(self.engine.api.wait_container(name, Some(options)));
             let code = match waiting.next().await {
@@ -229,7 +236,7 @@ impl Cluster for DockerCluster {
                 None => None,
             };
             match (self.engine.api.inspect_container(name, None).await, code) {
-                // Somebody has cleaned up already.
+                // Another command has removed it already.
                 (Err(error), Some(code)) if is_missing(&error) => {
                     Ok(sessions::exit_status(&ContainerState {
                         exit_code: Some(code),
@@ -249,11 +256,11 @@ impl Cluster for DockerCluster {
                 StopContainerOptions { t: i32::try_from(grace).ok(), ..Default::default() };
             match self.engine.api.stop_container(name, Some(options)).await {
                 Err(error) if is_missing(&error) => Ok(()),
-                // It has ended already; or it is paused, and only its removal can end it.
+                // It has ended already; or it is paused, and only its removal ends it.
                 Err(EngineError::DockerResponseServerError { status_code: 304 | 409, .. }) => {
                     Ok(())
                 }
-                result => result.map_err(self.failed(format!("{name} can't be ended"))),
+                result => result.map_err(self.failed(format!("{name} can't be stopped"))),
             }
         })
     }
@@ -267,7 +274,7 @@ impl Cluster for DockerCluster {
 
     fn sweep(&self) -> LocalBoxFuture<'_, Result<Vec<String>>> {
         Box::pin(async move {
-            let failed = || "what dead sessions left can't be removed".to_string();
+            let failed = || "leftovers of dead sessions can't be removed".to_string();
             let mut removed =
                 sessions::remove_ended_heads(&self.engine).await.map_err(self.failed(failed()))?;
             let swept = owner::sweep(&self.engine, self.current.as_ref()).await;

@@ -1,4 +1,4 @@
-//! One container, from the request for it to its exit.
+//! The task of one container job, from the container's creation to its end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,14 +26,13 @@ use crate::oom::OomKills;
 use crate::output::{LineForwarder, Log, OutputStream, OutputTarget, Tail, drain};
 use crate::{Job, JobSpec, JobState};
 
-/// How long to read what a container printed after its end, and how long to wait for what the
-/// engine tells late.
+/// Time limit for reading output after a container's end, and for events that the engine sends
+/// late.
 const DRAIN: Duration = Duration::from_secs(2);
-/// What a shell's, and the init process's, exit code is for a program that a signal killed, beside
-/// the signal.
+/// The exit code of shells and init processes for a program killed by a signal, minus the signal.
 const BY_SIGNAL: i64 = 128;
 
-/// A container to be.
+/// A request to create and start a container.
 #[derive(Debug)]
 pub(super) struct ContainerRequest {
     pub(super) name: String,
@@ -43,7 +42,7 @@ pub(super) struct ContainerRequest {
     pub(super) log: Option<Log>,
 }
 
-/// Makes a container, and sees to it until its exit.
+/// Creates a container in a local task, which watches it to its end.
 pub(super) fn start(
     context: &DockerContext,
     image: &ContainerImage,
@@ -62,7 +61,7 @@ pub(super) fn start(
         let ContainerRequest { name, body, spec, resources, log } = request;
         let limited = resources.memory.is_some();
         let reason = task.run(&name, body, &spec, limited, log, &states).await;
-        // What it had is free before anybody hears of its end, and starts another in its place.
+        // Its GPUs are free before the owner learns of its end and starts a replacement.
         drop(resources);
         states.send_replace(JobState::Ended(reason));
     });
@@ -78,7 +77,7 @@ struct ContainerTask {
     commands: JobCommands,
 }
 
-/// How a container ended.
+/// The exit of a container.
 struct ContainerExit {
     code: Option<i64>,
     out_of_memory: bool,
@@ -96,7 +95,8 @@ impl ContainerTask {
     ) -> Exit {
         let not_started = |problem: String| Exit::new(ExitReason::NotStarted(problem), Vec::new());
         if self.commands.is_pending() {
-            // Perhaps because this process is about to end, and could not remove what is made now.
+            // This process may be about to exit, and then could not remove a container that it
+            // creates now.
             return Exit::new(ExitReason::Signal(9), Vec::new());
         }
         let options = CreateContainerOptions { name: Some(name.to_string()), ..Default::default() };
@@ -143,9 +143,8 @@ impl ContainerTask {
         drain(forwarding, DRAIN).await;
         let killed = exit.code == Some(BY_SIGNAL + 9);
         if killed && limited && may_command && !exit.out_of_memory {
-            // The engine may hear of the end before it hears of the reason; the removal comes after
-            // both.
-            let told = async {
+            // The engine may report the exit before the reason; the removal comes after both.
+            let late_event = async {
                 loop {
                     match events.next().await {
                         ContainerEvent::OutOfMemory => return true,
@@ -154,24 +153,28 @@ impl ContainerTask {
                     }
                 }
             };
-            // It may never hear of it, if it is busy. What kernel it runs on is known if it is
-            // reached by a socket.
+            // A busy engine may never report it. With an engine on this host, the kernel's own
+            // count tells.
             let is_here = self.engine.socket().is_some();
-            exit.out_of_memory =
-                timeout(DRAIN, told).await.unwrap_or(false) || is_here && oom_kills.have_risen();
+            exit.out_of_memory = timeout(DRAIN, late_event).await.unwrap_or(false)
+                || is_here && oom_kills.have_risen();
         }
         Exit::new(self.reason(&exit), self.tail.lines())
     }
 
-    /// Removes a container that was not started.
+    /// Removes a container that has not started.
     async fn discard(&self, name: &str, id: &str, reason: ExitReason) -> Exit {
         if let Err(error) = owner::remove(&self.engine, id).await {
-            tracing::warn!("the container {name} stays behind: {}", self.engine.explain(&error));
+            tracing::warn!(
+                "the container {name} can't be removed: {}",
+                self.engine.explain(&error)
+            );
         }
         Exit::new(reason, Vec::new())
     }
 
-    /// Connects to the container's input and output, starts it, and tells it its secrets.
+    /// Attaches to the container's input and output, starts it, and writes its secrets to its
+    /// input.
     async fn attach_and_start(
         &self,
         id: &str,
@@ -195,27 +198,27 @@ impl ContainerTask {
         let mut out = LineForwarder::new(target(OutputStream::Stdout), self.tail.clone());
         let mut errors = LineForwarder::new(target(OutputStream::Stderr), self.tail.clone());
         let forwarding = tokio::task::spawn_local(async move {
-            while let Some(Ok(part)) = output.next().await {
-                match part {
-                    LogOutput::StdErr { message } => errors.take(&message).await,
+            while let Some(Ok(chunk)) = output.next().await {
+                match chunk {
+                    LogOutput::StdErr { message } => errors.push(&message).await,
                     LogOutput::StdOut { message } | LogOutput::Console { message } => {
-                        out.take(&message).await
+                        out.push(&message).await
                     }
                     LogOutput::StdIn { .. } => {}
                 }
             }
-            out.end().await;
-            errors.end().await;
+            out.finish().await;
+            errors.finish().await;
         });
         self.engine.api.start_container(id, None).await?;
         let secrets: String = spec.secrets.iter().map(|(_, value)| format!("{value}\n")).collect();
-        let told = async {
+        let write_secrets = async {
             input.write_all(secrets.as_bytes()).await?;
             input.shutdown().await
         };
-        if let Err(error) = told.await {
-            // It has ended already, or will when it is told nothing.
-            tracing::debug!("the container {id} was not told its secrets: {error}");
+        if let Err(error) = write_secrets.await {
+            // It has ended already, or ends because it reads no secrets.
+            tracing::debug!("the container {id} did not read its secrets: {error}");
         }
         Ok(forwarding)
     }
@@ -251,40 +254,42 @@ impl ContainerTask {
         }
     }
 
-    /// What the container's init process says when it can't start the program.
+    /// Returns the error that the container's init process prints if it can't execute the program.
     fn no_program(&self) -> Option<ExitReason> {
-        let said = self
+        let line = self
             .tail
             .lines()
             .into_iter()
             .find(|line| line.contains("] exec ") && line.contains(" failed: "))?;
-        let (_, problem) = said.rsplit_once(" failed: ")?;
+        let (_, problem) = line.rsplit_once(" failed: ")?;
         Some(ExitReason::NotStarted(format!(
-            "the image `{}` has no program that runs at `{}` ({problem}): set `program` to its path in the image, or \
-             rebuild the image with it; a program that is linked dynamically needs its loader and libraries there too",
+            "the image `{}` has no executable program at `{}` ({problem}): set `program` to its \
+             path in the image, or rebuild the image with it; a dynamically linked program also \
+             needs its loader and libraries there",
             self.image, self.program
         )))
     }
 
-    /// The engine's refusals, with what to do.
+    /// Formats an error of the engine, with a remedy.
     fn explain(&self, error: &bollard::errors::Error) -> String {
         let problem = self.engine.explain(error);
-        let Some((_, said)) = refusal(error) else { return problem };
-        let remedy = remedy(said);
+        let Some((_, message)) = refusal(error) else { return problem };
+        let remedy = remedy(message);
         format!("the Docker engine refused: {problem}{remedy}")
     }
 }
 
-/// What to do about a refusal of the engine.
-pub(super) fn remedy(said: &str) -> &'static str {
-    if said.contains("capabilities: [[gpu]]") {
-        ": the Docker host offers no graphics processors (install the NVIDIA container toolkit there), or ask for none"
-    } else if said.contains("bind source path does not exist") {
+/// Returns the remedy for an error message of the engine.
+pub(super) fn remedy(message: &str) -> &'static str {
+    if message.contains("capabilities: [[gpu]]") {
+        ": the Docker host offers no GPUs (install the NVIDIA container toolkit there), or ask for \
+         none"
+    } else if message.contains("bind source path does not exist") {
         ": correct `mounts`; the path has to be on the Docker host"
-    } else if said.contains("No such image") {
-        ": it was removed meanwhile; run the program again"
-    } else if said.contains("unable to find user") {
-        ": set `user` to one that the image knows, or to a number"
+    } else if message.contains("No such image") {
+        ": the image was removed meanwhile; run the program again"
+    } else if message.contains("unable to find user") {
+        ": set `user` to a user of the image, or to a number"
     } else {
         ""
     }

@@ -1,4 +1,4 @@
-//! What is the same for all jobs of a process.
+//! The context that all container jobs of a process share.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::network::ContainerNetwork;
 use super::owner::{self, CurrentContainer};
 use crate::owner::spawn_sweep;
 
-/// The engine, and how this process and its containers get to each other.
+/// The engine, and the ways by which this process and its containers reach each other.
 #[derive(Debug)]
 pub(super) struct DockerContext {
     pub(super) engine: Arc<Engine>,
@@ -22,10 +22,10 @@ pub(super) struct DockerContext {
 }
 
 impl DockerContext {
-    /// Finds it out, and begins to remove what dead sessions left.
+    /// Looks everything up, and begins to remove leftovers of dead sessions in the background.
     ///
     /// # Errors
-    /// Why there can be no containers, and what to do.
+    /// The reason why containers can't run, with a remedy.
     pub(super) async fn find(config: &Config, session: &str) -> Result<DockerContext, String> {
         let engine = Arc::new(Engine::connect().await?);
         let current = CurrentContainer::find(&engine).await?;

@@ -1,4 +1,4 @@
-//! The Docker engine, and what its refusals mean.
+//! The connection to a Docker engine, and explanations of its errors.
 
 use std::io;
 
@@ -7,28 +7,28 @@ use bollard::errors::Error;
 use crate::error_chain::{causes, chain};
 
 const UNIX: &str = "unix://";
-/// Where the engine of a host, or of a container that was given it, is looked for.
+/// The default socket of the engine, on a host and in containers with access to it.
 pub(super) const SOCKET: &str = "/var/run/docker.sock";
 
-/// A Docker engine that answers.
+/// A connection to a Docker engine that answers.
 #[derive(Debug)]
 pub(super) struct Engine {
     pub(super) api: bollard::Docker,
     pub(super) host: String,
-    /// Bytes of memory that its host has.
+    /// The memory of its host in bytes.
     pub(super) memory: Option<u64>,
-    /// Processor cores that its host has.
+    /// The CPU cores of its host.
     pub(super) cores: Option<u64>,
-    /// What its host is, as `uname -m` has it.
+    /// The architecture of its host, as in `uname -m`.
     pub(super) architecture: Option<String>,
 }
 
 impl Engine {
-    /// The engine that `DOCKER_HOST` names, or the one of this host, in the version of its language
-    /// that both speak.
+    /// Connects to the engine that `DOCKER_HOST` names, or to this host's, with the newest API
+    /// version that both sides support.
     ///
     /// # Errors
-    /// Why there is none, and what to do.
+    /// The reason, with a remedy.
     pub(super) async fn connect() -> Result<Engine, String> {
         let host = std::env::var("DOCKER_HOST").ok().filter(|host| !host.is_empty());
         let host = host.unwrap_or_else(|| format!("{UNIX}{SOCKET}"));
@@ -45,18 +45,18 @@ impl Engine {
         Ok(Engine { api, host, memory, cores, architecture: info.architecture })
     }
 
-    /// The path of its socket, as this process sees it.
+    /// Returns the path of its socket in this process's file system, if it has one.
     pub(super) fn socket(&self) -> Option<&str> {
         self.host.strip_prefix(UNIX)
     }
 
-    /// What went wrong, in words that say what to do where the engine itself is the problem.
+    /// Formats an error, with a remedy if the engine itself is the problem.
     pub(super) fn explain(&self, error: &Error) -> String {
         explain(&self.host, error)
     }
 }
 
-/// The engine's own words, if it answered.
+/// Returns the status code and message of the engine's response, if it sent one.
 pub(super) fn refusal(error: &Error) -> Option<(u16, &str)> {
     match error {
         Error::DockerResponseServerError { status_code, message } => Some((*status_code, message)),
@@ -74,25 +74,27 @@ fn explain(host: &str, error: &Error) -> String {
     }
     match io_kind(error) {
         Some(io::ErrorKind::PermissionDenied) => format!(
-            "this user may not use the Docker engine at {host}: add them to the group `docker` and log in again, or run \
-             the program as a user who may"
+            "this user may not use the Docker engine at {host}: add the user to the group `docker` \
+             and log in again, or run the program as a user with access"
         ),
         Some(io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => format!(
-            "no Docker engine answers at {host}: start it, or set DOCKER_HOST to where there is one, or leave \
-             FIBER_BACKEND out to use processes of this host"
+            "no Docker engine answers at {host}: start it, or set DOCKER_HOST to one that runs, or \
+             unset FIBER_BACKEND to use processes of this host"
         ),
         _ => match error {
             Error::SocketNotFoundError(_) => format!(
-                "no Docker engine answers at {host}: there is no such socket. Start Docker, or set DOCKER_HOST to where \
-                 there is an engine, or leave FIBER_BACKEND out to use processes of this host"
+                "no Docker engine answers at {host}: there is no such socket. Start Docker, or set \
+                 DOCKER_HOST to an engine that runs, or unset FIBER_BACKEND to use processes of \
+                 this host"
             ),
             Error::UnsupportedURISchemeError { .. } => {
                 format!(
-                    "DOCKER_HOST is `{host}`: it must begin with unix:// or tcp:// (TLS and ssh are not supported)"
+                    "DOCKER_HOST is `{host}`: it must begin with unix:// or tcp:// (TLS and ssh \
+                     are not supported)"
                 )
             }
             Error::RequestTimeoutError => format!("the Docker engine at {host} does not answer"),
-            _ => format!("the Docker engine at {host} can't be talked to: {}", chain(error)),
+            _ => format!("the Docker engine at {host} can't be used: {}", chain(error)),
         },
     }
 }

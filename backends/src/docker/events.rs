@@ -1,4 +1,4 @@
-//! What happens to containers: one stream of events from the engine for all of this process's.
+//! Container events: one stream from the engine serves all containers of this process.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -14,21 +14,21 @@ use tokio::sync::mpsc;
 use super::engine::Engine;
 use super::owner::SESSION;
 
-/// How long to wait before the engine is asked again, at first and at most.
+/// The pause before the next attempt to connect, at first and at most.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
-/// What happened to a container.
+/// An event of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ContainerEvent {
-    /// The kernel killed a process in it for want of memory.
+    /// The OOM killer killed a process in it.
     OutOfMemory,
-    /// Its process ended with this code.
+    /// Its process ended with this exit code.
     Died(i64),
-    /// It is gone. Everything else was told before, unless the engine was away.
+    /// It was removed. All its other events came before, unless the engine was away.
     Removed,
 }
 
-/// Who wants to know what of which container.
+/// The engine's events for this session's containers, and their subscribers by container id.
 #[derive(Debug)]
 pub(super) struct ContainerEvents {
     engine: Arc<Engine>,
@@ -37,7 +37,7 @@ pub(super) struct ContainerEvents {
 }
 
 impl ContainerEvents {
-    /// Follows the containers of a session for as long as anybody holds this.
+    /// Follows the events of a session's containers until this is dropped.
     pub(super) fn follow(engine: Arc<Engine>, session: &str) -> Arc<ContainerEvents> {
         let filter = format!("{SESSION}={session}");
         let events = Arc::new(ContainerEvents { engine, filter, subscribers: Mutex::default() });
@@ -45,7 +45,7 @@ impl ContainerEvents {
         events
     }
 
-    /// The events of a container that was not started yet.
+    /// Subscribes to the events of a container. Call it before the container's start.
     pub(super) fn subscribe(self: &Arc<ContainerEvents>, container: &str) -> EventSubscription {
         let (sender, receiver) = mpsc::unbounded_channel();
         self.subscribers.lock().insert(container.to_string(), sender);
@@ -73,8 +73,8 @@ impl ContainerEvents {
         }
     }
 
-    /// After events may have been missed: tells of containers that are there no more, or have
-    /// ended.
+    /// Sends the events that a break of the stream may have hidden: containers that are gone or
+    /// have exited.
     async fn resync(&self) -> Result<(), Error> {
         let subscribers: Vec<String> = self.subscribers.lock().keys().cloned().collect();
         let options = ListContainersOptions {
@@ -105,7 +105,7 @@ impl ContainerEvents {
     }
 }
 
-/// A container whose events are followed.
+/// A subscription to the events of one container.
 #[derive(Debug)]
 pub(super) struct EventSubscription {
     events: Arc<ContainerEvents>,
@@ -115,7 +115,7 @@ pub(super) struct EventSubscription {
 
 impl EventSubscription {
     pub(super) async fn next(&mut self) -> ContainerEvent {
-        // The sender is in the map for as long as this lives.
+        // The sender stays in the map until this is dropped.
         self.receiver.recv().await.unwrap_or(ContainerEvent::Removed)
     }
 }
@@ -131,8 +131,7 @@ async fn follow_events(events: Weak<ContainerEvents>) {
     loop {
         let Some(here) = events.upgrade() else { return };
         let options = EventsOptions {
-            // What the engine still knows of earlier ones: so none is missed, however late it hears
-            // of this.
+            // Replay the events that the engine still has, so a late subscription misses none.
             since: Some("1".into()),
             until: None,
             filters: Some(HashMap::from([
@@ -154,7 +153,7 @@ async fn follow_events(events: Weak<ContainerEvents>) {
                 None => break "the stream ended".to_string(),
             }
         };
-        tracing::warn!("the Docker engine tells no events for now: {problem}");
+        tracing::warn!("the Docker engine sends no events for now: {problem}");
         tokio::time::sleep(pause).await;
         pause = (2 * pause).min(longest);
         let Some(here) = events.upgrade() else { return };

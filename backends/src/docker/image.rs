@@ -1,5 +1,5 @@
-//! The image that containers are made from: the one that is configured, that of this process's own
-//! container, or one that is made of this program.
+//! The image of a process's containers: the configured one, that of its own container, or one built
+//! of the program.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -17,31 +17,31 @@ use super::engine::{Engine, is_missing};
 use super::owner::CurrentContainer;
 use crate::progress::Progress;
 
-/// Images that were made of programs: `fiber-auto/<program>:<build id>`.
+/// The repository of images built of programs: `fiber-auto/<program>:<build id>`.
 const REPOSITORY: &str = "fiber-auto";
-/// Images that were built as a Dockerfile says: `fiber-dockerfile/<directory>:latest`.
+/// The repository of images built from Dockerfiles: `fiber-dockerfile/<directory>:latest`.
 const DOCKERFILES: &str = "fiber-dockerfile";
-/// How many builds of one program are kept.
+/// The number of builds to keep of each program.
 const KEEP: usize = 3;
 
-/// What containers are made from.
+/// An image, with what a container of it needs to run the program.
 #[derive(Clone, Debug)]
 pub(crate) struct ContainerImage {
-    /// For people.
+    /// Its name, for messages.
     pub(crate) name: String,
     pub(super) id: String,
-    /// The program's path in it.
+    /// The program's path in the image.
     pub(crate) program: String,
-    /// The user to run it as, if it is not the image's own.
+    /// The user to run as, if not the image's own.
     pub(crate) user: Option<String>,
-    /// What the program needs in its environment.
+    /// Environment variables that the program needs.
     pub(crate) environment: Vec<String>,
 }
 
-/// The image to use, fetched or made if need be.
+/// Returns the image to use, after pulling or building it if necessary.
 ///
 /// # Errors
-/// Why there is none, and what to do.
+/// The reason, with a remedy.
 pub(super) async fn find(
     engine: &Engine,
     config: &Config,
@@ -49,29 +49,29 @@ pub(super) async fn find(
     progress: &dyn Progress,
 ) -> Result<ContainerImage, String> {
     match (&config.image, current) {
-        (Some(name), _) => given(engine, config, name, progress).await,
+        (Some(name), _) => configured(engine, config, name, progress).await,
         (None, Some(current)) => same_as_own(config, current),
         (None, None) => {
             let bundle = tokio::task::spawn_blocking(Bundle::of_this_program);
             let bundle = bundle.await.map_err(|error| error.to_string())?;
             let bundle = bundle.map_err(|problem| {
                 format!(
-                    "no image can be made of this program: {problem} (`image`, or FIBER_IMAGE, names one that was built \
-                     otherwise)"
+                    "no image of this program can be built: {problem} (set `image`, or \
+                     FIBER_IMAGE, to an existing one)"
                 )
             })?;
-            made_of(engine, &bundle, progress).await
+            build_from_bundle(engine, &bundle, progress).await
         }
     }
 }
 
-async fn given(
+async fn configured(
     engine: &Engine,
     config: &Config,
     name: &str,
     progress: &dyn Progress,
 ) -> Result<ContainerImage, String> {
-    let details = fetched(engine, config, name, progress).await?;
+    let details = ensure_pulled(engine, config, name, progress).await?;
     let settings = details.config.unwrap_or_default();
     let entry = settings
         .entrypoint
@@ -81,18 +81,19 @@ async fn given(
         .next();
     let program = config.program.clone().or(entry).ok_or_else(|| {
         format!(
-            "the image `{name}` does not say what to run: give it an ENTRYPOINT, or set `program` to the program's path"
+            "the image `{name}` does not say what to run: give it an ENTRYPOINT, or set `program` \
+             to the program's path"
         )
     })?;
     let id = details.id.unwrap_or_else(|| name.to_string());
     Ok(ContainerImage { name: name.to_string(), id, program, user: None, environment: Vec::new() })
 }
 
-/// An image of the engine, fetched if it does not have it.
+/// Returns the details of an image, after pulling it if the engine does not have it.
 ///
 /// # Errors
-/// Why it can't be had, and what to do.
-pub(super) async fn fetched(
+/// The reason, with a remedy.
+pub(super) async fn ensure_pulled(
     engine: &Engine,
     config: &Config,
     name: &str,
@@ -102,7 +103,10 @@ pub(super) async fn fetched(
         Err(error) if is_missing(&error) => {
             let limit = config.pull_timeout;
             timeout(limit, pull(engine, name, progress)).await.map_err(|_| {
-                format!("the image `{name}` was not fetched within {limit:?} (`pull_timeout` sets the limit)")
+                format!(
+                    "the image `{name}` was not pulled within {limit:?} (`pull_timeout` sets \
+                         the limit)"
+                )
             })??;
             engine.api.inspect_image(name).await
         }
@@ -112,8 +116,8 @@ pub(super) async fn fetched(
 }
 
 async fn pull(engine: &Engine, name: &str, progress: &dyn Progress) -> Result<(), String> {
-    let fetching = progress.begin(&format!("fetching the image {name}"));
-    // Without a tag the engine would fetch all that there are.
+    let step = progress.begin(&format!("pulling the image {name}"));
+    // Without a tag, the engine would pull all tags.
     let tagged =
         name.rsplit('/').next().is_some_and(|last| last.contains(':') || last.contains('@'));
     let options = CreateImageOptions {
@@ -125,20 +129,20 @@ async fn pull(engine: &Engine, name: &str, progress: &dyn Progress) -> Result<()
     while let Some(step) = steps.next().await {
         step.map_err(|error| {
             format!(
-                "the Docker host has no image `{name}`, and it can't be fetched: {}. Build it, fetch it with `docker pull \
-                 {name}`, correct `image` (FIBER_IMAGE), or leave that out for an image made of this program",
+                "the Docker host has no image `{name}`, and it can't be pulled: {}. Build it, run \
+                 `docker pull {name}`, correct `image` (FIBER_IMAGE), or leave that out to have an \
+                 image of this program built",
                 engine.explain(&error)
             )
         })?;
     }
-    fetching.done();
+    step.done();
     Ok(())
 }
 
 fn same_as_own(config: &Config, current: &CurrentContainer) -> Result<ContainerImage, String> {
-    let missing = |what: &str| {
-        format!("this process's own container has no {what} that is known: set `image`")
-    };
+    let missing =
+        |what: &str| format!("the {what} of this process's own container is unknown: set `image`");
     let id = current.details.image.clone().ok_or_else(|| missing("image"))?;
     let name = current
         .details
@@ -164,18 +168,18 @@ fn same_as_own(config: &Config, current: &CurrentContainer) -> Result<ContainerI
     })
 }
 
-/// Files that containers make in what is mounted belong to whom they would belong without
-/// containers.
+/// Returns this process's user and group, so files that containers write to mounts belong to the
+/// same user as without containers.
 fn this_user() -> String {
     format!("{}:{}", rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw())
 }
 
-/// The image of a program and its libraries: the one that was made of this build before, or a new
+/// Returns the image of a program and its libraries: an earlier one of the same build, or a new
 /// one.
 ///
 /// # Errors
-/// Why the engine can't make it, or could not run it.
-pub(super) async fn made_of(
+/// The reason why the engine can't build or run it.
+pub(super) async fn build_from_bundle(
     engine: &Engine,
     bundle: &Bundle,
     progress: &dyn Progress,
@@ -184,7 +188,8 @@ pub(super) async fn made_of(
         && machine != host
     {
         return Err(format!(
-            "`{}` is for {machine}, and the Docker host is of another architecture ({host}): build it for that one",
+            "`{}` is for {machine}, but the Docker host has another architecture ({host}): build \
+             it for that one",
             bundle.name
         ));
     }
@@ -202,7 +207,7 @@ pub(super) async fn made_of(
         Err(error) if is_missing(&error) => {}
         Err(error) => return Err(engine.explain(&error)),
     }
-    let making = progress.begin(&format!("making the image {name} ({})", ByteSize(bundle.bytes)));
+    let step = progress.begin(&format!("building the image {name} ({})", ByteSize(bundle.bytes)));
     let options = CreateImageOptions {
         from_src: Some("-".into()),
         repo: Some(repository.clone()),
@@ -216,26 +221,26 @@ pub(super) async fn made_of(
     ));
     while let Some(step) = steps.next().await {
         step.map_err(|error| {
-            format!("the image {name} could not be made: {}", engine.explain(&error))
+            format!("the image {name} could not be built: {}", engine.explain(&error))
         })?;
     }
-    making.done();
+    step.done();
     let found = engine.api.inspect_image(&name).await.map_err(|error| engine.explain(&error))?;
     remove_old(engine, &repository).await;
     Ok(image(found.id))
 }
 
-/// What an image is called that is built as a file says: after the directory that it is in.
+/// Returns the name of the image built from a Dockerfile, which is that of the file's directory.
 pub(super) fn name_of_dockerfile(file: &Path) -> String {
     let path = file.canonicalize().unwrap_or_else(|_| file.to_path_buf());
     let directory = path.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
     format!("{DOCKERFILES}/{}:latest", repository_name(&directory))
 }
 
-/// Pushes an image that was made here to a registry, and says what it is called there.
+/// Pushes a local image to a registry, and returns its name there.
 ///
 /// # Errors
-/// What the registry said, and what to do.
+/// The registry's message, with a remedy.
 pub(super) async fn publish(
     engine: &Engine,
     name: &str,
@@ -249,7 +254,7 @@ pub(super) async fn publish(
     let tagged = engine.api.tag_image(name, Some(options)).await;
     tagged.map_err(|error| {
         format!(
-            "`registry` is `{registry}`, which the Docker engine does not take: {}",
+            "`registry` is `{registry}`, which the Docker engine does not accept: {}",
             engine.explain(&error)
         )
     })?;
@@ -265,7 +270,7 @@ pub(super) async fn publish(
     }
 }
 
-/// Removes images of older builds, except the newest and those that are in use.
+/// Removes images of older builds, except the newest ones and those in use.
 async fn remove_old(engine: &Engine, repository: &str) {
     let filters = HashMap::from([("reference".to_string(), vec![repository.to_string()])]);
     let options = ListImagesOptions { filters: Some(filters), ..Default::default() };
@@ -276,19 +281,20 @@ async fn remove_old(engine: &Engine, repository: &str) {
     }
 }
 
-/// Takes a name from an image, and removes the image with its last name unless it is in use.
+/// Removes a tag of an image, and the image itself if that was its last tag and no container uses
+/// it.
 pub(super) async fn untag(engine: &Engine, name: &str) {
     if let Err(error) = engine
         .api
         .remove_image(name, None::<bollard::query_parameters::RemoveImageOptions>, None)
         .await
     {
-        tracing::debug!("the image {name} stays: {}", engine.explain(&error));
+        tracing::debug!("the image {name} is kept: {}", engine.explain(&error));
     }
 }
 
-/// A program's name as a part of an image's: in lower case, and without the hash that cargo gives
-/// to tests.
+/// Returns a program's name as a repository name: in lower case, without the hash that cargo
+/// appends to tests.
 fn repository_name(program: &str) -> String {
     let name = match program.rsplit_once('-') {
         Some((name, hash))
@@ -303,7 +309,7 @@ fn repository_name(program: &str) -> String {
         .chars()
         .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
         .collect::<String>();
-    // Neither two separators nor one at an end are allowed.
+    // Separators may neither repeat nor stand at an end.
     let parts: Vec<_> = plain.split('_').filter(|part| !part.is_empty()).collect();
     if parts.is_empty() { "program".into() } else { parts.join("_") }
 }
@@ -313,7 +319,7 @@ mod tests {
     use super::repository_name;
 
     #[test]
-    fn programs_have_names_that_images_may_have() {
+    fn program_names_become_valid_repository_names() {
         assert_eq!(repository_name("pi_estimation"), "pi_estimation");
         assert_eq!(repository_name("pool-0123456789abcdef"), "pool");
         assert_eq!(repository_name("My Program__2-x"), "my_program_2_x");

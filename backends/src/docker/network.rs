@@ -1,4 +1,4 @@
-//! Which network containers join, and where this process listens for them.
+//! The network that containers join, and the address where this process listens for them.
 
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 
@@ -12,7 +12,7 @@ use crate::{ListenAddress, Locality};
 const BRIDGE: &str = "bridge";
 const HOST: &str = "host";
 
-/// Where containers are, and how they get to this process.
+/// The network of containers, and the address by which they reach this process.
 #[derive(Debug)]
 pub(super) struct ContainerNetwork {
     pub(super) name: String,
@@ -20,19 +20,19 @@ pub(super) struct ContainerNetwork {
 }
 
 impl ContainerNetwork {
-    /// As the configuration has it; else the network of this process's own container, else the
+    /// Chooses the configured network, or else that of this process's own container, or else the
     /// engine's bridge.
     ///
     /// # Errors
-    /// Why containers would not get to this process, and what to do.
+    /// The reason why containers can't reach this process, with a remedy.
     pub(super) async fn choose(
         engine: &Engine,
         config: &Config,
         current: Option<&CurrentContainer>,
     ) -> Result<ContainerNetwork, String> {
         let mut network = match current {
-            Some(current) => beside(current, config.network.as_deref())?,
-            None => outside(engine, config).await?,
+            Some(current) => of_container(current, config.network.as_deref())?,
+            None => of_host(engine, config).await?,
         };
         if let Some(bind) = config.bind_host {
             network.listen.bind = bind;
@@ -42,7 +42,7 @@ impl ContainerNetwork {
         }
         if network.listen.bind.is_unspecified() && network.listen.advertised.is_none() {
             return Err(format!(
-                "bind_host is {}, which says nothing about how containers reach this process: set `advertised_host` too",
+                "bind_host is {}, which containers can't connect to: set `advertised_host` too",
                 network.listen.bind
             ));
         }
@@ -50,15 +50,18 @@ impl ContainerNetwork {
     }
 }
 
-/// The network of this process's own container.
-fn beside(current: &CurrentContainer, wanted: Option<&str>) -> Result<ContainerNetwork, String> {
+/// Chooses among the networks of this process's own container.
+fn of_container(
+    current: &CurrentContainer,
+    wanted: Option<&str>,
+) -> Result<ContainerNetwork, String> {
     let mode = current.details.host_config.as_ref().and_then(|host| host.network_mode.as_deref());
     if mode == Some(HOST) {
         return match wanted {
             None | Some(HOST) => Ok(on_host()),
             Some(other) => Err(format!(
-                "the network is to be `{other}`, but this process is in a container on the network of its host: leave \
-                 `network` out, or run it in `{other}` too"
+                "`network` is `{other}`, but this process is in a container on the host's network: \
+                 leave `network` out, or run the container in `{other}`"
             )),
         };
     }
@@ -73,11 +76,11 @@ fn beside(current: &CurrentContainer, wanted: Option<&str>) -> Result<ContainerN
     };
     let (name, endpoint) = chosen.ok_or_else(|| match wanted {
         Some(wanted) => format!(
-            "the network is to be `{wanted}`, but this process's own container is in: {names}. Connect it (`docker \
-             network connect {wanted} {}`), or choose one of these",
+            "`network` is `{wanted}`, but this process's own container is in: {names}. Connect it \
+             (`docker network connect {wanted} {}`), or choose one of these",
             current.id.get(..12).unwrap_or(&current.id)
         ),
-        None => "this process's own container is in no network: give it one".to_string(),
+        None => "this process's own container is in no network: connect it to one".to_string(),
     })?;
     let address = endpoint.ip_address.as_deref().and_then(|address| address.parse().ok());
     let bind: IpAddr = address
@@ -85,15 +88,18 @@ fn beside(current: &CurrentContainer, wanted: Option<&str>) -> Result<ContainerN
     Ok(ContainerNetwork { name: name.clone(), listen: listen_at(bind) })
 }
 
-/// A network that this process reaches by its gateway.
-async fn outside(engine: &Engine, config: &Config) -> Result<ContainerNetwork, String> {
+/// Chooses a network whose gateway is this host.
+async fn of_host(engine: &Engine, config: &Config) -> Result<ContainerNetwork, String> {
     let name = config.network.as_deref().unwrap_or(BRIDGE);
     if name == HOST {
         return Ok(on_host());
     }
     let network = engine.api.inspect_network(name, None).await.map_err(|error| {
         if is_missing(&error) {
-            format!("there is no network `{name}`: make it (`docker network create {name}`), or correct `network`")
+            format!(
+                "there is no network `{name}`: create it (`docker network create {name}`), or \
+                     correct `network`"
+            )
         } else {
             engine.explain(&error)
         }
@@ -103,23 +109,23 @@ async fn outside(engine: &Engine, config: &Config) -> Result<ContainerNetwork, S
     }
     let gateway = gateway(&network).ok_or_else(|| {
         format!(
-            "the network `{name}` has no gateway, by which containers could reach this process: use a bridge network, or \
-             set `bind_host` to the address of this host that they reach"
+            "the network `{name}` has no gateway by which containers could reach this process: use \
+             a bridge network, or set `bind_host` to an address of this host that they can reach"
         )
     })?;
-    // Only addresses of this host can be bound to.
+    // Binding works for addresses of this host only.
     UdpSocket::bind((gateway, 0)).map_err(|error| {
         format!(
-            "containers in `{name}` would look for this process at its gateway {gateway}, which is no address of this host \
-             ({error}): if the engine is on another host, set `bind_host` and `advertised_host` to what containers \
-             reach this one by"
+            "containers in `{name}` would connect to the gateway {gateway}, which is no address of \
+             this host ({error}): if the engine is on another host, set `bind_host` and \
+             `advertised_host` to addresses by which containers reach this host"
         )
     })?;
     Ok(ContainerNetwork { name: name.to_string(), listen: listen_at(gateway) })
 }
 
-/// The address of the engine's host in a network. A bridge that had no container yet may not say
-/// it, and has the first one of its subnet.
+/// Returns the address of the engine's host in a network. A bridge without any container yet may
+/// not report it; then it is the first address of the subnet.
 fn gateway(network: &NetworkInspect) -> Option<IpAddr> {
     let configs = network.ipam.as_ref()?.config.as_ref()?;
     let first_of = |subnet: &str| -> Option<IpAddr> {

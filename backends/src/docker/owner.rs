@@ -1,4 +1,5 @@
-//! Who made a container, and whether they are still alive.
+//! The owners of containers: the labels that name them, this process's own container, and the
+//! removal of orphans.
 
 use std::collections::HashMap;
 use std::fs;
@@ -13,19 +14,19 @@ use crate::JobSpec;
 use crate::cluster::session::RunRequest;
 use crate::owner::JobOwner;
 
-/// The label that tells sessions apart.
+/// The label with the session's id.
 pub(super) const SESSION: &str = "fiber.session";
-/// The label that says who made a container, as [`JobOwner`] writes it.
+/// The label with the process that created a container, as [`JobOwner`] formats it.
 pub(super) const OWNER: &str = "fiber.owner";
-/// The job's name.
+/// The label with the job's name.
 pub(super) const NAME: &str = "fiber.name";
-/// How often the job was started again before.
+/// The label with the number of the job's earlier restarts.
 pub(super) const RESTARTS: &str = "fiber.restarts";
 
-/// The labels of a container that this process makes.
+/// Returns the labels of a job's container.
 ///
 /// # Errors
-/// That this process can't be named as their owner.
+/// The owner of the container can't be determined.
 pub(super) fn labels(
     session: &str,
     spec: &JobSpec,
@@ -36,7 +37,7 @@ pub(super) fn labels(
     Ok(HashMap::from(labels.map(|(key, value)| (key.into(), value.into()))))
 }
 
-/// The labels of the container of a session's head: it belongs to nobody.
+/// Returns the labels of a session's head. It has no owner.
 pub(super) fn head_labels(run: &RunRequest) -> HashMap<String, String> {
     let role = run.role();
     HashMap::from(
@@ -53,9 +54,9 @@ pub(super) struct CurrentContainer {
 }
 
 impl CurrentContainer {
-    /// The container of this engine that this process runs in, if it runs in one.
+    /// Returns this process's own container, if it runs in one of this engine.
     pub(super) async fn find(engine: &Engine) -> Result<Option<CurrentContainer>, String> {
-        // Where it can't be read for now, to take this process for one of the host would be kept.
+        // If it can't be read for now, the wrong answer "on a host" would be cached.
         let mounts = match fs::read_to_string("/proc/self/mountinfo") {
             Err(error) if shortage::is_shortage(&error) => {
                 return Err(format!(
@@ -76,8 +77,8 @@ impl CurrentContainer {
 }
 
 impl CurrentContainer {
-    /// What is mounted into this container for its program, so that its children may have it too:
-    /// volumes with a name and paths of the host, but not the engine's socket.
+    /// Returns the named volumes and host paths mounted into this container, which its children
+    /// mount too. The engine's socket is not among them.
     pub(super) fn mounts(&self) -> Vec<Mount> {
         let mount = |point: &bollard::models::MountPoint| {
             let target = point.destination.clone().filter(|target| target != SOCKET)?;
@@ -99,7 +100,7 @@ impl CurrentContainer {
         self.details.mounts.iter().flatten().filter_map(mount).collect()
     }
 
-    /// Where something that is mounted into this container is on the engine's host.
+    /// Returns the path on the engine's host of something mounted into this container.
     pub(super) fn source_of(&self, path: &str) -> Option<String> {
         let mounts = self.details.mounts.iter().flatten();
         let real = fs::canonicalize(path).ok()?;
@@ -108,13 +109,14 @@ impl CurrentContainer {
     }
 }
 
-/// Volumes without a name are called by 64 digits, and belong to one container.
+/// Returns whether a volume is anonymous. These are named by 64 hexadecimal digits, and belong to
+/// one container.
 fn is_anonymous(volume: &str) -> bool {
     volume.len() == 64 && volume.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// The id of the container in which this table of mounts is seen: Docker keeps some files of a
-/// container's /etc in a directory that has its name.
+/// Returns the id of the container that has this mount table: Docker mounts some files of /etc from
+/// a directory with the container's id.
 fn container_of(mountinfo: &str) -> Option<&str> {
     mountinfo.lines().find_map(|line| {
         let mut fields = line.split(' ').skip(3);
@@ -132,7 +134,7 @@ fn this_owner(current: Option<&CurrentContainer>) -> Result<JobOwner, String> {
         .map_or_else(JobOwner::this_process, |current| Ok(JobOwner::Container(current.id.clone())))
 }
 
-/// Whether it is certain that an owner is no more.
+/// Returns whether an owner is certainly dead.
 pub(super) async fn is_dead(owner: &JobOwner, engine: &Engine) -> bool {
     let JobOwner::Container(id) = owner else { return owner.is_a_dead_process() };
     match engine.api.inspect_container(id, None).await {
@@ -141,7 +143,7 @@ pub(super) async fn is_dead(owner: &JobOwner, engine: &Engine) -> bool {
     }
 }
 
-/// Removes the containers of owners that are dead, and says which.
+/// Removes containers whose owners are dead, and returns their names.
 pub(super) async fn sweep(
     engine: &Engine,
     current: Option<&CurrentContainer>,
@@ -172,11 +174,12 @@ pub(super) async fn sweep(
     Ok(removed)
 }
 
-/// Kills a container and removes it, with its volumes that have no name. One that is gone is fine.
+/// Kills and removes a container and its anonymous volumes. A container that does not exist is no
+/// error.
 pub(super) async fn remove(engine: &Engine, id: &str) -> Result<(), Error> {
     let options = RemoveContainerOptions { force: true, v: true, link: false };
     match engine.api.remove_container(id, Some(options)).await {
-        // Gone, or about to be.
+        // It is gone, or being removed.
         Err(Error::DockerResponseServerError { status_code: 404 | 409, .. }) => Ok(()),
         result => result,
     }
@@ -187,13 +190,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_container_is_found_in_its_own_mounts_only() {
+    fn a_container_finds_its_id_in_its_own_mount_table_only() {
         let id = "0123456789abcdef".repeat(4);
         let inside = format!(
-            "700 690 8:1 /var/lib/docker/containers/{id}/hostname /etc/hostname rw - ext4 /dev/sda1 rw"
+            "700 690 8:1 /var/lib/docker/containers/{id}/hostname /etc/hostname rw - ext4 \
+             /dev/sda1 rw"
         );
         assert_eq!(container_of(&inside), Some(id.as_str()));
-        // What the host of a container sees.
+        // The mount table of the container's host.
         let outside =
             format!("700 690 0:50 / /var/lib/docker/containers/{id}/mounts/shm rw - tmpfs shm rw");
         assert_eq!(container_of(&outside), None);

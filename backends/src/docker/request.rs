@@ -1,4 +1,4 @@
-//! What the engine is asked for: a container for a job.
+//! Requests to the engine for containers of jobs and heads.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use crate::gpus::{GpuAllocation, GpuAllocator};
 use crate::mounts::{MountSource, MountSpec};
 use crate::{JobSpec, configured_environment};
 
-/// What a container may take, checked against what there is.
+/// The resource limits of a container, checked against the engine's host.
 #[derive(Debug)]
 pub(super) struct Resources {
     pub(super) memory: Option<i64>,
@@ -26,45 +26,47 @@ pub(super) struct Resources {
 
 #[derive(Debug)]
 enum GpuRequest {
-    /// Those that this process has set aside.
-    These(GpuAllocation),
-    /// So many, of whatever the engine's host has: this process can't see them.
-    Any(u32),
+    /// GPUs that this process has allocated.
+    Allocated(GpuAllocation),
+    /// This number of the engine's GPUs, which this process can't list.
+    Count(u32),
 }
 
-/// What can be said of the configuration before there is an engine.
+/// Checks the configuration, without an engine.
 pub(super) fn check(config: &Config) -> Result<()> {
     MountSpec::all(config).map(drop).map_err(Error::Config)
 }
 
-/// What a job asks for.
+/// Returns the resource limits of a job.
 ///
 /// # Errors
-/// What the engine's host does not have.
+/// A resource that the engine's host does not have.
 pub(super) fn resources(
     meta: &Meta,
     engine: &Engine,
     gpus: &GpuAllocator,
 ) -> Result<Resources, String> {
-    if let (Some(asked), Some(there)) = (meta.memory, engine.memory)
-        && asked.as_u64() > there
+    if let (Some(asked), Some(available)) = (meta.memory, engine.memory)
+        && asked.as_u64() > available
     {
         return Err(format!(
-            "it is to have {asked} of memory, but the Docker host has {}: ask for less, or use a larger host",
-            ByteSize(there)
+            "it asks for {asked} of memory, but the Docker host has {}: ask for less, or use a \
+             larger host",
+            ByteSize(available)
         ));
     }
-    if let (Some(asked), Some(there)) = (meta.cpu, engine.cores)
-        && asked > there as f64
+    if let (Some(asked), Some(available)) = (meta.cpu, engine.cores)
+        && asked > available as f64
     {
         return Err(format!(
-            "it is to have {asked} processor cores, but the Docker host has {there}: ask for fewer, or use a larger host"
+            "it asks for {asked} CPU cores, but the Docker host has {available}: ask for fewer, or \
+             use a larger host"
         ));
     }
     let gpus = match meta.gpu {
         None | Some(0) => None,
-        Some(count) if gpus.count()? == 0 => Some(GpuRequest::Any(count)),
-        Some(count) => Some(GpuRequest::These(gpus.take(count)?)),
+        Some(count) if gpus.count()? == 0 => Some(GpuRequest::Count(count)),
+        Some(count) => Some(GpuRequest::Allocated(gpus.take(count)?)),
     };
     Ok(Resources {
         memory: meta.memory.map(|size| i64::try_from(size.as_u64()).unwrap_or(i64::MAX)),
@@ -73,7 +75,7 @@ pub(super) fn resources(
     })
 }
 
-/// A name that people recognise and the engine accepts.
+/// Returns a readable container name that the engine accepts.
 pub(super) fn container_name(session: &str, number: u64, job: &str) -> String {
     let job: String = job
         .chars()
@@ -91,11 +93,12 @@ pub(super) fn body(
     labels: HashMap<String, String>,
 ) -> ContainerCreateBody {
     let given = spec.environment.iter().map(|(name, value)| format!("{name}={value}"));
-    // Who may ask the engine sees its environment. Secrets come by standard input.
+    // The engine shows a container's environment to its users, so secrets go through standard
+    // input.
     let own = given.chain(spec.secrets.iter().map(|(name, _)| format!("{name}=-")));
     let mut mounts: Vec<Mount> =
         MountSpec::all(config).unwrap_or_default().iter().map(docker_mount).collect();
-    // What this process has itself, its children have in the same places.
+    // Children mount what this process has mounted, at the same paths.
     for mount in context.current.iter().flat_map(CurrentContainer::mounts) {
         if !mounts.iter().any(|other| other.target == mount.target) {
             mounts.push(mount);
@@ -136,15 +139,14 @@ pub(super) fn body(
     }
 }
 
-/// What a container may take, and how it gets to the engine.
+/// Returns the part of a request with limits and the access to the engine.
 fn host_config(resources: &Resources, access: &EngineAccess) -> HostConfig {
     HostConfig {
-        // A process number 1 that passes signals on, buries orphans, and does not take the
-        // program's place.
+        // An init process as PID 1, which forwards signals and reaps orphans.
         init: Some(true),
         group_add: access.group.clone().map(|group| vec![group]),
         memory: resources.memory,
-        // No swap on top: a limit on memory is one.
+        // No additional swap, so the memory limit is a real one.
         memory_swap: resources.memory,
         nano_cpus: resources.nano_cpus,
         device_requests: resources.gpus.as_ref().map(|gpus| vec![gpus.request()]),
@@ -152,13 +154,13 @@ fn host_config(resources: &Resources, access: &EngineAccess) -> HostConfig {
     }
 }
 
-/// The variables that the configuration gives to containers.
+/// Returns the configured environment variables as `NAME=VALUE`.
 fn environment(config: &Config) -> impl Iterator<Item = String> {
     configured_environment(config).map(|(name, value)| format!("{name}={value}"))
 }
 
-/// The container of a session's head. It has the engine's socket, because the session's other
-/// containers are started from it, and stays when it has ended, so that it can be asked how.
+/// Returns the request for a session's head. The head gets the engine's socket, because it starts
+/// the session's other containers. Its container stays after its exit, so its status can be read.
 pub(super) fn head(
     config: &Config,
     run: &RunRequest,
@@ -201,8 +203,8 @@ pub(super) fn head(
 impl GpuRequest {
     fn request(&self) -> DeviceRequest {
         let (count, device_ids) = match self {
-            GpuRequest::These(lease) => (None, Some(lease.ids.clone())),
-            GpuRequest::Any(count) => (Some(i64::from(*count)), None),
+            GpuRequest::Allocated(lease) => (None, Some(lease.ids.clone())),
+            GpuRequest::Count(count) => (Some(i64::from(*count)), None),
         };
         DeviceRequest {
             count,
@@ -232,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_what_the_engine_accepts() {
+    fn container_names_are_valid() {
         assert_eq!(container_name("s", 3, "pool 1/worker ä"), "fiber-s-3-pool-1-worker--");
     }
 }

@@ -1,4 +1,4 @@
-//! Which sessions an engine's containers belong to.
+//! The sessions that an engine's containers belong to.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
@@ -16,7 +16,7 @@ use super::owner::{self, NAME, OWNER, RESTARTS, SESSION};
 use crate::cluster::session::{ExitStatus, Location, ProcessState, SessionProcess};
 use crate::owner::JobOwner;
 
-/// All processes that an engine's containers tell of.
+/// Returns the processes of all sessions, from the labels of the containers.
 pub(super) async fn list(engine: &Engine) -> Result<Vec<SessionProcess>, Error> {
     let containers = listed(engine).await?;
     let mut names: HashMap<String, String> = HashMap::new();
@@ -30,7 +30,7 @@ pub(super) async fn list(engine: &Engine) -> Result<Vec<SessionProcess>, Error> 
         let (Some(id), Some(name)) = (&container.id, name(container)) else { continue };
         let details = match engine.api.inspect_container(id, None).await {
             Ok(details) => details,
-            // It has gone meanwhile.
+            // It was removed meanwhile.
             Err(error) if is_missing(&error) => continue,
             Err(error) => return Err(error),
         };
@@ -41,7 +41,7 @@ pub(super) async fn list(engine: &Engine) -> Result<Vec<SessionProcess>, Error> 
             None => None,
             Some(JobOwner::Container(id)) if names.contains_key(id) => names.get(id).cloned(),
             Some(owner) => {
-                let head = head_elsewhere(engine, owner).await?;
+                let head = external_head(engine, owner).await?;
                 let name = head.name.clone();
                 if !processes.iter().any(|other| other.name == name) {
                     processes.push(head);
@@ -63,7 +63,7 @@ pub(super) async fn list(engine: &Engine) -> Result<Vec<SessionProcess>, Error> 
     Ok(processes)
 }
 
-/// Removes the containers of heads that have ended, and says which.
+/// Removes the containers of heads that have ended, and returns their names.
 pub(super) async fn remove_ended_heads(engine: &Engine) -> Result<Vec<String>, Error> {
     let mut removed = Vec::new();
     for container in listed(engine).await? {
@@ -82,7 +82,7 @@ pub(super) async fn remove_ended_heads(engine: &Engine) -> Result<Vec<String>, E
     Ok(removed)
 }
 
-/// How a container that does not run any more ended.
+/// Returns the exit status of a container that has ended.
 pub(super) fn exit_status(state: &ContainerState) -> ExitStatus {
     let code = state.exit_code.and_then(|code| i32::try_from(code).ok()).unwrap_or(-1);
     let reason = match state.oom_killed {
@@ -105,9 +105,9 @@ fn name(container: &ContainerSummary) -> Option<String> {
     container.names.as_ref()?.first().map(|name| name.trim_start_matches('/').to_string())
 }
 
-/// A head that is no container of fiber's: a program on this or another host, or in somebody's own
-/// container.
-async fn head_elsewhere(engine: &Engine, owner: &JobOwner) -> Result<SessionProcess, Error> {
+/// Returns a head outside of fiber's containers: a program on this or another host, or in a user's
+/// own container.
+async fn external_head(engine: &Engine, owner: &JobOwner) -> Result<SessionProcess, Error> {
     let dead = owner::is_dead(owner, engine).await;
     let process = |name: String, role: String, location, state| SessionProcess {
         name,
@@ -154,7 +154,7 @@ fn state(state: ContainerState) -> ProcessState {
     }
 }
 
-/// The limits of a container, as a request would say them.
+/// Returns the resource limits of a container.
 fn meta(host: &HostConfig) -> Meta {
     let positive = |number: Option<i64>| {
         number.and_then(|number| u64::try_from(number).ok()).filter(|n| *n > 0)

@@ -1,5 +1,4 @@
-//! Volumes of a Docker engine, read and written through a container that has them mounted and never
-//! runs.
+//! Docker volumes, read and written through a container that mounts the volume and never starts.
 
 use std::io;
 
@@ -19,18 +18,17 @@ use super::owner::{self, CurrentContainer};
 use crate::JobSpec;
 use crate::cluster::volume::{Volume, VolumeKind};
 
-/// An image without any files: there has to be one for a container.
+/// An image without files: a container needs one.
 const EMPTY: &str = "fiber-auto/empty:1";
-/// Where the volume is in the container.
+/// The mount path of the volume in the container.
 const ROOT: &str = "/volume";
-/// What Go adds to a file's mode if it is a directory.
+/// The bit of Go's file mode for directories.
 const DIRECTORY: u32 = 1 << 31;
 
-/// Sees to it that there is such a volume: the engine would make a new one for every slip of the
-/// pen.
+/// Fails if there is no such volume. The engine would create one for every typing error.
 ///
 /// # Errors
-/// That there is none, and which there are.
+/// It does not exist, with the names of those that do.
 pub(super) async fn must_exist(engine: &Engine, claim: &str) -> Result<(), String> {
     match engine.api.inspect_volume(claim).await {
         Ok(_) => Ok(()),
@@ -39,20 +37,21 @@ pub(super) async fn must_exist(engine: &Engine, claim: &str) -> Result<(), Strin
             let volumes = listed.ok().and_then(|listed| listed.volumes).unwrap_or_default();
             let mut names: Vec<&str> = volumes.iter().map(|volume| volume.name.as_str()).collect();
             names.retain(|name| name.len() < 64);
-            let there = if names.is_empty() {
+            let existing = if names.is_empty() {
                 "there are none".into()
             } else {
                 format!("there are: {}", names.join(", "))
             };
             Err(format!(
-                "there is no volume `{claim}`: correct the name, or make it (`docker volume create {claim}`); {there}"
+                "there is no volume `{claim}`: correct the name, or create it (`docker volume \
+                 create {claim}`); {existing}"
             ))
         }
         Err(error) => Err(engine.explain(&error)),
     }
 }
 
-/// A container that has a volume mounted.
+/// A container that mounts a volume.
 #[derive(Debug)]
 pub(super) struct Helper<'a> {
     engine: &'a Engine,
@@ -69,7 +68,7 @@ impl<'a> Helper<'a> {
     ) -> Result<Helper<'a>, String> {
         must_exist(engine, claim).await?;
         let image = empty_image(engine).await?;
-        // It belongs to this process: should that be killed, the next sweep removes it.
+        // This process owns it: if it is killed, the next sweep removes the container.
         let spec = JobSpec {
             name: format!("cp {claim}"),
             arguments: Vec::new(),
@@ -112,7 +111,7 @@ impl<'a> Helper<'a> {
     fn failed(&self, path: &str, error: &bollard::errors::Error) -> Error {
         let what = format!("`{}:{path}`", self.claim);
         if is_missing(error) {
-            Error::system(what, "there is nothing there")
+            Error::system(what, "there is no such file")
         } else {
             Error::system(what, self.engine.explain(error))
         }
@@ -179,7 +178,7 @@ async fn empty_image(engine: &Engine) -> Result<String, String> {
     ));
     while let Some(step) = steps.next().await {
         step.map_err(|error| {
-            format!("the image {EMPTY} could not be made: {}", engine.explain(&error))
+            format!("the image {EMPTY} could not be built: {}", engine.explain(&error))
         })?;
     }
     Ok(EMPTY.into())

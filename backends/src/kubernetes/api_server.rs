@@ -1,4 +1,4 @@
-//! The cluster: its API server, and what its refusals mean.
+//! The connection to a cluster's API server, and explanations of its errors.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -15,27 +15,26 @@ use serde::de::DeserializeOwned;
 
 use crate::error_chain::{causes, chain};
 
-/// What grants the rights that programs and their users need.
+/// The manifest that grants the rights of programs and their users, and its namespace.
 const MANIFEST: &str = "deploy/kubernetes/rbac.yaml";
 const MANIFEST_NAMESPACE: &str = "fiber";
-/// How long an API server may be away before what is asked of it fails, and pauses between
-/// attempts.
-const PATIENCE: Duration = Duration::from_secs(60);
-const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
-/// How long the first answer may take.
+/// The time to keep trying while the API server is away, and the pause between attempts, at first
+/// and at most.
+const RETRY_LIMIT: Duration = Duration::from_secs(60);
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+/// The limit for connecting, and for the first answer.
 const CONNECT: Duration = Duration::from_secs(10);
-/// How long the API server may be silent within a request. Without a limit, a request on a
-/// connection that the network has lost without a word is waited for until the system gives the
-/// connection up, if ever.
-const ANSWER: Duration = Duration::from_secs(30);
+/// The longest silence of the API server during a request. Without a limit, a request on a
+/// connection that the network has silently lost would wait until the system closes the connection,
+/// if ever.
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A cluster whose API server answers, and the namespace there.
+/// A connection to a cluster's API server, with a namespace.
 #[derive(Clone)]
 pub struct ApiServer {
     client: Client,
-    /// What [streams](ApiServer::streams) go through, made when it is first needed, as the
-    /// kubeconfig says.
-    patient: Arc<OnceLock<Client>>,
+    /// The client without a read timeout, for [streams](ApiServer::streams). Created on first use.
+    streaming: Arc<OnceLock<Client>>,
     access: kube::Config,
     namespace: String,
     url: String,
@@ -43,15 +42,16 @@ pub struct ApiServer {
 }
 
 impl ApiServer {
-    /// The one of the kubeconfig, or the one in which this process is a pod.
+    /// Connects to the cluster of the kubeconfig, or to the one in which this process is a pod.
     ///
     /// # Errors
-    /// Why there is none, and what to do.
+    /// The reason, with a remedy.
     pub async fn connect(config: &Config) -> Result<ApiServer, String> {
         let mut access = kube::Config::infer().await.map_err(|error| {
             format!(
-                "no cluster is known: {}. Set KUBECONFIG to a kubeconfig file (~/.kube/config is the default), or run this in \
-                 a pod, or leave FIBER_BACKEND out to use processes of this host",
+                "no cluster is configured: {}. Set KUBECONFIG to a kubeconfig file (~/.kube/config \
+                 is the default), or run this in a pod, or unset FIBER_BACKEND to use processes of \
+                 this host",
                 chain(&error)
             )
         })?;
@@ -62,40 +62,40 @@ impl ApiServer {
         let host =
             access.cluster_url.host().unwrap_or_default().trim_matches(['[', ']']).to_string();
         let mut limited = access.clone();
-        limited.read_timeout = Some(ANSWER);
+        limited.read_timeout = Some(READ_TIMEOUT);
         limited.reset_reader_on_write = true;
         let client = Client::try_from(limited).map_err(|error| {
             format!("the kubeconfig for {url} can't be used: {}", chain(&error))
         })?;
-        let server = ApiServer { client, patient: Arc::default(), access, namespace, url, host };
+        let server = ApiServer { client, streaming: Arc::default(), access, namespace, url, host };
         match tokio::time::timeout(CONNECT, server.client.apiserver_version()).await {
             Ok(Ok(_)) => Ok(server),
             Ok(Err(error)) => Err(server.explain(&error)),
-            Err(_) => Err(server.absent(&format!("no answer within {CONNECT:?}"))),
+            Err(_) => Err(server.unreachable(&format!("no answer within {CONNECT:?}"))),
         }
     }
 
-    /// What all requests go through.
+    /// Returns the client for requests.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// Where pods come to be.
+    /// Returns the namespace of pods.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// The same cluster, in another namespace.
+    /// Returns the same connection with another namespace.
     pub(super) fn in_namespace(&self, namespace: &str) -> ApiServer {
         ApiServer { namespace: namespace.to_string(), ..self.clone() }
     }
 
-    /// The API server's name or address.
+    /// Returns the API server's host name or address.
     pub(super) fn host(&self) -> &str {
         &self.host
     }
 
-    /// The objects of a kind in its namespace.
+    /// Returns the API for objects of a kind in the namespace.
     pub fn api<K>(&self) -> Api<K>
     where
         K: Resource<Scope = NamespaceResourceScope>,
@@ -104,47 +104,47 @@ impl ApiServer {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// The same for what may be silent for any time, and for what has limits of its own: logs,
-    /// commands, watches.
+    /// Returns the same API without a read timeout, for streams that may be silent or have limits
+    /// of their own: logs, commands, watches.
     pub(super) fn streams<K>(&self) -> Api<K>
     where
         K: Resource<Scope = NamespaceResourceScope>,
         K::DynamicType: Default,
     {
-        let client = self.patient.get_or_init(|| {
+        let client = self.streaming.get_or_init(|| {
             Client::try_from(self.access.clone()).unwrap_or_else(|error| {
-                tracing::debug!("streams will be taken up again after each silence: {error}");
+                tracing::debug!("streams share the client with a read timeout: {error}");
                 self.client.clone()
             })
         });
         Api::namespaced(client.clone(), &self.namespace)
     }
 
-    /// Creates an object under a name that nothing else has, and tries again for a while if the API
-    /// server is away.
+    /// Creates an object with a unique name. Tries again for a minute while the API server is away.
     ///
     /// # Errors
-    /// The API server's refusal; that it is away, after a minute or as soon as `wanted` says no.
-    pub async fn create<K>(&self, object: &K, wanted: impl Fn() -> bool) -> Result<(), Error>
+    /// The API server's error; or it stays away for a minute, or until `keep_trying` returns
+    /// `false`.
+    pub async fn create<K>(&self, object: &K, keep_trying: impl Fn() -> bool) -> Result<(), Error>
     where
         K: Resource<Scope = NamespaceResourceScope> + Serialize + Clone + DeserializeOwned + Debug,
         K::DynamicType: Default,
     {
         let (api, parameters) = (self.api::<K>(), PostParams::default());
-        let result = retried(|| api.create(&parameters, object), wanted).await;
+        let result = retried(|| api.create(&parameters, object), keep_trying).await;
         match result {
-            // The answer to an earlier attempt was lost.
+            // An earlier attempt succeeded, but its answer was lost.
             Err(Error::Api(status)) if status.is_already_exists() => Ok(()),
             result => result.map(drop),
         }
     }
 
-    /// Creates an object under a name that something else may have, and tries again for a while if
-    /// the API server says that it was asked too early: a service account, say, gets its token a
-    /// moment after it was made.
+    /// Creates an object with a name that may exist already. Tries again for a minute while the API
+    /// server responds that it is too early: a new service account, for example, gets its token a
+    /// moment later.
     ///
     /// # Errors
-    /// The API server's refusal, also that there is something of this name.
+    /// The API server's error, also if the name exists.
     pub(super) async fn create_new<K>(&self, object: &K) -> Result<(), Error>
     where
         K: Resource<Scope = NamespaceResourceScope> + Serialize + Clone + DeserializeOwned + Debug,
@@ -153,14 +153,14 @@ impl ApiServer {
         let (api, parameters) = (self.api::<K>(), PostParams::default());
         let early =
             |error: &Error| matches!(error, Error::Api(status) if status.reason == "ServerTimeout");
-        (|| api.create(&parameters, object)).retry(pauses()).when(early).await.map(drop)
+        (|| api.create(&parameters, object)).retry(backoff()).when(early).await.map(drop)
     }
 
-    /// Removes an object, at once, and tries again for a while if the API server is away. One that
-    /// is gone is fine.
+    /// Deletes an object, without a grace period. Tries again for a minute while the API server is
+    /// away. An object that does not exist is no error.
     ///
     /// # Errors
-    /// The API server's refusal; that it is away, after a minute.
+    /// The API server's error; or it stays away for a minute.
     pub async fn remove<K>(&self, name: &str) -> Result<(), Error>
     where
         K: Resource<Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
@@ -173,27 +173,27 @@ impl ApiServer {
         }
     }
 
-    /// What went wrong, with what to do.
+    /// Formats an error, with a remedy.
     pub fn explain(&self, error: &Error) -> String {
         let status = match error {
             Error::Api(status) => status,
             Error::Auth(error) => {
                 return format!(
-                    "credentials for {} can't be had: {}: log in again",
+                    "the credentials for {} are not available: {}: log in again",
                     self.url,
                     chain(error)
                 );
             }
-            other => return self.absent(&innermost(other)),
+            other => return self.unreachable(&innermost(other)),
         };
-        let said = &status.message;
+        let message = &status.message;
         match status.code {
             401 => format!(
-                "the API server at {} does not accept this user's credentials ({said}): they may have expired; log in again, \
-                 or renew the kubeconfig",
+                "the API server at {} does not accept this user's credentials ({message}): they \
+                 may have expired; log in again, or renew the kubeconfig",
                 self.url
             ),
-            403 if said.contains(" cannot ") => {
+            403 if message.contains(" cannot ") => {
                 let changed = match self.namespace.as_str() {
                     MANIFEST_NAMESPACE => String::new(),
                     other => {
@@ -201,26 +201,27 @@ impl ApiServer {
                     }
                 };
                 format!(
-                    "{said}: have this right granted. {MANIFEST} has Roles with all that is needed, and a service account for \
-                     pods (kubectl apply -f {MANIFEST}{changed})"
+                    "{message}: this right has to be granted. {MANIFEST} has Roles with all rights \
+                     that fiber needs, and a service account for pods (kubectl apply -f \
+                     {MANIFEST}{changed})"
                 )
             }
-            404 if said.starts_with("namespaces ") => format!(
-                "there is no namespace `{0}`: make it (kubectl create namespace {0}), or correct `namespace` \
-                 (FIBER_NAMESPACE)",
+            404 if message.starts_with("namespaces ") => format!(
+                "there is no namespace `{0}`: create it (kubectl create namespace {0}), or correct \
+                 `namespace` (FIBER_NAMESPACE)",
                 self.namespace
             ),
-            _ if said.is_empty() => {
+            _ if message.is_empty() => {
                 format!("the API server at {} refused: {}", self.url, status.reason)
             }
-            _ => format!("the API server at {} refused: {said}", self.url),
+            _ => format!("the API server at {} refused: {message}", self.url),
         }
     }
 
-    fn absent(&self, problem: &str) -> String {
+    fn unreachable(&self, problem: &str) -> String {
         format!(
-            "no API server answers at {} ({problem}): start the cluster, correct the kubeconfig, or leave FIBER_BACKEND out \
-             to use processes of this host",
+            "no API server answers at {} ({problem}): start the cluster, correct the kubeconfig, \
+             or unset FIBER_BACKEND to use processes of this host",
             self.url
         )
     }
@@ -235,28 +236,28 @@ impl Debug for ApiServer {
     }
 }
 
-fn pauses() -> ExponentialBuilder {
+fn backoff() -> ExponentialBuilder {
     ExponentialBuilder::default()
-        .with_min_delay(PAUSES.0)
-        .with_max_delay(PAUSES.1)
+        .with_min_delay(BACKOFF.0)
+        .with_max_delay(BACKOFF.1)
         .without_max_times()
-        .with_total_delay(Some(PATIENCE))
+        .with_total_delay(Some(RETRY_LIMIT))
         .with_jitter()
 }
 
 async fn retried<T, F: Future<Output = Result<T, Error>>>(
     request: impl FnMut() -> F,
-    wanted: impl Fn() -> bool,
+    keep_trying: impl Fn() -> bool,
 ) -> Result<T, Error> {
     let begun = Instant::now();
     request
-        .retry(pauses())
-        .when(|error| wanted() && is_passing(error) && begun.elapsed() < PATIENCE)
+        .retry(backoff())
+        .when(|error| keep_trying() && is_transient(error) && begun.elapsed() < RETRY_LIMIT)
         .await
 }
 
-/// Whether it may go away by itself: the API server is away, or busy.
-pub(super) fn is_passing(error: &Error) -> bool {
+/// Returns whether an error may pass by itself: the API server is away or busy.
+pub(super) fn is_transient(error: &Error) -> bool {
     match error {
         Error::Api(status) => matches!(status.code, 429 | 500..=599),
         Error::HyperError(_) | Error::Service(_) | Error::ReadEvents(_) => true,
@@ -272,7 +273,7 @@ pub(super) fn is_forbidden(error: &Error) -> bool {
     matches!(error, Error::Api(status) if status.is_forbidden())
 }
 
-/// The innermost cause, which is what says something: the others name layers of the client.
+/// Returns the innermost cause of an error. The other ones name layers of the client.
 fn innermost(error: &Error) -> String {
     causes(error).last().map_or_else(|| error.to_string(), ToString::to_string)
 }

@@ -1,4 +1,4 @@
-//! What is known of the claims that a pod mounts.
+//! The persistent volume claims that a pod mounts, in messages.
 
 use std::time::Duration;
 
@@ -6,41 +6,44 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::api_server::ApiServer;
-use super::events::{self, ANSWER};
+use super::events::{self, TIMEOUT};
 
-/// How long a claim may be missing that was perhaps made a moment ago, which the cluster's parts
-/// hear of one after another.
-pub(super) const DOUBT: Duration = Duration::from_secs(5);
+/// The time for a new claim to become known: the cluster's components learn of it one after
+/// another.
+pub(super) const GRACE: Duration = Duration::from_secs(5);
 
-/// The names of the claims that this pod mounts.
-pub(super) fn of(pod: &Pod) -> Vec<String> {
+/// Returns the names of the claims that this pod mounts.
+pub(super) fn mounted_by(pod: &Pod) -> Vec<String> {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     volumes
         .filter_map(|volume| Some(volume.persistent_volume_claim.as_ref()?.claim_name.clone()))
         .collect()
 }
 
-/// The scheduler's words, with what it does not tell if they are about claims: which is not bound,
-/// and why.
-pub(super) async fn explain(server: &ApiServer, claims: &[String], words: String) -> String {
-    if !words.to_lowercase().contains("persistentvolumeclaim") {
-        return words;
+/// Adds to the scheduler's message about claims which claim is not bound, and why.
+pub(super) async fn explain(server: &ApiServer, claims: &[String], message: String) -> String {
+    if !message.to_lowercase().contains("persistentvolumeclaim") {
+        return message;
     }
     for name in claims {
         if phase(server, name).await.as_deref() == Some("Pending") {
             let why = events::last(server, "PersistentVolumeClaim", name).await;
             let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
-            return format!("{words}; the claim `{name}` is Pending{why}");
+            return format!("{message}; the claim `{name}` is Pending{why}");
         }
     }
-    words
+    message
 }
 
-/// What is wrong, when the time is over in which it might have changed.
-pub(super) async fn lapse(server: &ApiServer, doubt: Option<&(Instant, String)>) -> String {
-    if let Some((end, problem)) = doubt {
+/// Waits until the grace period of a missing claim is over, and returns the problem if the claim is
+/// still missing. Waits forever if none is missing.
+pub(super) async fn stays_missing(
+    server: &ApiServer,
+    missing: Option<&(Instant, String)>,
+) -> String {
+    if let Some((end, problem)) = missing {
         sleep_until(*end).await;
-        // The scheduler may have looked too early, and then looks again only after a while.
+        // The scheduler may have looked too early, and looks again only after a while.
         let name = problem.split('"').nth(1).unwrap_or_default();
         if phase(server, name).await.is_none() {
             return problem.clone();
@@ -49,8 +52,8 @@ pub(super) async fn lapse(server: &ApiServer, doubt: Option<&(Instant, String)>)
     std::future::pending().await
 }
 
-/// `None` if there is no such claim, or nothing can be learnt of it.
+/// Returns the phase of a claim; `None` if it does not exist or can't be read.
 async fn phase(server: &ApiServer, name: &str) -> Option<String> {
-    let claim = timeout(ANSWER, server.api::<PersistentVolumeClaim>().get_opt(name)).await;
+    let claim = timeout(TIMEOUT, server.api::<PersistentVolumeClaim>().get_opt(name)).await;
     claim.ok()?.ok()??.status?.phase
 }

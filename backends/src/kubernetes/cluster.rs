@@ -1,4 +1,4 @@
-//! Sessions in a Kubernetes namespace, from outside.
+//! The sessions of a Kubernetes namespace, for the command `fiber`.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use super::sessions::{self, HEAD, exit_status};
 use super::startup::{self, StartTimeouts};
 use super::status::{PodState, pod_state};
 use super::volume::{self, Helper};
-use super::{logs, sweep};
+use super::{exit_watch, logs, sweep};
 use crate::cluster::session::{
     Cluster, ExitStatus, OutputChunk, ProgramSource, RunRequest, SessionProcess,
 };
@@ -29,10 +29,10 @@ use crate::cluster::volume::Volume;
 use crate::docker;
 use crate::progress::Progress;
 
-/// The service account of the manifest that is shipped.
+/// The service account of fiber's manifest.
 const ACCOUNT: &str = "fiber";
-/// Parts of output that may wait to be taken.
-const PARTS: usize = 16;
+/// The number of output chunks that may wait for the reader.
+const CHUNKS: usize = 16;
 
 /// The sessions of a namespace.
 #[derive(Debug)]
@@ -43,11 +43,10 @@ pub struct KubernetesCluster {
 }
 
 impl KubernetesCluster {
-    /// Those of the cluster that the kubeconfig names, or in which this process is a pod.
+    /// Connects to the cluster of the kubeconfig, or to the one in which this process is a pod.
     ///
     /// # Errors
-    /// [`Error::Config`] for what can't be understood, [`Error::System`] if the cluster can't be
-    /// reached.
+    /// [`Error::Config`] for invalid entries, [`Error::System`] if the cluster can't be reached.
     pub async fn connect(config: &Config) -> Result<KubernetesCluster> {
         check(config).map_err(Error::Config)?;
         let connected = current_pod::connect(config).await;
@@ -86,7 +85,8 @@ impl KubernetesCluster {
         });
         self.server.create_new(&pod).await.map_err(|error| match &error {
             kube::Error::Api(status) if status.is_already_exists() => format!(
-                "there is a pod `{0}` already: choose another name, or remove that one (`fiber kill {0}`)",
+                "a pod `{0}` exists already: choose another name, or remove that one (`fiber kill \
+                 {0}`)",
                 run.name
             ),
             error => self.server.explain(error),
@@ -102,12 +102,16 @@ impl KubernetesCluster {
         if started.is_err()
             && let Err(error) = self.server.remove::<Pod>(&run.name).await
         {
-            tracing::warn!("the pod {} stays behind: {}", run.name, self.server.explain(&error));
+            tracing::warn!(
+                "the pod {} can't be removed: {}",
+                run.name,
+                self.server.explain(&error)
+            );
         }
         started
     }
 
-    /// The image and the arguments of its program.
+    /// Builds the image if necessary, and returns it with the program's arguments.
     async fn image(
         &self,
         run: &RunRequest,
@@ -119,7 +123,7 @@ impl KubernetesCluster {
         }
         let made = docker::image_of(&self.config, run, progress).await;
         let (made, (program, arguments)) = made.map_err(|problem| {
-            format!("{problem}\n(pods need an image: `--image` names one that the nodes can pull)")
+            format!("{problem}\n(pods need an image: `--image` names one that nodes can pull)")
         })?;
         let mut image =
             PodImage::named(made.name, program.and_then(|program| program.into_iter().next()));
@@ -133,7 +137,7 @@ impl KubernetesCluster {
         Ok((image, arguments))
     }
 
-    /// Whether the service account of the manifest that is shipped is there.
+    /// Returns whether the service account of fiber's manifest exists.
     async fn has_account(&self) -> bool {
         match self.server.api::<ServiceAccount>().get(ACCOUNT).await {
             Ok(_) => true,
@@ -170,7 +174,7 @@ impl Cluster for KubernetesCluster {
 
     fn remove_session<'a>(&'a self, session: &'a str) -> LocalBoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            let failed = || format!("what there is of session {session} can't be removed");
+            let failed = || format!("the pods of session {session} can't be removed");
             let pods = ListParams::default().labels(&format!("{SESSION}={session}"));
             let listed = self
                 .server
@@ -198,37 +202,31 @@ impl Cluster for KubernetesCluster {
         follow: bool,
         tail: Option<u64>,
     ) -> LocalBoxFuture<'a, Result<LocalBoxStream<'a, Result<OutputChunk>>>> {
-        let (sender, parts) = mpsc::channel(PARTS);
+        let (sender, chunks) = mpsc::channel(CHUNKS);
         let (server, name) = (self.server.clone(), name.to_string());
         tokio::task::spawn_local(async move {
             if let Err(error) = logs::read(&server, &name, follow, tail, &sender).await {
                 let error = Error::system(
-                    format!("what {name} prints can't be read"),
+                    format!("the output of {name} can't be read"),
                     server.explain(&error),
                 );
-                // Whoever wanted it may have gone.
+                // The reader may be gone.
                 let _ = sender.send(Err(error)).await;
             }
         });
-        let parts = ReceiverStream::new(parts).map(|part| part.map(OutputChunk::Stdout));
-        Box::pin(std::future::ready(Ok(parts.boxed_local())))
+        let chunks = ReceiverStream::new(chunks).map(|chunk| chunk.map(OutputChunk::Stdout));
+        Box::pin(std::future::ready(Ok(chunks.boxed_local())))
     }
 
     fn wait<'a>(&'a self, name: &'a str) -> LocalBoxFuture<'a, Result<ExitStatus>> {
         Box::pin(async move {
-            let mut events = Box::pin(watch_object(self.server.streams::<Pod>(), name));
-            while let Some(event) = events.next().await {
-                match event {
-                    Ok(Some(pod)) => match pod_state(&pod) {
-                        PodState::Ended(reason) => return Ok(exit_status(&reason)),
-                        _ => continue,
-                    },
-                    Ok(None) => break,
-                    // The watch is taken up again.
-                    Err(error) => tracing::debug!("{name} can't be watched for now: {error}"),
-                }
+            match exit_watch::wait(&self.server, name).await {
+                Some(reason) => Ok(exit_status(&reason)),
+                None => Err(Error::system(
+                    format!("the exit status of {name} is unknown"),
+                    "its pod was removed",
+                )),
             }
-            Err(Error::system(format!("how {name} ended is not known"), "its pod was removed"))
         })
     }
 
@@ -237,7 +235,7 @@ impl Cluster for KubernetesCluster {
             let parameters = DeleteParams::default().grace_period(grace);
             match self.server.api::<Pod>().delete(name, &parameters).await {
                 Err(error) if is_missing(&error) => return Ok(()),
-                result => drop(result.map_err(self.failed(format!("{name} can't be ended")))?),
+                result => drop(result.map_err(self.failed(format!("{name} can't be stopped")))?),
             }
             let mut events = Box::pin(watch_object(self.server.streams::<Pod>(), name));
             while let Some(event) = events.next().await {
@@ -261,7 +259,7 @@ impl Cluster for KubernetesCluster {
 
     fn sweep(&self) -> LocalBoxFuture<'_, Result<Vec<String>>> {
         Box::pin(async move {
-            let failed = || "what dead sessions left can't be removed".to_string();
+            let failed = || "leftovers of dead sessions can't be removed".to_string();
             let mut removed =
                 sessions::remove_ended_heads(&self.server).await.map_err(self.failed(failed()))?;
             let swept = sweep::sweep(&self.server, self.own.as_ref()).await;

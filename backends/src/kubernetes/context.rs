@@ -1,4 +1,4 @@
-//! What is the same for all jobs of a process.
+//! The context that all pod jobs of a process share.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::ListenAddress;
 use crate::owner::{JobOwner, spawn_sweep};
 use crate::progress::StderrProgress;
 
-/// How this process gets to the cluster, and pods to this process.
+/// The connection to the cluster, and the address at which pods reach this process.
 #[derive(Debug)]
 pub(super) struct ClusterAccess {
     pub(super) server: ApiServer,
@@ -26,7 +26,7 @@ pub(super) struct ClusterAccess {
 
 impl ClusterAccess {
     /// # Errors
-    /// Why there is none, and what to do.
+    /// The reason, with a remedy.
     pub(super) async fn find(config: &Config) -> Result<ClusterAccess, String> {
         let (server, own) = current_pod::connect(config).await?;
         let listen = listen::choose(config, server.host())?;
@@ -34,7 +34,7 @@ impl ClusterAccess {
     }
 }
 
-/// What pods are made from, and what sees to them.
+/// The template, watch and Secrets of this process's pods.
 #[derive(Debug)]
 pub(super) struct PodContext {
     pub(super) server: ApiServer,
@@ -45,10 +45,10 @@ pub(super) struct PodContext {
 }
 
 impl PodContext {
-    /// Finds it out, and begins to remove what dead sessions left.
+    /// Looks everything up, and begins to remove leftovers of dead sessions in the background.
     ///
     /// # Errors
-    /// Why there can be no pods, and what to do.
+    /// The reason why pods can't run, with a remedy.
     pub(super) async fn find(
         config: &Config,
         access: &ClusterAccess,

@@ -8,9 +8,9 @@ use super::api_server::{ApiServer, is_missing};
 use super::names::CONTAINER;
 use crate::owner::JobOwner;
 
-/// What every pod with a service account has mounted.
+/// The mount path of a service account's token and namespace in a pod.
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// What the downward API may set, where a pod's name is not its host's.
+/// The variable with the pod's name, for pods whose host name differs. The downward API can set it.
 const NAME: &str = "POD_NAME";
 
 /// The pod that this process runs in.
@@ -21,11 +21,11 @@ pub(super) struct CurrentPod {
     pub(super) spec: PodSpec,
 }
 
-/// The API server, and the pod that this process runs in, if it runs in one: other pods are made
-/// beside it.
+/// Connects to the API server, and finds this process's own pod, if it runs in one. Other pods are
+/// created in the same namespace.
 ///
 /// # Errors
-/// Why the one or the other can't be had, and what to do.
+/// The reason why one of them is unavailable, with a remedy.
 pub(super) async fn connect(config: &Config) -> Result<(ApiServer, Option<CurrentPod>), String> {
     let server = ApiServer::connect(config).await?;
     let server = match CurrentPod::namespace()? {
@@ -37,14 +37,14 @@ pub(super) async fn connect(config: &Config) -> Result<(ApiServer, Option<Curren
 }
 
 impl CurrentPod {
-    /// The namespace of the pod that this process runs in.
+    /// Returns the namespace of this process's own pod.
     fn namespace() -> Result<Option<String>, String> {
         let path = format!("{ACCOUNT}/namespace");
         match std::fs::read_to_string(&path) {
             Ok(namespace) => {
                 Ok(Some(namespace.trim().to_string()).filter(|namespace| !namespace.is_empty()))
             }
-            // To take this process for one outside of the cluster would be kept.
+            // The wrong answer "outside of the cluster" would be cached.
             Err(error) if shortage::is_shortage(&error) => {
                 Err(format!("{path} can't be read: {}", shortage::explain(&error)))
             }
@@ -58,8 +58,8 @@ impl CurrentPod {
         let name = std::env::var(NAME).unwrap_or_else(|_| host());
         if namespace != server.namespace() {
             return Err(format!(
-                "the namespace is to be `{}`, but this process's own pod is in `{namespace}`, and only there can it own \
-                 others: leave `namespace` out, or run it there",
+                "`namespace` is `{}`, but this process's own pod is in `{namespace}`, and can own \
+                 other pods only there: leave `namespace` out, or run the pod there",
                 server.namespace()
             ));
         }
@@ -70,8 +70,8 @@ impl CurrentPod {
                 spec: pod.spec.unwrap_or_default(),
             })),
             Err(error) if is_missing(&error) => Err(format!(
-                "this process is in a pod, but `{namespace}` has none of the name `{name}`: have the downward API set {NAME} \
-                 to metadata.name"
+                "this process is in a pod, but `{namespace}` has no pod `{name}`: let the downward \
+                 API set {NAME} to metadata.name"
             )),
             Err(error) => Err(server.explain(&error)),
         }
@@ -82,8 +82,7 @@ impl CurrentPod {
         CurrentPod { name: name.into(), uid: uid.into(), spec }
     }
 
-    /// The container that this process runs in: the one of that name, where there are others beside
-    /// it.
+    /// Returns the container that this process runs in: the one of fiber's name, or the first.
     pub(super) fn container(&self) -> Option<&Container> {
         let containers = &self.spec.containers;
         containers.iter().find(|container| container.name == CONTAINER).or(containers.first())
@@ -93,7 +92,7 @@ impl CurrentPod {
         JobOwner::Pod { name: self.name.clone(), uid: self.uid.clone() }
     }
 
-    /// What makes an object go when this pod goes.
+    /// Returns the owner reference by which Kubernetes deletes an object with this pod.
     pub(super) fn reference(&self) -> OwnerReference {
         OwnerReference {
             api_version: "v1".into(),

@@ -1,4 +1,4 @@
-//! What the cluster tells of a pod, or of what it needs, beside its status.
+//! Kubernetes' events about a pod or a claim, which say more than its status.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use tokio::time::{sleep, timeout};
 
 use super::api_server::ApiServer;
 
-/// How long to wait for an answer: what happened to a pod is told without it, too.
-pub(super) const ANSWER: Duration = Duration::from_secs(1);
-/// How long after a pod's end to ask again why it was removed.
-const AGAIN: Duration = Duration::from_millis(500);
+/// Time limit for reading events. An end is reported without them, too.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(1);
+/// The pause before asking a second time why a pod was removed.
+const RETRY: Duration = Duration::from_millis(500);
 
-/// What was said last of an object: of a pod that has a node, say, of its image, its volumes, its
+/// Returns the message of an object's last event: for a pod on a node, about its image, volumes or
 /// network.
 pub(super) async fn last(server: &ApiServer, kind: &str, name: &str) -> Option<String> {
     let mut events = about(server, kind, name).await;
@@ -29,35 +29,37 @@ pub(super) async fn last(server: &ApiServer, kind: &str, name: &str) -> Option<S
     latest?.message
 }
 
-/// Why the cluster has removed a pod, if it was the cluster. A scheduler, say, tells it a moment
-/// after it was done.
+/// Returns why the cluster has removed a pod, if it has. A scheduler, for example, records this a
+/// moment after the removal.
 pub(super) async fn removal(server: &ApiServer, pod: &str) -> Option<ExitReason> {
-    if let Some(reason) = told_removal(server, pod).await {
+    if let Some(reason) = find_removal(server, pod).await {
         return Some(reason);
     }
-    sleep(AGAIN).await;
-    told_removal(server, pod).await
+    sleep(RETRY).await;
+    find_removal(server, pod).await
 }
 
-async fn told_removal(server: &ApiServer, pod: &str) -> Option<ExitReason> {
+async fn find_removal(server: &ApiServer, pod: &str) -> Option<ExitReason> {
     about(server, "Pod", pod).await.into_iter().find_map(|event| {
-        let words = event.message.unwrap_or_default();
+        let message = event.message.unwrap_or_default();
         match event.reason.as_deref()? {
-            "Preempted" => Some(ExitReason::Preempted(words)),
-            "Evicted" | "TaintManagerEviction" | "NodeShutdown" => Some(ExitReason::Evicted(words)),
+            "Preempted" => Some(ExitReason::Preempted(message)),
+            "Evicted" | "TaintManagerEviction" | "NodeShutdown" => {
+                Some(ExitReason::Evicted(message))
+            }
             _ => None,
         }
     })
 }
 
 async fn about(server: &ApiServer, kind: &str, name: &str) -> Vec<Event> {
-    // Not every event has the object's uid, and no other of its kind has its name.
+    // Not every event has the object's uid, and its name is unique among objects of its kind.
     let about = ListParams::default()
         .fields(&format!("involvedObject.kind={kind},involvedObject.name={name}"));
-    match timeout(ANSWER, server.api::<Event>().list(&about)).await {
+    match timeout(TIMEOUT, server.api::<Event>().list(&about)).await {
         Ok(Ok(events)) => events.items,
         Ok(Err(error)) => {
-            tracing::debug!("what is told of {name} can't be read: {error}");
+            tracing::debug!("the events of {name} can't be read: {error}");
             Vec::new()
         }
         Err(_) => Vec::new(),

@@ -1,5 +1,5 @@
-//! The image that pods are made from: the one that is configured, that of this process's own pod,
-//! or one that is made of this program.
+//! The image of a process's pods: the configured one, that of its own pod, or one built of the
+//! program.
 
 use fiber_core::Config;
 
@@ -7,31 +7,31 @@ use super::current_pod::CurrentPod;
 use crate::docker;
 use crate::progress::Progress;
 
-/// What pods are made from.
+/// The image of pods, with what a pod needs to run the program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PodImage {
-    /// Its name, as nodes fetch it.
+    /// Its name, by which nodes pull it.
     pub name: String,
-    /// The program's path in it, if it is not the image's entry point.
+    /// The program's path in the image, if not the image's entry point.
     pub program: Option<String>,
-    /// The user to run it as, if it is not the image's own.
+    /// The user to run as, if not the image's own.
     pub user: Option<String>,
-    /// What the program needs in its environment.
+    /// Environment variables that the program needs.
     pub environment: Vec<(String, String)>,
-    /// When nodes fetch it: Kubernetes' own words.
+    /// The `imagePullPolicy` of the container.
     pub pull_policy: Option<String>,
 }
 
 impl PodImage {
-    /// One that was built for the program, or for a `program` in it.
+    /// Returns an image of the program, or of a `program` in it.
     pub fn named(name: impl Into<String>, program: Option<String>) -> PodImage {
         PodImage { name: name.into(), program, ..Default::default() }
     }
 }
 
 /// # Errors
-/// Why there is none, and what to do.
+/// The reason, with a remedy.
 pub(super) async fn find(
     config: &Config,
     own: Option<&CurrentPod>,
@@ -40,13 +40,13 @@ pub(super) async fn find(
     match (&config.image, own) {
         (Some(name), _) => Ok(PodImage::named(name, config.program.clone())),
         (None, Some(own)) => same_as_own(config, own),
-        (None, None) => made_of_this_program(config, progress).await,
+        (None, None) => built_of_this_program(config, progress).await,
     }
 }
 
 fn same_as_own(config: &Config, own: &CurrentPod) -> Result<PodImage, String> {
     let missing =
-        |what: &str| format!("this process's own pod has no {what} that is known: set `image`");
+        |what: &str| format!("the {what} of this process's own pod is unknown: set `image`");
     let container = own.container().ok_or_else(|| missing("container"))?;
     let name = container.image.clone().ok_or_else(|| missing("image"))?;
     let path = std::env::current_exe().ok().and_then(|path| path.to_str().map(str::to_string));
@@ -62,12 +62,15 @@ fn same_as_own(config: &Config, own: &CurrentPod) -> Result<PodImage, String> {
     })
 }
 
-async fn made_of_this_program(
+async fn built_of_this_program(
     config: &Config,
     progress: &dyn Progress,
 ) -> Result<PodImage, String> {
     let made = docker::image_of_this_program(config, progress).await.map_err(|problem| {
-        format!("no image of this program can be made for pods, and `image` (FIBER_IMAGE) names none: {problem}")
+        format!(
+            "no image of this program can be built for pods, and `image` (FIBER_IMAGE) names \
+                 none: {problem}"
+        )
     })?;
     let environment = made.environment.iter().filter_map(|variable| variable.split_once('='));
     Ok(PodImage {

@@ -1,10 +1,10 @@
-//! One pod, from the request for it to its end.
+//! The task of one pod job, from the pod's creation to its end.
 
 use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fiber_core::{Exit, ExitReason, Meta, OutputMode};
+use fiber_core::{Exit, ExitReason, OutputMode};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::DeleteParams;
 use tokio::sync::watch;
@@ -14,24 +14,26 @@ use tokio::time::{Instant, sleep, timeout};
 use super::api_server::{ApiServer, is_missing};
 use super::context::PodContext;
 use super::secret::{SecretData, SecretStore, SharedSecret};
-use super::status::{DELETED, PodState, pod_state, pull_problem};
+use super::status::{DELETED, PodState, disruption, has_run, pod_state, pull_problem};
 use super::watch::{PodEvent, PodSubscription, PodWatch};
-use super::{claims, events, logs};
+use super::{claims, events, logs, start_error};
 use crate::job_handle::{self, JobCommand, JobCommands};
 use crate::output::{Log, OutputStream, OutputTarget, Tail, drain};
 use crate::{Job, JobSpec, JobState, WaitReason};
 
-/// How long to read what a pod printed after its end, and after it was killed.
+/// Time limits for reading a pod's output after its end, and after it was killed.
 const DRAIN: Duration = Duration::from_secs(5);
 const DRAIN_KILLED: Duration = Duration::from_millis(300);
-/// How long the end of a job may be held up by its removal; what takes longer goes on beside.
+/// The longest time that a removal delays the end of a job. After it, the removal continues in the
+/// background.
 const REMOVAL: Duration = Duration::from_secs(1);
-/// Pauses before a pod is made in the place of one that its node refused, at first and at most.
+/// The pause before replacing a pod that never ran, at first and at most.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
-/// How often to ask what a pod's node is at while it makes the container: its status does not say.
+/// The interval of reading a pod's events while its node prepares the container: the pod's status
+/// does not show the progress of an image pull.
 pub(super) const EVENT_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Makes a pod, and sees to it until its end.
+/// Creates a pod in a local task, which watches it to its end.
 pub(super) fn start(
     context: &PodContext,
     name: String,
@@ -51,8 +53,8 @@ pub(super) fn start(
         name,
         image: context.template.image().name.clone(),
         program: context.template.image().program.clone(),
-        requested: requested(&spec.meta),
-        claims: claims::of(&pod),
+        requested: start_error::requested(&spec.meta),
+        claims: claims::mounted_by(&pod),
         output,
         tail: Tail::default(),
         commands,
@@ -65,8 +67,8 @@ pub(super) fn start(
     let secrets = Arc::clone(&context.secrets);
     let secret_data: SecretData =
         spec.secrets.iter().map(|(name, value)| (name.to_string(), value.clone())).collect();
-    // All that is made for the job is made while it is there to be waited for: a program that ends
-    // leaves none behind.
+    // The job exists before anything is created for it, so a program that exits waits for the job
+    // and leaves nothing behind.
     tokio::task::spawn_local(async move {
         let exit = if task.commands.is_pending() {
             Exit::new(ExitReason::Signal(9), Vec::new())
@@ -105,37 +107,41 @@ struct PodTask {
     name: String,
     image: String,
     program: Option<String>,
-    /// What it asks for, in words.
+    /// The requested resources, as an appendix to messages.
     requested: String,
     claims: Vec<String>,
-    /// `None`, if only the last lines are wanted.
+    /// `None` if only the last lines are needed.
     output: Option<OutputTarget>,
     tail: Tail,
     commands: JobCommands,
     killed: Cell<bool>,
-    /// Whether it is to be requested to end, and whether it was.
     terminate_requested: bool,
     terminate_sent: bool,
-    /// Whether somebody else is having it removed.
+    /// Whether another client or the cluster itself is deleting the pod.
     deleted_by_others: bool,
     log_task: Option<LogTask>,
 }
 
-/// A task that passes on what a pod prints.
+/// The task that forwards a pod's output.
 struct LogTask {
     task: JoinHandle<()>,
     ended: watch::Sender<bool>,
 }
 
-/// What became of a pod.
+/// The outcome of one pod.
 enum PodOutcome {
     Ended(ExitReason),
-    /// It never ran: its node had no room for it after all, in Kubernetes' words.
-    Rejected(String),
+    /// The pod never ran: its node rejected it, or it was evicted or preempted before its start.
+    /// Another pod may find a node.
+    NeverRan {
+        /// Kubernetes' message.
+        message: String,
+        deleted: bool,
+    },
 }
 
 impl PodTask {
-    /// Sees to the job until its end, through as many pods as nodes refuse.
+    /// Runs the job to its end. Replaces pods that never ran.
     async fn run(mut self, pod: &Pod, states: &watch::Sender<JobState>) -> Exit {
         let mut pause = BACKOFF.0;
         loop {
@@ -148,134 +154,172 @@ impl PodTask {
                 return Exit::new(ExitReason::NotStarted(problem), Vec::new());
             }
             subscription.created();
-            let words = match self.follow(&mut subscription, states).await {
-                PodOutcome::Ended(reason) => return self.end(reason).await,
-                PodOutcome::Rejected(words) => words,
+            let (message, deleted) = match self.follow(&mut subscription, states).await {
+                PodOutcome::Ended(reason) => return self.finish(reason).await,
+                PodOutcome::NeverRan { message, deleted } => (message, deleted),
             };
-            tracing::debug!("{} is made again in {pause:?}: {words}", self.name);
-            set_state(
-                states,
-                JobState::Waiting(WaitReason::Resources(format!("{words}{}", self.requested))),
-            );
-            if let Err(reason) = self.delete_and_wait(&mut subscription, pause).await {
-                return self.end(reason).await;
+            if let Some(log_task) = self.log_task.take() {
+                log_task.task.abort();
+            }
+            tracing::debug!("the pod {} is created again in {pause:?}: {message}", self.name);
+            let message = format!("{message}{}", self.requested);
+            set_state(states, JobState::Waiting(WaitReason::Resources(message)));
+            let undeleted = (!deleted).then_some(&mut subscription);
+            if let Err(reason) = self.pause_and_delete(undeleted, pause).await {
+                return self.finish(reason).await;
             }
             pause = (2 * pause).min(BACKOFF.1);
         }
     }
 
-    /// Sees to a pod that has been created.
+    /// Follows the events of a created pod until its outcome.
     async fn follow(
         &mut self,
         subscription: &mut PodSubscription,
         states: &watch::Sender<JobState>,
     ) -> PodOutcome {
-        // What is made in the place of a pod that was refused waits for room until more is known.
+        // A replacement counts as waiting for resources until Kubernetes reports more.
         let first = !matches!(*states.borrow(), JobState::Waiting(_));
         let mut pull = None;
-        let mut seen = PodState::Starting;
-        let mut doubt = None;
+        let mut current = PodState::Starting;
+        let mut ran = false;
+        let mut missing_claim = None;
         if self.killed.get() {
             return PodOutcome::Ended(ExitReason::Signal(9));
         }
         loop {
-            if self.terminate_requested && !self.terminate_sent && terminable(&seen) {
+            if self.terminate_requested && !self.terminate_sent && is_terminable(&current) {
                 self.terminate_sent = true;
                 self.terminate().await;
             }
+            let pulls = matches!(current, PodState::Waiting(WaitReason::Image(_)));
             tokio::select! {
                 biased;
-                order = self.commands.next() => match order {
+                command = self.commands.next() => match command {
                     JobCommand::Kill => {
                         self.killed.set(true);
-                        let reason = if self.deleted_by_others { events::removal(&self.server, &self.name).await } else { None };
-                        return PodOutcome::Ended(reason.unwrap_or(ExitReason::Signal(9)));
+                        return PodOutcome::Ended(self.kill_reason().await);
                     }
                     JobCommand::Terminate => self.terminate_requested = true,
                 },
-                problem = claims::lapse(&self.server, doubt.as_ref()) => {
+                problem = claims::stays_missing(&self.server, missing_claim.as_ref()) => {
                     return PodOutcome::Ended(ExitReason::NotStarted(problem));
                 }
-                () = sleep(EVENT_POLL_INTERVAL), if matches!(seen, PodState::Waiting(WaitReason::Image(_))) => {
-                    if let Some(words) = events::last(&self.server, "Pod", &self.name).await {
-                        set_state(states, JobState::Waiting(WaitReason::Image(words)));
+                () = sleep(EVENT_POLL_INTERVAL), if pulls => {
+                    if let Some(message) = events::last(&self.server, "Pod", &self.name).await {
+                        set_state(states, JobState::Waiting(WaitReason::Image(message)));
                     }
                 }
                 event = subscription.next() => {
-                    let (pod, gone) = match event {
+                    let (pod, deleted) = match event {
                         PodEvent::Applied(pod) => (pod, false),
                         PodEvent::Deleted(Some(pod)) => (pod, true),
                         PodEvent::Deleted(None) => (Box::default(), true),
                     };
                     pull = pull_problem(&pod).or(pull);
-                    seen = pod_state(&pod);
-                    self.deleted_by_others = pod.metadata.deletion_timestamp.is_some() && !self.terminate_sent;
-                    if matches!(seen, PodState::Running | PodState::Ended(_)) && self.log_task.is_none() {
-                        self.log_task = self.print();
-                    }
-                    match &seen {
-                        PodState::MissingClaim(words) => {
-                            doubt.get_or_insert_with(|| (Instant::now() + claims::DOUBT, self.stuck(words, None)));
+                    current = pod_state(&pod);
+                    ran |= has_run(&pod);
+                    self.deleted_by_others =
+                        pod.metadata.deletion_timestamp.is_some() && !self.terminate_sent;
+                    match &current {
+                        PodState::MissingClaim(message) => {
+                            missing_claim.get_or_insert_with(|| {
+                                (Instant::now() + claims::GRACE, self.explain(message, None))
+                            });
                         }
-                        _ => doubt = None,
+                        _ => missing_claim = None,
                     }
-                    match seen.clone() {
-                        PodState::Ended(reason) => return PodOutcome::Ended(self.reason(reason, &pod).await),
-                        _ if gone => {
-                            let reason = ExitReason::LinkLost(DELETED.into());
-                            return PodOutcome::Ended(self.reason(reason, &pod).await);
+                    let reason = match &current {
+                        PodState::Ended(reason) => Some(reason.clone()),
+                        _ if deleted => Some(ExitReason::LinkLost(DELETED.into())),
+                        _ => None,
+                    };
+                    if let Some(reason) = reason {
+                        if matches!(current, PodState::Ended(_)) {
+                            self.start_log_task();
                         }
-                        PodState::Rejected(words) => return PodOutcome::Rejected(words),
-                        PodState::CannotStart(words) => {
-                            return PodOutcome::Ended(ExitReason::NotStarted(self.stuck(&words, pull.as_deref())));
+                        let reason = self.end_reason(reason, &pod).await;
+                        return match displaced(&reason, ran) {
+                            Some(message) if !self.terminate_requested => {
+                                PodOutcome::NeverRan { message, deleted }
+                            }
+                            _ => PodOutcome::Ended(reason),
+                        };
+                    }
+                    match current.clone() {
+                        PodState::Rejected(message) => {
+                            return PodOutcome::NeverRan { message, deleted };
+                        }
+                        PodState::CannotStart(message) => {
+                            let problem = self.explain(&message, pull.as_deref());
+                            return PodOutcome::Ended(ExitReason::NotStarted(problem));
                         }
                         PodState::Starting if first => set_state(states, JobState::Starting),
-                        PodState::Starting => {}
-                        PodState::MissingClaim(words) | PodState::Waiting(WaitReason::Resources(words)) => {
-                            let words = claims::explain(&self.server, &self.claims, words).await;
-                            set_state(states, JobState::Waiting(WaitReason::Resources(format!("{words}{}", self.requested))));
+                        PodState::MissingClaim(message)
+                        | PodState::Waiting(WaitReason::Resources(message)) => {
+                            let message =
+                                claims::explain(&self.server, &self.claims, message).await;
+                            let message = format!("{message}{}", self.requested);
+                            set_state(states, JobState::Waiting(WaitReason::Resources(message)));
                         }
-                        PodState::Waiting(wait) => set_state(states, JobState::Waiting(wait)),
-                        PodState::Running => set_state(states, JobState::Running),
+                        PodState::Waiting(reason) => set_state(states, JobState::Waiting(reason)),
+                        PodState::Running => {
+                            self.start_log_task();
+                            set_state(states, JobState::Running);
+                        }
+                        PodState::Starting | PodState::Ended(_) => {}
                     }
                 }
             }
         }
     }
 
-    /// Removes a pod that was refused. Returns when it is gone and a pause is over.
+    /// Returns the exit reason of a job that its owner kills. If the cluster is deleting the pod
+    /// already, that is the reason.
+    async fn kill_reason(&self) -> ExitReason {
+        let removal = match self.deleted_by_others {
+            true => events::removal(&self.server, &self.name).await,
+            false => None,
+        };
+        removal.unwrap_or(ExitReason::Signal(9))
+    }
+
+    /// Deletes a pod that never ran, unless it is deleted already, and pauses.
     ///
     /// # Errors
-    /// How the job ends, by an order or because the pod can't be removed.
-    async fn delete_and_wait(
+    /// The exit reason of the job, if a command ends it or the pod can't be deleted.
+    async fn pause_and_delete(
         &mut self,
-        subscription: &mut PodSubscription,
+        undeleted: Option<&mut PodSubscription>,
         pause: Duration,
     ) -> Result<(), ExitReason> {
-        let withdrawal = async {
-            self.server.remove::<Pod>(&self.name).await?;
-            while !matches!(subscription.next().await, PodEvent::Deleted(_)) {}
+        let deletion = async {
+            if let Some(subscription) = undeleted {
+                self.server.remove::<Pod>(&self.name).await?;
+                while !matches!(subscription.next().await, PodEvent::Deleted(_)) {}
+            }
             sleep(pause).await;
             Ok(())
         };
         tokio::select! {
-            removed = withdrawal => removed.map_err(|error| ExitReason::NotStarted(self.server.explain(&error))),
-            order = self.commands.next() => Err(ExitReason::Signal(match order {
+            deleted = deletion => {
+                deleted.map_err(|error| ExitReason::NotStarted(self.server.explain(&error)))
+            }
+            command = self.commands.next() => Err(ExitReason::Signal(match command {
                 JobCommand::Terminate => 15,
                 JobCommand::Kill => 9,
             })),
         }
     }
 
-    /// Creates the pod. An order to kill it ends the attempts, but not one that is under way: it
-    /// may succeed.
+    /// Creates the pod. A kill command ends the attempts, but not one in progress: it may succeed.
     async fn create(&mut self, pod: &Pod) -> Result<(), kube::Error> {
         let (server, killed) = (self.server.clone(), &self.killed);
         let mut creating = std::pin::pin!(server.create(pod, || !killed.get()));
         loop {
             tokio::select! {
                 result = &mut creating => return result,
-                order = self.commands.next(), if !killed.get() => match order {
+                command = self.commands.next(), if !killed.get() => match command {
                     JobCommand::Terminate => self.terminate_requested = true,
                     JobCommand::Kill => killed.set(true),
                 },
@@ -283,12 +327,12 @@ impl PodTask {
         }
     }
 
-    /// Asks the process to end. Kubernetes removes a pod that was requested to.
+    /// Asks the process to end, by deleting the pod with its grace period.
     async fn terminate(&self) {
         match self.server.api::<Pod>().delete(&self.name, &DeleteParams::default()).await {
             Err(error) if !is_missing(&error) => {
                 tracing::warn!(
-                    "{} can't be requested to end: {}",
+                    "the pod {} can't be asked to end: {}",
                     self.name,
                     self.server.explain(&error)
                 );
@@ -297,22 +341,22 @@ impl PodTask {
         }
     }
 
-    /// Begins to pass on what the pod prints.
-    fn print(&self) -> Option<LogTask> {
-        let target = self.output.clone()?;
+    /// Starts to forward the pod's output, unless a task does already.
+    fn start_log_task(&mut self) {
+        let Some(target) = self.output.clone().filter(|_| self.log_task.is_none()) else { return };
         let (ended, receiver) = watch::channel(false);
-        let log_task = logs::follow(
+        let forwarding = logs::follow(
             self.server.streams(),
             self.name.clone(),
             target,
             self.tail.clone(),
             receiver,
         );
-        Some(LogTask { task: tokio::task::spawn_local(log_task), ended })
+        self.log_task = Some(LogTask { task: tokio::task::spawn_local(forwarding), ended });
     }
 
-    /// The last lines, and the end of the pod.
-    async fn end(self, reason: ExitReason) -> Exit {
+    /// Forwards the rest of the output, and removes the pod.
+    async fn finish(self, reason: ExitReason) -> Exit {
         let limit = if self.killed.get() { DRAIN_KILLED } else { DRAIN };
         match self.log_task {
             Some(LogTask { task, ended }) => {
@@ -327,80 +371,78 @@ impl PodTask {
         let (server, name) = (self.server, self.name.clone());
         let removing = tokio::task::spawn_local(async move {
             if let Err(error) = server.remove::<Pod>(&name).await {
-                tracing::warn!("the pod {name} stays behind: {}", server.explain(&error));
+                tracing::warn!("the pod {name} can't be removed: {}", server.explain(&error));
             }
         });
         if timeout(REMOVAL, removing).await.is_err() {
-            tracing::debug!("the removal of {} takes its time", self.name);
+            tracing::debug!("the removal of the pod {} is still in progress", self.name);
         }
         Exit::new(reason, self.tail.lines())
     }
 
-    /// What a process's end means if its pod was to go.
-    async fn reason(&self, reason: ExitReason, pod: &Pod) -> ExitReason {
+    /// Returns the reason of an end, which for a deleted pod is the reason of its deletion.
+    async fn end_reason(&self, reason: ExitReason, pod: &Pod) -> ExitReason {
         match reason {
-            // What came of it is not known, but it was requested to end.
+            // The exit status is lost, but the process was asked to end.
             ExitReason::LinkLost(_) if self.terminate_sent => ExitReason::Signal(15),
             ExitReason::Signal(_)
                 if self.terminate_sent || pod.metadata.deletion_timestamp.is_none() =>
             {
                 reason
             }
-            ExitReason::Signal(_) | ExitReason::LinkLost(_) => {
-                events::removal(&self.server, &self.name).await.unwrap_or(reason)
-            }
-            ExitReason::NotStarted(words) => ExitReason::NotStarted(self.stuck(&words, None)),
+            ExitReason::Signal(_) | ExitReason::LinkLost(_) => match disruption(pod) {
+                Some(reason) => reason,
+                None => events::removal(&self.server, &self.name).await.unwrap_or(reason),
+            },
+            ExitReason::NotStarted(message) => ExitReason::NotStarted(self.explain(&message, None)),
             other => other,
         }
     }
 
-    /// Why it will not start, with what to do.
-    fn stuck(&self, words: &str, pull: Option<&str>) -> String {
-        if words.contains("persistentvolumeclaim") {
+    /// Adds a remedy to the message of a pod that can't start.
+    fn explain(&self, message: &str, pull: Option<&str>) -> String {
+        if message.contains("persistentvolumeclaim") {
             return format!(
-                "{words}: make the claim (kubectl get pvc shows those that there are), or correct `mounts`"
+                "{message}: create the claim (`kubectl get pvc` lists those that exist), or \
+                 correct `mounts`"
             );
         }
-        let reason = words.split(':').next().unwrap_or_default();
-        match reason {
-            "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull" => format!(
-                "its node can't get the image `{}`: {}. Push it to a registry that the nodes can pull from (`registry`, or \
-                 FIBER_REGISTRY, has fiber do it), name the Secret with the credentials in `pull_secrets`, or correct \
-                 `image`",
-                self.image,
-                pull.unwrap_or(words)
-            ),
-            _ if words.contains("executable file not found")
-                || words.contains("no such file or directory") =>
-            {
-                format!(
-                    "the image `{}` has no program that runs at `{}` ({words}): set `program` to its path in the image, or \
-                 rebuild the image with it; a program that is linked dynamically needs its loader and libraries there too",
-                    self.image,
-                    self.program.as_deref().unwrap_or("its entry point")
-                )
-            }
-            _ => words.to_string(),
+        if let Some(problem) = start_error::of_image(&self.image, message, pull) {
+            return problem;
         }
+        if message.contains("executable file not found")
+            || message.contains("no such file or directory")
+        {
+            return format!(
+                "the image `{}` has no executable program at `{}` ({message}): set `program` to \
+                 its path in the image, or rebuild the image with it; a dynamically linked \
+                 program also needs its loader and libraries there",
+                self.image,
+                self.program.as_deref().unwrap_or("its entry point")
+            );
+        }
+        message.to_string()
     }
 }
 
-/// Whether the deletion of a pod in this phase is a signal to its process, or there is none. A node
-/// may take a pod that it has not reported as running for one that has ended, and then kills
-/// whatever runs in it (kubelets before 1.22 do).
-fn terminable(state: &PodState) -> bool {
+/// Returns Kubernetes' message if a pod was evicted or preempted before it ran. Such a pod waits
+/// for resources again, like one that its node rejects.
+fn displaced(reason: &ExitReason, ran: bool) -> Option<String> {
+    match reason {
+        ExitReason::Evicted(message) if !ran => Some(format!("evicted from its node: {message}")),
+        ExitReason::Preempted(message) if !ran => Some(format!("preempted: {message}")),
+        _ => None,
+    }
+}
+
+/// Returns whether the deletion of a pod in this state signals its process, or whether there is
+/// none yet. A kubelet before 1.22 may take a pod that it has not reported as running for one that
+/// has ended, and then kills the process in it.
+fn is_terminable(state: &PodState) -> bool {
     matches!(
         state,
         PodState::Running | PodState::MissingClaim(_) | PodState::Waiting(WaitReason::Resources(_))
     )
-}
-
-pub(super) fn requested(meta: &Meta) -> String {
-    let cpu = meta.cpu.map(|cores| format!("{cores} processor cores"));
-    let memory = meta.memory.map(|size| format!("{size} of memory"));
-    let gpu = meta.gpu.map(|count| format!("{count} graphics processors"));
-    let all: Vec<String> = [cpu, memory, gpu].into_iter().flatten().collect();
-    if all.is_empty() { String::new() } else { format!(" (it asks for {})", all.join(", ")) }
 }
 
 fn set_state(states: &watch::Sender<JobState>, state: JobState) {
@@ -411,4 +453,18 @@ fn set_state(states: &watch::Sender<JobState>, state: JobState) {
         }
         other
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_that_is_evicted_or_preempted_before_it_ran_is_created_again() {
+        let evicted = ExitReason::Evicted("The node was low on resource: memory".into());
+        assert!(displaced(&evicted, false).expect("another may run").contains("low on resource"));
+        assert!(displaced(&ExitReason::Preempted("by pod x".into()), false).is_some());
+        assert_eq!(displaced(&evicted, true), None);
+        assert_eq!(displaced(&ExitReason::LinkLost(DELETED.into()), false), None);
+    }
 }

@@ -1,4 +1,4 @@
-//! Where this process listens for its pods.
+//! The address at which this process listens for its pods.
 
 use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
 
@@ -6,36 +6,36 @@ use fiber_core::{Config, LinkKind};
 
 use crate::{ListenAddress, Locality};
 
-/// An address that nobody has (RFC 5737): what would be sent there goes by the default route.
-const SOMEWHERE: &str = "192.0.2.1";
+/// An address that is never assigned (RFC 5737): the route to it is the default route.
+const UNASSIGNED: &str = "192.0.2.1";
 
-/// As the configuration has it; else at the address from which this host talks to the API server:
+/// Chooses the configured address, or else the one from which this host connects to the API server:
 /// in a pod, that is the pod's own.
 ///
 /// # Errors
-/// Why pods would not get to this process, and what to do.
+/// The reason why pods can't reach this process, with a remedy.
 pub(super) fn choose(config: &Config, api_server: &str) -> Result<ListenAddress, String> {
     let found = match config.bind_host {
         Some(bind) => Some(bind),
-        // A cluster on this very host: its pods reach the host, but not its loopback.
-        None => own_towards(api_server)
+        // If the cluster is on this host, its pods reach the host, but not its loopback address.
+        None => local_address_towards(api_server)
             .filter(|own| !own.is_loopback())
-            .or_else(|| own_towards(SOMEWHERE)),
+            .or_else(|| local_address_towards(UNASSIGNED)),
     };
     let bind = found.ok_or(
-        "no address of this host was found at which pods could reach this process: set `bind_host` (and `advertised_host`, \
-         if they reach it by another)",
+        "found no address of this host at which pods can reach this process: set `bind_host` (and \
+         `advertised_host`, if pods connect to another address)",
     )?;
     if bind.is_unspecified() && config.advertised_host.is_none() {
         return Err(format!(
-            "bind_host is {bind}, which says nothing about how pods reach this process: set `advertised_host` too"
+            "bind_host is {bind}, which pods can't connect to: set `advertised_host` too"
         ));
     }
-    // Only addresses of this host can be bound to.
+    // Binding works for addresses of this host only.
     UdpSocket::bind((bind, 0)).map_err(|error| {
         format!(
-            "pods would look for this process at {bind}, which is no address of this host ({error}): correct `bind_host`, \
-             and name what they reach it by in `advertised_host`"
+            "pods would connect to {bind}, which is no address of this host ({error}): correct \
+             `bind_host`, and set `advertised_host` to the address by which pods reach it"
         )
     })?;
     Ok(ListenAddress {
@@ -46,8 +46,8 @@ pub(super) fn choose(config: &Config, api_server: &str) -> Result<ListenAddress,
     })
 }
 
-/// The address from which this host would talk to another. Nothing is sent.
-fn own_towards(host: &str) -> Option<IpAddr> {
+/// Returns the address from which this host would connect to another. Sends nothing.
+fn local_address_towards(host: &str) -> Option<IpAddr> {
     let other = (host, 443).to_socket_addrs().ok()?.next()?;
     let any = if other.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
     let socket = UdpSocket::bind(any).ok()?;

@@ -1,5 +1,5 @@
-//! What a pod prints. Kubernetes keeps it, standard output and error together, and tells it from
-//! the beginning to whoever asks, as long as there is a pod.
+//! Logs of pods. Kubernetes keeps them, with standard output and error together, and sends them
+//! from the beginning to each reader, as long as the pod exists.
 
 use std::time::Duration;
 
@@ -10,27 +10,26 @@ use kube::api::{Api, LogParams};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
-use super::api_server::{ApiServer, is_missing, is_passing};
+use super::api_server::{ApiServer, is_missing, is_transient};
 use super::names::CONTAINER;
 use super::status::{PodState, pod_state};
 use crate::output::{LineForwarder, OutputTarget, Tail};
 
-/// How long to wait before a stream that ended is asked for again.
+/// The pause before a stream that ended is requested again.
 const PAUSE: Duration = Duration::from_millis(500);
-/// What a node says in the place of a log when the container is gone already.
+/// The node's message in place of a log whose container is gone.
 const NO_LOG: &[u8] = b"unable to retrieve container logs for ";
-/// Lines that are asked for when only the last ones are wanted.
+/// The number of lines to read when only the last ones are needed.
 const LAST: i64 = 20;
 
-/// What the program prints, and no other container that a cluster may have added to its pod.
+/// Selects the program's container, not others that a cluster may have added to the pod.
 fn of_program() -> LogParams {
     LogParams { container: Some(CONTAINER.into()), ..Default::default() }
 }
 
-/// Passes on what a pod prints, until `ended` says that it prints no more and all of it came. A
-/// stream that breaks is taken up where it was. A node may report a container's end before it has
-/// written the end of its log, so the log counts as whole when it is read once more after that and
-/// has nothing new.
+/// Forwards a pod's log until `ended` is `true` and the log is complete. Resumes a broken stream
+/// where it broke. A node may report a container's end before it has written the end of its log, so
+/// the log counts as complete when another read after that end brings nothing new.
 pub(super) async fn follow(
     pods: Api<Pod>,
     pod: String,
@@ -38,16 +37,16 @@ pub(super) async fn follow(
     tail: Tail,
     mut ended: watch::Receiver<bool>,
 ) {
-    let mut pump = LineForwarder::new(target, tail);
+    let mut forwarder = LineForwarder::new(target, tail);
     let mut passed = 0;
     let parameters = LogParams { follow: true, ..of_program() };
     loop {
         let was_ended = *ended.borrow_and_update();
         let passed_before = passed;
         let whole = match pods.log_stream(&pod, &parameters).await {
-            Ok(stream) => pass(stream, &mut pump, &mut passed).await,
+            Ok(stream) => pass(stream, &mut forwarder, &mut passed).await,
             Err(error) => {
-                tracing::debug!("what {pod} prints can't be read for now: {error}");
+                tracing::debug!("the log of {pod} can't be read for now: {error}");
                 false
             }
         };
@@ -56,54 +55,58 @@ pub(super) async fn follow(
         }
         let _ = timeout(PAUSE, ended.wait_for(|ended| *ended && !was_ended)).await;
     }
-    pump.end().await;
+    forwarder.finish().await;
 }
 
-/// Whether the stream came to its end. What was passed before is left out.
-async fn pass(stream: impl AsyncBufRead, pump: &mut LineForwarder, passed: &mut usize) -> bool {
+/// Forwards a stream except for its first `passed` bytes, which were forwarded before. Returns
+/// whether it came to its end.
+async fn pass(
+    stream: impl AsyncBufRead,
+    forwarder: &mut LineForwarder,
+    passed: &mut usize,
+) -> bool {
     let mut stream = std::pin::pin!(stream);
     let mut known = *passed;
     loop {
-        let part = match stream.fill_buf().await {
+        let chunk = match stream.fill_buf().await {
             Ok([]) => return true,
-            Ok(part) if known == *passed && part.starts_with(NO_LOG) => return true,
-            Ok(part) => part,
+            Ok(chunk) if known == *passed && chunk.starts_with(NO_LOG) => return true,
+            Ok(chunk) => chunk,
             Err(error) => {
-                tracing::debug!("a stream of output broke: {error}");
+                tracing::debug!("a log stream broke: {error}");
                 return false;
             }
         };
-        let length = part.len();
+        let length = chunk.len();
         let old = known.min(length);
-        pump.take(&part[old..]).await;
+        forwarder.push(&chunk[old..]).await;
         known -= old;
         *passed += length - old;
         stream.as_mut().consume(length);
     }
 }
 
-/// Takes the last lines that a pod printed.
+/// Reads the last lines of a pod's log.
 pub(super) async fn take_last(pods: &Api<Pod>, pod: &str, tail: &Tail) {
     let parameters = LogParams { tail_lines: Some(LAST), ..of_program() };
     match pods.logs(pod, &parameters).await {
         Ok(text) if text.as_bytes().starts_with(NO_LOG) => {}
         Ok(text) => tail.add(text.as_bytes()),
-        Err(error) => tracing::debug!("what {pod} printed last can't be read: {error}"),
+        Err(error) => tracing::debug!("the last lines of {pod} can't be read: {error}"),
     }
 }
 
-/// Sends on what a pod has printed, with `follow` until it has ended. A stream that breaks is taken
-/// up where it was; not if only the last lines are wanted, of which it is not known where they
-/// began.
+/// Sends a pod's log, with `follow` until the pod has ended. Resumes a broken stream where it
+/// broke, except with `tail`, because it is unknown where those lines began.
 ///
 /// # Errors
-/// What the API server refuses.
+/// The API server's error.
 pub(super) async fn read(
     server: &ApiServer,
     name: &str,
     follow: bool,
     tail: Option<u64>,
-    parts: &mpsc::Sender<fiber_core::Result<Bytes>>,
+    chunks: &mpsc::Sender<fiber_core::Result<Bytes>>,
 ) -> Result<(), kube::Error> {
     let (pods, streams) = (server.api::<Pod>(), server.streams::<Pod>());
     let parameters = LogParams {
@@ -115,7 +118,7 @@ pub(super) async fn read(
     loop {
         let ended = match pods.get_opt(name).await {
             Ok(pod) => pod.is_none_or(|pod| matches!(pod_state(&pod), PodState::Ended(_))),
-            Err(error) if is_passing(&error) => false,
+            Err(error) if is_transient(&error) => false,
             Err(error) => return Err(error),
         };
         let mut whole = true;
@@ -124,29 +127,29 @@ pub(super) async fn read(
                 let mut stream = std::pin::pin!(stream);
                 let mut known = passed;
                 loop {
-                    let part = match stream.fill_buf().await {
+                    let chunk = match stream.fill_buf().await {
                         Ok([]) => break,
-                        Ok(part) => part,
+                        Ok(chunk) => chunk,
                         Err(error) => {
-                            tracing::debug!("a stream of output broke: {error}");
+                            tracing::debug!("a log stream broke: {error}");
                             whole = false;
                             break;
                         }
                     };
-                    let length = part.len();
+                    let length = chunk.len();
                     let old = known.min(length);
-                    let new = Bytes::copy_from_slice(&part[old..]);
+                    let new = Bytes::copy_from_slice(&chunk[old..]);
                     known -= old;
                     passed += length - old;
                     stream.as_mut().consume(length);
-                    if !new.is_empty() && parts.send(Ok(new)).await.is_err() {
+                    if !new.is_empty() && chunks.send(Ok(new)).await.is_err() {
                         return Ok(());
                     }
                 }
             }
-            // Removed meanwhile, which is its end.
+            // The pod was removed meanwhile, which is its end.
             Err(error) if is_missing(&error) && (passed > 0 || follow) => return Ok(()),
-            Err(error) if follow && is_passing(&error) => whole = false,
+            Err(error) if follow && is_transient(&error) => whole = false,
             Err(error) => return Err(error),
         }
         if whole && (ended || !follow || tail.is_some()) {

@@ -1,27 +1,27 @@
-//! What pods are called, and what is written on them.
+//! The names, labels and annotations of pods.
 
 use std::collections::BTreeMap;
 
 use crate::owner::JobOwner;
 
-/// The label that tells sessions apart.
+/// The label with the session's id.
 pub const SESSION: &str = "fiber.session";
-/// The annotation that says who made a pod.
+/// The annotation with the process that created a pod.
 pub const OWNER: &str = "fiber.owner";
-/// The annotation with the job's name, as it is.
+/// The annotation with the job's name.
 pub const NAME: &str = "fiber.name";
-/// The annotation that says how often the job was started again before.
+/// The annotation with the number of the job's earlier restarts.
 pub const RESTARTS: &str = "fiber.restarts";
 
-/// The program's container in its pod.
+/// The name of the program's container in its pod.
 pub const CONTAINER: &str = "fiber";
-/// What graphics processors are called as a resource.
+/// The resource name of GPUs.
 pub const GPU: &str = "nvidia.com/gpu";
 
-/// The longest name of a label's value, or of a host.
+/// The maximal length of a label's value, and of a host name.
 const LONGEST: usize = 63;
 
-/// The recommended labels, and the session's.
+/// Returns Kubernetes' recommended labels, and the session's.
 pub fn labels(session: &str, program: &str, component: &str) -> BTreeMap<String, String> {
     let label = |key: &str, value: String| (key.to_string(), value);
     BTreeMap::from([
@@ -40,7 +40,7 @@ pub(super) fn annotations(owner: &JobOwner, name: &str, restarts: u64) -> BTreeM
     annotations.map(|(key, value)| (key.to_string(), value)).into()
 }
 
-/// A name that people recognise and that pods may have.
+/// Returns a readable, valid pod name.
 pub(super) fn pod_name(session: &str, number: u64, job: &str) -> String {
     let job: String = job
         .chars()
@@ -51,14 +51,14 @@ pub(super) fn pod_name(session: &str, number: u64, job: &str) -> String {
     name.trim_end_matches('-').to_string()
 }
 
-/// The file name of this program.
+/// Returns the file name of this program.
 pub(super) fn program() -> String {
     let path = std::env::current_exe().unwrap_or_default();
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     name.trim_end_matches(" (deleted)").to_string()
 }
 
-/// Text as a label's value may be.
+/// Replaces characters that a label's value may not have.
 fn label_value(text: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
     let mut value: String = text.chars().map(plain).collect();
@@ -71,14 +71,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_what_the_api_server_accepts() {
+    fn pod_names_are_valid() {
         assert_eq!(pod_name("0a1b", 3, "Pool 1/worker ä"), "fiber-0a1b-3-pool-1-worker");
         assert_eq!(pod_name("0a1b", 3, ""), "fiber-0a1b-3");
         assert_eq!(pod_name("0a1b", 3, &"long".repeat(100)).len(), LONGEST);
     }
 
     #[test]
-    fn labels_are_what_the_api_server_accepts() {
+    fn label_values_are_valid() {
         assert_eq!(label_value("_my program (1)"), "my-program--1");
         assert_eq!(label_value(&"x".repeat(100)).len(), LONGEST);
         assert_eq!(label_value("ä"), "");

@@ -1,4 +1,4 @@
-//! What the pods of a program have in common, and how a pod is made of it.
+//! The part of a pod that all pods of a program share, and the creation of pods from it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use super::names::{CONTAINER, GPU};
 use crate::configured_environment;
 use crate::mounts::{MountSource, MountSpec};
 
-/// What the pods of a program have in common.
+/// The part of a pod that all pods of a program share.
 #[derive(Clone, Debug)]
 pub struct PodTemplate {
     image: PodImage,
@@ -27,11 +27,11 @@ pub struct PodTemplate {
     working_dir: Option<String>,
     container_security: Option<SecurityContext>,
     mounts: Vec<VolumeMount>,
-    /// All but the container.
+    /// The pod's specification without its container.
     spec: PodSpec,
 }
 
-/// What a pod has for itself.
+/// The part of a pod that is its own.
 #[derive(Clone, Debug, Default)]
 pub struct PodRequest {
     /// Its name.
@@ -40,17 +40,17 @@ pub struct PodRequest {
     pub labels: BTreeMap<String, String>,
     /// Its annotations.
     pub annotations: BTreeMap<String, String>,
-    /// What the program is called with.
+    /// The program's arguments.
     pub arguments: Vec<String>,
-    /// Its variables, besides those that all have.
+    /// Its environment variables, in addition to the shared ones.
     pub environment: Vec<EnvVar>,
-    /// What it asks for, which is also its limit.
+    /// Its resource requests, which are also its limits.
     pub meta: Meta,
-    /// How long it may take to end when it is asked to.
+    /// Its termination grace period.
     pub grace: Duration,
 }
 
-/// What can be said of the configuration before there is a cluster.
+/// Checks the configuration, without a cluster.
 pub(super) fn check(config: &Config) -> Result<(), String> {
     MountSpec::all(config)?;
     config.tolerations.iter().try_for_each(|text| toleration(text).map(drop))?;
@@ -59,15 +59,16 @@ pub(super) fn check(config: &Config) -> Result<(), String> {
 }
 
 impl PodTemplate {
-    /// As the configuration has it.
+    /// Creates a template from the configuration.
     ///
     /// # Errors
-    /// What of it can't be understood, and what would be right.
+    /// The entry that is invalid, and the right form.
     pub fn new(config: &Config, image: PodImage) -> Result<PodTemplate, String> {
         PodTemplate::inheriting(config, image, None)
     }
 
-    /// The same, with what this process's own pod has and the configuration does not say.
+    /// Creates a template from the configuration, with values of this process's own pod where the
+    /// configuration sets none.
     pub(super) fn inheriting(
         config: &Config,
         image: PodImage,
@@ -91,7 +92,7 @@ impl PodTemplate {
             config.pull_secrets.iter().map(|name| LocalObjectReference { name: name.clone() }),
         );
         let mut security = parent.security_context.unwrap_or_default();
-        // An image that was made of the program is run as whoever runs the program.
+        // An image built of the program runs as the user who runs the program.
         if let Some((user, group)) = user(config.user.as_deref().or(image.user.as_deref()))? {
             security =
                 PodSecurityContext { run_as_user: Some(user), run_as_group: group, ..security };
@@ -105,8 +106,8 @@ impl PodTemplate {
             mounts,
             spec: PodSpec {
                 restart_policy: Some("Never".into()),
-                // Its first process buries orphans; so signals mean to the program what they mean
-                // elsewhere.
+                // The pod's first process reaps orphans, so the program is not PID 1, and signals
+                // have their usual effect.
                 share_process_namespace: Some(true),
                 enable_service_links: Some(false),
                 automount_service_account_token: Some(config.nested),
@@ -128,26 +129,25 @@ impl PodTemplate {
         })
     }
 
-    /// The image that pods are made from.
+    /// Returns the image of the pods.
     pub fn image(&self) -> &PodImage {
         &self.image
     }
 
-    /// Has pods made of this get a token for the API server, so that they can start pods
-    /// themselves.
+    /// Gives the pods a token for the API server, so that they can start pods themselves.
     #[must_use]
     pub fn with_token(mut self) -> PodTemplate {
         self.spec.automount_service_account_token = Some(true);
         self
     }
 
-    /// A pod.
+    /// Creates a pod.
     pub fn pod(&self, request: PodRequest) -> Pod {
         let amounts = amounts(&request.meta);
         let container = Container {
             name: CONTAINER.into(),
             image: Some(self.image.name.clone()),
-            // Another build is another tag: what a node has under it is right.
+            // Each build has its own tag, so an image that a node has is the right one.
             image_pull_policy: Some(
                 self.image.pull_policy.clone().unwrap_or_else(|| "IfNotPresent".into()),
             ),
@@ -184,12 +184,12 @@ impl PodTemplate {
     }
 }
 
-/// A variable whose value is taken as it is.
+/// Returns a variable with a literal value.
 pub fn variable(name: impl Into<String>, value: &str) -> EnvVar {
     EnvVar { name: name.into(), value: Some(literal(value)), value_from: None }
 }
 
-/// Text that Kubernetes does not look for `$(NAME)` in.
+/// Escapes text so that Kubernetes expands no `$(NAME)` in it.
 fn literal(text: &str) -> String {
     text.replace('$', "$$")
 }
@@ -206,8 +206,8 @@ fn amounts(meta: &Meta) -> BTreeMap<String, Quantity> {
     amounts.map(|(name, amount)| (name.to_string(), Quantity(amount))).collect()
 }
 
-/// What the configuration wants mounted, and what this process's own container has besides, but for
-/// what each pod gets anew.
+/// Returns the configured mounts, and those of this process's own container, except what Kubernetes
+/// adds to each pod.
 fn volumes(
     config: &Config,
     parent: &PodSpec,
@@ -236,8 +236,8 @@ fn volumes(
             ..Default::default()
         });
     }
-    let mine = container.volume_mounts.iter().flatten();
-    let mine: Vec<_> = mine
+    let inherited = container.volume_mounts.iter().flatten();
+    let inherited: Vec<_> = inherited
         .filter(|mount| !mount.mount_path.starts_with("/var/run/secrets/kubernetes.io/"))
         .filter(|mount| {
             mounts.iter().all(|other: &VolumeMount| other.mount_path != mount.mount_path)
@@ -248,13 +248,13 @@ fn volumes(
         .volumes
         .iter()
         .flatten()
-        .filter(|volume| mine.iter().any(|mount| mount.name == volume.name));
+        .filter(|volume| inherited.iter().any(|mount| mount.name == volume.name));
     volumes.extend(used.cloned());
-    mounts.extend(mine);
+    mounts.extend(inherited);
     Ok((volumes, mounts))
 }
 
-/// `USER` or `USER:GROUP`, as numbers.
+/// Parses `USER` or `USER:GROUP`, as numbers.
 fn user(text: Option<&str>) -> Result<Option<(i64, Option<i64>)>, String> {
     let Some(text) = text else { return Ok(None) };
     let (user, group) =
@@ -268,7 +268,10 @@ fn user(text: Option<&str>) -> Result<Option<(i64, Option<i64>)>, String> {
 
 fn label(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or_else(|| {
-        format!("`node_selector` has `{text}`: each must be NAME=VALUE, the label that nodes need to have")
+        format!(
+            "`node_selector` has `{text}`: each must be NAME=VALUE, a label of the nodes to \
+                 use"
+        )
     })?;
     Ok((name.to_string(), value.to_string()))
 }
@@ -279,7 +282,8 @@ fn toleration(text: &str) -> Result<Toleration, String> {
     let known = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
     if what.is_empty() || effect.is_some_and(|effect| !known.contains(&effect)) {
         return Err(format!(
-            "`tolerations` has `{text}`: each must be KEY, KEY:EFFECT, KEY=VALUE or KEY=VALUE:EFFECT, where EFFECT is one of {}",
+            "`tolerations` has `{text}`: each must be KEY, KEY:EFFECT, KEY=VALUE or \
+             KEY=VALUE:EFFECT, where EFFECT is one of {}",
             known.join(", ")
         ));
     }

@@ -1,4 +1,4 @@
-//! The Secret with what pods are told in confidence. It is there while a job needs it.
+//! Secrets with the secret variables of jobs. A Secret exists while jobs need it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,32 +11,31 @@ use parking_lot::Mutex;
 use super::api_server::ApiServer;
 use crate::single_flight::SingleFlight;
 
-/// What is told, by the names of the variables that tell it.
+/// The values of secret variables, by name.
 pub(super) type SecretData = BTreeMap<String, String>;
 
-/// Makes Secrets, one for all jobs that are told the same.
+/// Creates Secrets. Jobs with the same data share one.
 #[derive(Debug)]
 pub(super) struct SecretStore {
     server: ApiServer,
-    /// What their metadata have in common.
+    /// The metadata that all Secrets have in common.
     model: ObjectMeta,
     made: AtomicU64,
     current: Mutex<Weak<SharedSecret>>,
     flight: SingleFlight,
 }
 
-/// A Secret that is there for as long as anybody holds this and until it is given
-/// [back](SecretStore::release).
+/// A Secret that exists until the last job [releases](SecretStore::release) it.
 #[derive(Debug)]
 pub(super) struct SharedSecret {
     name: String,
-    content: SecretData,
+    data: SecretData,
 }
 
 impl SharedSecret {
-    /// The variables by which a pod is told what is in the Secret.
+    /// Returns the variables by which a pod's container refers to the Secret.
     pub(super) fn variables(&self) -> impl Iterator<Item = EnvVar> {
-        self.content.keys().map(|key| {
+        self.data.keys().map(|key| {
             let source =
                 SecretKeySelector { name: self.name.clone(), key: key.clone(), optional: None };
             let value_from = EnvVarSource { secret_key_ref: Some(source), ..Default::default() };
@@ -46,7 +45,7 @@ impl SharedSecret {
 }
 
 impl SecretStore {
-    /// None yet. They will be called by the name in `model` and a number.
+    /// Creates a store without Secrets. Names them by the name in `model` and a number.
     pub(super) fn new(server: ApiServer, model: ObjectMeta) -> SecretStore {
         SecretStore {
             server,
@@ -57,37 +56,37 @@ impl SecretStore {
         }
     }
 
-    /// A Secret with this content: the current one, or a new one. Jobs that wait for one to be made
-    /// share its error.
+    /// Returns a Secret with this data: the current one, or a new one. Jobs that wait for the same
+    /// attempt share its error.
     ///
     /// # Errors
-    /// Why it can't be made, and what to do.
-    pub(super) async fn acquire(&self, content: SecretData) -> Result<Arc<SharedSecret>, String> {
-        let current = || self.current.lock().upgrade().filter(|secret| secret.content == content);
-        self.flight.share(current, async || self.make(&content).await).await
+    /// The reason why it can't be created, with a remedy.
+    pub(super) async fn acquire(&self, data: SecretData) -> Result<Arc<SharedSecret>, String> {
+        let current = || self.current.lock().upgrade().filter(|secret| secret.data == data);
+        self.flight.share(current, async || self.create(&data).await).await
     }
 
-    async fn make(&self, content: &SecretData) -> Result<Arc<SharedSecret>, String> {
+    async fn create(&self, data: &SecretData) -> Result<Arc<SharedSecret>, String> {
         let number = self.made.fetch_add(1, Ordering::Relaxed);
         let name = format!("{}-{number}", self.model.name.as_deref().unwrap_or("fiber"));
         let secret = Secret {
             metadata: ObjectMeta { name: Some(name.clone()), ..self.model.clone() },
-            string_data: Some(content.clone()),
+            string_data: Some(data.clone()),
             immutable: Some(true),
             ..Default::default()
         };
         self.server.create(&secret, || true).await.map_err(|error| self.server.explain(&error))?;
-        let secret = Arc::new(SharedSecret { name, content: content.clone() });
+        let secret = Arc::new(SharedSecret { name, data: data.clone() });
         *self.current.lock() = Arc::downgrade(&secret);
         Ok(secret)
     }
 
-    /// Removes a Secret if nobody else needs it.
+    /// Deletes a Secret if no other job uses it.
     pub(super) async fn release(&self, secret: Arc<SharedSecret>) {
         let Some(secret) = Arc::into_inner(secret) else { return };
         if let Err(error) = self.server.remove::<Secret>(&secret.name).await {
             tracing::warn!(
-                "the Secret {} stays behind: {}",
+                "the Secret {} can't be removed: {}",
                 secret.name,
                 self.server.explain(&error)
             );

@@ -1,4 +1,4 @@
-//! Which sessions a namespace's pods belong to.
+//! The sessions that a namespace's pods belong to.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime};
@@ -16,10 +16,10 @@ use crate::WaitReason;
 use crate::cluster::session::{ExitStatus, Location, ProcessState, SessionProcess};
 use crate::owner::JobOwner;
 
-/// The component that a session's head is, in the recommended labels.
+/// The component of a session's head, in the recommended labels.
 pub(super) const HEAD: &str = "head";
 
-/// All processes that a namespace's pods tell of.
+/// Returns the processes of all sessions, from the annotations of the pods.
 pub(super) async fn list(server: &ApiServer) -> Result<Vec<SessionProcess>, kube::Error> {
     let pods = server.api::<Pod>().list(&ListParams::default().labels(SESSION)).await?.items;
     let uids: HashMap<String, String> = pods
@@ -34,7 +34,7 @@ pub(super) async fn list(server: &ApiServer) -> Result<Vec<SessionProcess>, kube
             None => None,
             Some(JobOwner::Pod { uid, .. }) if uids.contains_key(&uid) => uids.get(&uid).cloned(),
             Some(owner) => {
-                let head = head_elsewhere(server, &owner).await?;
+                let head = external_head(server, &owner).await?;
                 let name = head.name.clone();
                 if !processes.iter().any(|other| other.name == name) {
                     processes.push(head);
@@ -61,7 +61,7 @@ pub(super) async fn list(server: &ApiServer) -> Result<Vec<SessionProcess>, kube
     Ok(processes)
 }
 
-/// Removes the pods of heads that have ended, and says which.
+/// Removes the pods of heads that have ended, and returns their names.
 pub(super) async fn remove_ended_heads(server: &ApiServer) -> Result<Vec<String>, kube::Error> {
     let heads = format!("{SESSION},app.kubernetes.io/component={HEAD}");
     let mut removed = Vec::new();
@@ -74,8 +74,8 @@ pub(super) async fn remove_ended_heads(server: &ApiServer) -> Result<Vec<String>
     Ok(removed)
 }
 
-/// A head that is no pod of fiber's: a program on a host, or in somebody's own pod.
-async fn head_elsewhere(
+/// Returns a head outside of fiber's pods: a program on a host, or in a user's own pod.
+async fn external_head(
     server: &ApiServer,
     owner: &JobOwner,
 ) -> Result<SessionProcess, kube::Error> {
@@ -112,16 +112,16 @@ async fn head_elsewhere(
 fn state(pod: &Pod) -> ProcessState {
     match pod_state(pod) {
         PodState::Starting => ProcessState::Starting(None),
-        PodState::Waiting(WaitReason::Resources(words) | WaitReason::Image(words))
-        | PodState::MissingClaim(words)
-        | PodState::CannotStart(words)
-        | PodState::Rejected(words) => ProcessState::Starting(Some(words)),
+        PodState::Waiting(WaitReason::Resources(message) | WaitReason::Image(message))
+        | PodState::MissingClaim(message)
+        | PodState::CannotStart(message)
+        | PodState::Rejected(message) => ProcessState::Starting(Some(message)),
         PodState::Running => ProcessState::Running,
         PodState::Ended(reason) => ProcessState::Ended(exit_status(&reason)),
     }
 }
 
-/// As a shell would tell it.
+/// Returns the exit status as a shell reports it.
 pub(super) fn exit_status(reason: &ExitReason) -> ExitStatus {
     match reason {
         ExitReason::Normal => ExitStatus { code: 0, reason: None },
@@ -132,14 +132,14 @@ pub(super) fn exit_status(reason: &ExitReason) -> ExitStatus {
     }
 }
 
-/// The limits of a pod, as a request would say them.
+/// Returns the resource limits of a pod.
 fn meta(pod: &Pod) -> Meta {
     let container = pod.spec.as_ref().and_then(|spec| spec.containers.first());
     let limits = container
         .and_then(|container| container.resources.as_ref()?.limits.clone())
         .unwrap_or_default();
     let limit = |limits: &BTreeMap<String, Quantity>, name: &str| {
-        limits.get(name).and_then(|limit| amount(&limit.0))
+        limits.get(name).and_then(|limit| parse_quantity(&limit.0))
     };
     let mut meta = Meta::new();
     meta.cpu = limit(&limits, "cpu");
@@ -148,8 +148,8 @@ fn meta(pod: &Pod) -> Meta {
     meta
 }
 
-/// A quantity as a number: `500m`, `96Mi`, `2`.
-fn amount(text: &str) -> Option<f64> {
+/// Parses a quantity: `500m`, `96Mi`, `2`.
+fn parse_quantity(text: &str) -> Option<f64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let factor = match &text[digits.len()..] {
         "" => 1.0,
@@ -169,15 +169,15 @@ fn amount(text: &str) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::amount;
+    use super::parse_quantity;
 
     #[test]
-    fn quantities_are_read_as_kubernetes_writes_them() {
-        let amounts = ["2", "500m", "96Mi", "1Gi", "1k", "100663296"].map(amount);
+    fn quantities_are_parsed_as_kubernetes_formats_them() {
+        let amounts = ["2", "500m", "96Mi", "1Gi", "1k", "100663296"].map(parse_quantity);
         assert_eq!(
             amounts,
             [2.0, 0.5, 100_663_296.0, 1_073_741_824.0, 1000.0, 100_663_296.0].map(Some)
         );
-        assert_eq!(amount("many"), None);
+        assert_eq!(parse_quantity("many"), None);
     }
 }

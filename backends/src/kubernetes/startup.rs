@@ -1,4 +1,4 @@
-//! Waits for a pod to run.
+//! Waits until a pod runs, for the command `fiber`.
 
 use std::mem::discriminant;
 use std::time::Duration;
@@ -10,34 +10,35 @@ use kube::runtime::watcher::watch_object;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::api_server::ApiServer;
-use super::job::{EVENT_POLL_INTERVAL, requested};
+use super::job::EVENT_POLL_INTERVAL;
+use super::start_error::{self, requested};
 use super::status::{PodState, pod_state, pull_problem};
 use super::{claims, events};
 use crate::WaitReason;
 use crate::progress::Progress;
 
-/// How long what a pod waits for may take.
+/// The time limits of a pod's start.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StartTimeouts {
-    room: Duration,
-    image: Duration,
+    schedule: Duration,
+    pull: Duration,
     start: Duration,
 }
 
 impl StartTimeouts {
     pub(super) fn of(config: &Config) -> StartTimeouts {
         StartTimeouts {
-            room: config.schedule_timeout,
-            image: config.pull_timeout,
+            schedule: config.schedule_timeout,
+            pull: config.pull_timeout,
             start: config.start_timeout,
         }
     }
 }
 
-/// Waits until a pod runs, or has run.
+/// Waits until a pod runs or has ended.
 ///
 /// # Errors
-/// Why it does not, in Kubernetes' words, and what to do.
+/// Kubernetes' reason why it does not run, with a remedy.
 pub(super) async fn wait_until_running(
     server: &ApiServer,
     name: &str,
@@ -51,30 +52,30 @@ pub(super) async fn wait_until_running(
     let mut pull = None;
     let mut waiting: Option<WaitReason> = None;
     let mut since = Instant::now();
-    let mut doubt = None;
+    let mut missing_claim = None;
     loop {
         let limit = match &waiting {
             None => timeouts.start,
-            Some(WaitReason::Resources(_)) => timeouts.room,
-            Some(WaitReason::Image(_)) => timeouts.image,
+            Some(WaitReason::Resources(_)) => timeouts.schedule,
+            Some(WaitReason::Image(_)) => timeouts.pull,
         };
         let event = tokio::select! {
             biased;
-            problem = claims::lapse(server, doubt.as_ref()) => return Err(problem),
-            () = sleep_until(since + limit) => return Err(late(waiting, limit, meta)),
+            problem = claims::stays_missing(server, missing_claim.as_ref()) => return Err(problem),
+            () = sleep_until(since + limit) => return Err(timed_out(waiting, limit, meta)),
             event = events.next() => event,
             () = sleep(EVENT_POLL_INTERVAL), if matches!(waiting, Some(WaitReason::Image(_))) => {
-                if let Some(words) = events::last(server, "Pod", name).await {
-                    step.detail(&words);
-                    waiting = Some(WaitReason::Image(words));
+                if let Some(message) = events::last(server, "Pod", name).await {
+                    step.detail(&message);
+                    waiting = Some(WaitReason::Image(message));
                 }
                 continue;
             }
         };
         let pod = match event {
             Some(Ok(Some(pod))) => pod,
-            Some(Ok(None)) if seen => return Err("its pod was removed meanwhile".into()),
-            // Not seen yet, or not for now: the watch goes on.
+            Some(Ok(None)) if seen => return Err("its pod was deleted meanwhile".into()),
+            // It is not visible yet, or not for now: the watch goes on.
             Some(Ok(None) | Err(_)) => continue,
             None => return Err("it can't be watched".into()),
         };
@@ -82,32 +83,35 @@ pub(super) async fn wait_until_running(
         pull = pull_problem(&pod).or(pull);
         let phase = pod_state(&pod);
         if !matches!(phase, PodState::MissingClaim(_)) {
-            doubt = None;
+            missing_claim = None;
         }
         let mut wait = match phase {
             PodState::Running => break,
-            PodState::Ended(fiber_core::ExitReason::NotStarted(words))
-            | PodState::CannotStart(words) => {
-                return Err(stuck(&pod, &words, pull.as_deref()));
+            PodState::Ended(fiber_core::ExitReason::NotStarted(message))
+            | PodState::CannotStart(message) => {
+                return Err(explain(&pod, &message, pull.as_deref()));
             }
             PodState::Ended(_) => break,
-            PodState::Rejected(words) => {
-                return Err(format!("{words}: there may be room for it when it is started again"));
+            PodState::Rejected(message) => {
+                return Err(format!(
+                    "{message}: try again, another node may have enough resources"
+                ));
             }
             PodState::Starting => continue,
-            PodState::MissingClaim(words) => {
-                doubt.get_or_insert_with(|| {
-                    (Instant::now() + claims::DOUBT, stuck(&pod, &words, None))
+            PodState::MissingClaim(message) => {
+                missing_claim.get_or_insert_with(|| {
+                    (Instant::now() + claims::GRACE, explain(&pod, &message, None))
                 });
-                WaitReason::Resources(words)
+                WaitReason::Resources(message)
             }
             PodState::Waiting(wait) => wait,
         };
-        if let WaitReason::Resources(words) = &mut wait {
-            *words = claims::explain(server, &claims::of(&pod), std::mem::take(words)).await;
+        if let WaitReason::Resources(message) = &mut wait {
+            *message =
+                claims::explain(server, &claims::mounted_by(&pod), std::mem::take(message)).await;
         }
-        let (WaitReason::Resources(words) | WaitReason::Image(words)) = &wait;
-        step.detail(words);
+        let (WaitReason::Resources(message) | WaitReason::Image(message)) = &wait;
+        step.detail(message);
         if waiting.as_ref().map(discriminant) != Some(discriminant(&wait)) {
             since = Instant::now();
         }
@@ -117,34 +121,29 @@ pub(super) async fn wait_until_running(
     Ok(())
 }
 
-fn late(waiting: Option<WaitReason>, limit: Duration, meta: &Meta) -> String {
+fn timed_out(waiting: Option<WaitReason>, limit: Duration, meta: &Meta) -> String {
     match waiting {
         None => format!("it did not start within {limit:?} (`start_timeout` sets the limit)"),
-        Some(WaitReason::Resources(words)) => format!(
-            "there was no room for it within {limit:?}: {words}{}: ask for less, or wait longer (`schedule_timeout`)",
+        Some(WaitReason::Resources(message)) => format!(
+            "it was not scheduled within {limit:?}: {message}{}: ask for less, or wait longer \
+             (`schedule_timeout`)",
             requested(meta)
         ),
-        Some(WaitReason::Image(words)) => {
+        Some(WaitReason::Image(message)) => {
             format!(
-                "its container was not made within {limit:?} (`pull_timeout` sets the limit): {words}"
+                "its container was not created within {limit:?} (`pull_timeout` sets the limit): \
+                 {message}"
             )
         }
     }
 }
 
-fn stuck(pod: &Pod, words: &str, pull: Option<&str>) -> String {
+fn explain(pod: &Pod, message: &str, pull: Option<&str>) -> String {
     let image = pod
         .spec
         .iter()
         .flat_map(|spec| &spec.containers)
         .find_map(|container| container.image.as_deref());
     let image = image.unwrap_or_default();
-    match words.split(':').next() {
-        Some("ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull") => format!(
-            "its node can't get the image `{image}`: {}. Push it to a registry that the nodes can pull from (`registry`, or \
-             FIBER_REGISTRY, has fiber do it), or name the Secret with the credentials in `pull_secrets`",
-            pull.unwrap_or(words)
-        ),
-        _ => words.to_string(),
-    }
+    start_error::of_image(image, message, pull).unwrap_or_else(|| message.to_string())
 }

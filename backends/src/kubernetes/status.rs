@@ -1,4 +1,4 @@
-//! What a pod's status says of its process.
+//! The state of a job, derived from its pod's status.
 
 use fiber_core::ExitReason;
 use k8s_openapi::api::core::v1::{ContainerState, Pod, PodCondition};
@@ -6,40 +6,39 @@ use k8s_openapi::api::core::v1::{ContainerState, Pod, PodCondition};
 use super::names::CONTAINER;
 use crate::WaitReason;
 
-/// What a shell's, and a container's, exit code is for a program that a signal killed, beside the
-/// signal.
+/// The exit code of shells and containers for a program killed by a signal, minus the signal.
 const BY_SIGNAL: i32 = 128;
 
-/// Of a pod that is deleted, the node may forget the container before it has told of its end.
+/// The problem of a deleted pod: its node may forget the container before it reports the exit
+/// status.
 pub(super) const DELETED: &str = "its pod was deleted";
 
-/// How far a pod has come.
+/// The state of a job's pod. Messages are Kubernetes' own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PodState {
-    /// Nothing is known yet.
+    /// Kubernetes reports nothing yet.
     Starting,
     Waiting(WaitReason),
-    /// Something is missing without which it will not start, in Kubernetes' words.
+    /// It can't start because a claim that it mounts does not exist, or not yet.
     MissingClaim(String),
-    /// It will not start any more, in Kubernetes' words.
+    /// It can't start any more.
     CannotStart(String),
-    /// Its node had no room for it after all, in Kubernetes' words: another pod may find some.
+    /// Its node rejected it, because the scheduler knew less than the node about its free
+    /// resources. Another pod may fit.
     Rejected(String),
     Running,
     Ended(ExitReason),
 }
 
-/// What this pod's status says. The state of the program's container counts before the phase of the
-/// whole pod: a node may report the end of a container long before it calls its pod `Succeeded`,
-/// and other containers may keep the pod running.
+/// Derives the state from a pod's status. The state of the program's container counts before the
+/// phase of the whole pod: a node may report the end of a container long before it calls its pod
+/// `Succeeded`, and other containers may keep the pod running.
 pub(super) fn pod_state(pod: &Pod) -> PodState {
     let Some(status) = &pod.status else { return PodState::Starting };
     let state = program(pod);
     let message = status.message.clone().unwrap_or_default();
-    let disruption =
-        condition(pod, "DisruptionTarget").filter(|condition| condition.status == "True");
-    let removal = || status.reason.as_deref().and_then(|reason| removed(reason, &message));
-    if let Some(reason) = disruption.map(disrupted).or_else(removal)
+    let removal = || status.reason.as_deref().and_then(|reason| removal(reason, &message));
+    if let Some(reason) = disruption(pod).or_else(removal)
         && (ended(state) || status.phase.as_deref() == Some("Failed"))
     {
         return PodState::Ended(reason);
@@ -63,14 +62,14 @@ pub(super) fn pod_state(pod: &Pod) -> PodState {
         Some("Failed") if pod.metadata.deletion_timestamp.is_some() => {
             return PodState::Ended(ExitReason::LinkLost(DELETED.into()));
         }
-        // It never had a container: its node refused it.
+        // Without a container: its node rejected it.
         Some("Failed") => {
             let reason = status.reason.as_deref().unwrap_or_default();
-            let words = format!("its node refused it: {reason}: {message}");
-            return if is_for_now(reason) {
-                PodState::Rejected(words)
+            let problem = format!("its node rejected it: {reason}: {message}");
+            return if may_fit_later(reason) {
+                PodState::Rejected(problem)
             } else {
-                PodState::Ended(ExitReason::NotStarted(words))
+                PodState::Ended(ExitReason::NotStarted(problem))
             };
         }
         Some("Succeeded") => return PodState::Ended(ExitReason::Normal),
@@ -79,36 +78,35 @@ pub(super) fn pod_state(pod: &Pod) -> PodState {
     if let Some(condition) =
         condition(pod, "PodScheduled").filter(|condition| condition.status == "False")
     {
-        let words = condition.message.clone().unwrap_or_default();
-        return match words.contains("persistentvolumeclaim") && words.contains("not found") {
-            true => PodState::MissingClaim(words),
-            false => PodState::Waiting(WaitReason::Resources(words)),
+        let problem = condition.message.clone().unwrap_or_default();
+        return match problem.contains("persistentvolumeclaim") && problem.contains("not found") {
+            true => PodState::MissingClaim(problem),
+            false => PodState::Waiting(WaitReason::Resources(problem)),
         };
     }
     let Some(waiting) = state.and_then(|state| state.waiting.as_ref()) else {
         return PodState::Starting;
     };
     let reason = waiting.reason.clone().unwrap_or_default();
-    let words = match waiting.message.as_deref().unwrap_or_default() {
+    let problem = match waiting.message.as_deref().unwrap_or_default() {
         "" => reason.clone(),
         message => format!("{reason}: {message}"),
     };
     match &*reason {
-        _ if is_passing(&words) => PodState::Waiting(WaitReason::Image(words)),
+        _ if is_transient(&problem) => PodState::Waiting(WaitReason::Image(problem)),
         "ImagePullBackOff"
         | "InvalidImageName"
         | "ErrImageNeverPull"
         | "CreateContainerConfigError"
         | "CreateContainerError"
         | "RunContainerError"
-        | "CrashLoopBackOff" => PodState::CannotStart(words),
-        _ => PodState::Waiting(WaitReason::Image(words)),
+        | "CrashLoopBackOff" => PodState::CannotStart(problem),
+        _ => PodState::Waiting(WaitReason::Image(problem)),
     }
 }
 
-/// The state of the container that has the program: the one of fiber's name, or the first. The
-/// statuses of containers are in the order of their names, and a cluster may add containers to each
-/// pod.
+/// Returns the state of the program's container: the one of fiber's name, or the first. Container
+/// statuses are ordered by name, and a cluster may add containers to each pod.
 fn program(pod: &Pod) -> Option<&ContainerState> {
     let statuses = pod.status.as_ref()?.container_statuses.as_deref()?;
     let named = |name: &str| statuses.iter().find(|status| status.name == name);
@@ -120,26 +118,30 @@ fn program(pod: &Pod) -> Option<&ContainerState> {
     named(CONTAINER).or_else(|| named(first?)).or(statuses.first())?.state.as_ref()
 }
 
-/// Whether a node may take a pod later that it refuses for this reason: the scheduler can know less
-/// of what a node has left, and of how it is marked, than the node itself.
-fn is_for_now(reason: &str) -> bool {
-    let passing = ["UnexpectedAdmissionError", "TopologyAffinityError", "NodeAffinity"];
-    reason.starts_with("OutOf") || passing.contains(&reason)
+/// Returns whether a node may admit a pod later that it rejects for this reason: the scheduler may
+/// know less about a node's free resources and labels than the node itself.
+fn may_fit_later(reason: &str) -> bool {
+    let transient = ["UnexpectedAdmissionError", "TopologyAffinityError", "NodeAffinity"];
+    reason.starts_with("OutOf") || transient.contains(&reason)
 }
 
-/// Whether a node will succeed with what it could not do in time: it tries again.
-fn is_passing(words: &str) -> bool {
+/// Returns whether this is a timeout on the node, which tries again.
+fn is_transient(message: &str) -> bool {
     ["timed out waiting for the condition", "context deadline exceeded"]
         .iter()
-        .any(|passing| words.contains(passing))
+        .any(|transient| message.contains(transient))
 }
 
-/// What an image's words are while it can't be pulled, before Kubernetes only says that it will try
-/// again.
+/// Returns the error of an image pull. Later, Kubernetes only reports that it will try again.
 pub(super) fn pull_problem(pod: &Pod) -> Option<String> {
     let waiting = program(pod)?.waiting.as_ref()?;
     let tried = waiting.reason.as_deref() == Some("ErrImagePull");
     waiting.message.clone().filter(|_| tried)
+}
+
+/// Returns whether the pod's status shows that its program has run.
+pub(super) fn has_run(pod: &Pod) -> bool {
+    program(pod).is_some_and(|state| state.running.is_some() || state.terminated.is_some())
 }
 
 fn ended(state: Option<&ContainerState>) -> bool {
@@ -151,16 +153,19 @@ fn condition<'pod>(pod: &'pod Pod, name: &str) -> Option<&'pod PodCondition> {
     conditions.find(|condition| condition.type_ == name)
 }
 
-/// Since 1.26 a condition says why a pod had to go.
-fn disrupted(condition: &PodCondition) -> ExitReason {
-    let words = condition.message.clone().or_else(|| condition.reason.clone()).unwrap_or_default();
-    match condition.reason.as_deref() {
-        Some("PreemptionByScheduler") => ExitReason::Preempted(words),
-        _ => ExitReason::Evicted(words),
-    }
+/// Returns the reason why the cluster ends a pod, from a condition that Kubernetes 1.26 and later
+/// set.
+pub(super) fn disruption(pod: &Pod) -> Option<ExitReason> {
+    let condition = condition(pod, "DisruptionTarget").filter(|found| found.status == "True")?;
+    let problem =
+        condition.message.clone().or_else(|| condition.reason.clone()).unwrap_or_default();
+    Some(match condition.reason.as_deref() {
+        Some("PreemptionByScheduler") => ExitReason::Preempted(problem),
+        _ => ExitReason::Evicted(problem),
+    })
 }
 
-fn removed(reason: &str, message: &str) -> Option<ExitReason> {
+fn removal(reason: &str, message: &str) -> Option<ExitReason> {
     match reason {
         "Evicted" | "Shutdown" | "NodeShutdown" | "Terminated" | "NodeLost" => {
             Some(ExitReason::Evicted(message.to_string()))
@@ -197,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_are_told_apart() {
+    fn exit_codes_and_signals_are_distinguished() {
         assert_eq!(ended_with(0, "Completed"), PodState::Ended(ExitReason::Normal));
         assert_eq!(ended_with(3, "Error"), PodState::Ended(ExitReason::Code(3)));
         assert_eq!(ended_with(127, "Error"), PodState::Ended(ExitReason::Code(127)));
@@ -226,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_that_has_ended_counts_before_its_pods_phase() {
+    fn a_terminated_container_counts_before_its_pods_phase() {
         assert_eq!(
             running_pod(vec![terminated(CONTAINER, 0)]),
             PodState::Ended(ExitReason::Normal)
@@ -238,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_that_a_cluster_adds_say_nothing_of_the_program() {
+    fn sidecar_containers_do_not_count() {
         let containers = |added: ContainerStatus, own| running_pod(vec![added, own]);
         assert_eq!(
             containers(running("a-proxy"), terminated(CONTAINER, 0)),
@@ -248,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_node_tries_again_is_no_end() {
+    fn a_timeout_on_the_node_is_no_end() {
         let waiting = |reason: &str, message: &str| {
             let waiting = ContainerStateWaiting {
                 reason: Some(reason.into()),
@@ -273,29 +278,30 @@ mod tests {
     }
 
     #[test]
-    fn evicted_preempted_and_refused_pods_are_told_from_others() {
+    fn evicted_preempted_and_rejected_pods_are_distinguished() {
         let failed = |reason: &str| {
             let text = |text: &str| Some(text.to_string());
             pod_state(&pod(PodStatus {
                 phase: text("Failed"),
                 reason: text(reason),
-                message: text("words"),
+                message: text("text"),
                 ..Default::default()
             }))
         };
-        assert_eq!(failed("Evicted"), PodState::Ended(ExitReason::Evicted("words".into())));
-        assert_eq!(failed("Preempting"), PodState::Ended(ExitReason::Preempted("words".into())));
+        assert!(!has_run(&pod(PodStatus { phase: Some("Failed".into()), ..Default::default() })));
+        assert_eq!(failed("Evicted"), PodState::Ended(ExitReason::Evicted("text".into())));
+        assert_eq!(failed("Preempting"), PodState::Ended(ExitReason::Preempted("text".into())));
         assert_eq!(
             failed("OutOfcpu"),
-            PodState::Rejected("its node refused it: OutOfcpu: words".into())
+            PodState::Rejected("its node rejected it: OutOfcpu: text".into())
         );
-        let refused = "its node refused it: SysctlForbidden: words".to_string();
-        assert_eq!(failed("SysctlForbidden"), PodState::Ended(ExitReason::NotStarted(refused)));
+        let rejected = "its node rejected it: SysctlForbidden: text".to_string();
+        assert_eq!(failed("SysctlForbidden"), PodState::Ended(ExitReason::NotStarted(rejected)));
         let condition = PodCondition {
             type_: "DisruptionTarget".into(),
             status: "True".into(),
             reason: Some("PreemptionByScheduler".into()),
-            message: Some("words".into()),
+            message: Some("text".into()),
             ..Default::default()
         };
         let status = PodStatus {
@@ -303,6 +309,6 @@ mod tests {
             conditions: Some(vec![condition]),
             ..Default::default()
         };
-        assert_eq!(pod_state(&pod(status)), PodState::Ended(ExitReason::Preempted("words".into())));
+        assert_eq!(pod_state(&pod(status)), PodState::Ended(ExitReason::Preempted("text".into())));
     }
 }

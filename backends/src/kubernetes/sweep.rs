@@ -1,4 +1,4 @@
-//! Removes what belongs to nobody any more.
+//! Removes the pods and Secrets of dead processes.
 
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -10,10 +10,10 @@ use super::names::{OWNER, SESSION};
 use super::status::{PodState, pod_state};
 use crate::owner::JobOwner;
 
-/// Removes the pods and Secrets of owners that are dead, and says which.
+/// Removes pods and Secrets whose owners are dead, and returns their names.
 ///
 /// # Errors
-/// The API server's refusals, with what to do.
+/// The API server's error, with a remedy.
 pub(super) async fn sweep(
     server: &ApiServer,
     own: Option<&CurrentPod>,
@@ -32,7 +32,8 @@ pub(super) async fn sweep(
             removed.push(name);
         }
     }
-    // Those of pods go with them. To list Secrets is a right that not every user has.
+    // Kubernetes deletes the Secrets of pods with the pods. Not every user has the right to list
+    // Secrets.
     if own.is_none() {
         let secrets = match server.api::<Secret>().list_metadata(&sessions).await {
             Ok(secrets) => secrets.items,
@@ -49,7 +50,7 @@ pub(super) async fn sweep(
     Ok(removed)
 }
 
-/// The object's name, if its owner is certainly dead.
+/// Returns the object's name if its owner is certainly dead.
 async fn orphan(server: &ApiServer, metadata: &ObjectMeta, this: &JobOwner) -> Option<String> {
     let owner = metadata.annotations.as_ref()?.get(OWNER)?;
     let owner = JobOwner::from_text(owner).filter(|owner| owner != this)?;

@@ -1,5 +1,5 @@
-//! Claims, read and written through a pod that has one mounted: it runs this very program, which
-//! serves the volume.
+//! Persistent volume claims, read and written through a pod that mounts the claim. It runs this
+//! very program, which serves the volume.
 
 use std::io;
 
@@ -22,15 +22,15 @@ use crate::cluster::volume::{Volume, VolumeKind};
 use crate::owner::JobOwner;
 use crate::progress::Progress;
 
-/// Where the volume is in the pod.
+/// The mount path of the volume in the pod.
 const ROOT: &str = "/volume";
-/// The subcommand by which this program serves a volume.
+/// The subcommand with which this program serves a volume.
 const SERVE: &str = "serve-volume";
-/// How much of an archive is under way at a time.
+/// The size in bytes of the buffer for an archive.
 const PIPE: usize = 256 << 10;
 
 /// # Errors
-/// That there is no such claim, and which there are.
+/// It does not exist, with the names of those that do.
 pub(super) async fn must_exist(server: &ApiServer, claim: &str) -> Result<(), String> {
     let claims = server.api::<PersistentVolumeClaim>();
     match claims.get(claim).await {
@@ -43,14 +43,15 @@ pub(super) async fn must_exist(server: &ApiServer, claim: &str) -> Result<(), St
                 .unwrap_or_default();
             let names: Vec<String> =
                 listed.into_iter().filter_map(|claim| claim.metadata.name).collect();
-            let there = if names.is_empty() {
+            let existing = if names.is_empty() {
                 "there are none".into()
             } else {
                 format!("there are: {}", names.join(", "))
             };
             Err(format!(
-                "there is no volume `{claim}`: no persistent volume claim of the namespace `{}` is called so; correct the name, or \
-                 make it (`kubectl get pvc` shows them); {there}",
+                "there is no volume `{claim}`: the namespace `{}` has no persistent volume claim \
+                 of this name; correct it, or create the claim (`kubectl get pvc` lists them); \
+                 {existing}",
                 server.namespace()
             ))
         }
@@ -58,7 +59,7 @@ pub(super) async fn must_exist(server: &ApiServer, claim: &str) -> Result<(), St
     }
 }
 
-/// A pod that has a claim mounted.
+/// A pod that mounts a claim.
 #[derive(Debug)]
 pub(super) struct Helper<'a> {
     server: &'a ApiServer,
@@ -77,7 +78,7 @@ impl<'a> Helper<'a> {
         progress: &dyn Progress,
     ) -> Result<Helper<'a>, String> {
         must_exist(server, claim).await?;
-        // The image of this very program: another one would not serve volumes.
+        // The image of this very program: another program does not serve volumes.
         let mut plain = config.clone();
         (plain.image, plain.program, plain.mounts) = (None, None, vec![format!("{claim}:{ROOT}")]);
         let image = image::find(&plain, own, progress).await?;
@@ -87,7 +88,7 @@ impl<'a> Helper<'a> {
         let pod = PodTemplate::inheriting(&plain, image, own)?.pod(PodRequest {
             name: name.clone(),
             labels: labels(session, &names::program(), "cp"),
-            // It belongs to this process: should that be killed, the next sweep removes it.
+            // This process owns it: if it is killed, the next sweep removes the pod.
             annotations: names::annotations(&owner, &format!("cp {claim}"), 0),
             arguments: vec![SERVE.into(), "hold".into()],
             ..Default::default()
@@ -106,8 +107,8 @@ impl<'a> Helper<'a> {
         Ok(helper)
     }
 
-    /// Has the program in the pod do something.
-    async fn ask(&self, what: &str, path: &str, stdin: bool) -> Result<AttachedProcess, Error> {
+    /// Runs a command of the program in the pod.
+    async fn execute(&self, what: &str, path: &str, stdin: bool) -> Result<AttachedProcess, Error> {
         let path = format!("{ROOT}/{}", path.trim_start_matches('/'));
         let command = [self.program.as_str(), SERVE, what, path.trim_end_matches('/')];
         let parameters = AttachParams::default()
@@ -127,7 +128,7 @@ impl<'a> Helper<'a> {
         format!("`{}:/{}`", self.claim, path.trim_start_matches('/'))
     }
 
-    /// The end of what was asked for.
+    /// Waits for the end of a command.
     async fn end(&self, path: &str, mut process: AttachedProcess) -> Result<()> {
         let complaints = text(process.stderr()).await;
         let status = match process.take_status() {
@@ -152,7 +153,7 @@ impl<'a> Helper<'a> {
 async fn text(stream: Option<impl AsyncRead + Unpin>) -> String {
     let mut text = String::new();
     if let Some(mut stream) = stream {
-        // What it said until it broke is all there is.
+        // After an error, the text up to it is all there is.
         let _ = stream.read_to_string(&mut text).await;
     }
     text
@@ -161,10 +162,10 @@ async fn text(stream: Option<impl AsyncRead + Unpin>) -> String {
 impl Volume for Helper<'_> {
     fn kind<'a>(&'a self, path: &'a str) -> LocalBoxFuture<'a, Result<Option<VolumeKind>>> {
         Box::pin(async move {
-            let mut process = self.ask("kind", path, false).await?;
-            let said = text(process.stdout()).await;
+            let mut process = self.execute("kind", path, false).await?;
+            let output = text(process.stdout()).await;
             self.end(path, process).await?;
-            Ok(match said.trim() {
+            Ok(match output.trim() {
                 "directory" => Some(VolumeKind::Directory),
                 "file" => Some(VolumeKind::File),
                 _ => None,
@@ -174,7 +175,7 @@ impl Volume for Helper<'_> {
 
     fn read<'a>(&'a self, path: &'a str) -> LocalBoxStream<'a, Result<Bytes>> {
         let opened = async move {
-            let mut process = self.ask("read", path, false).await?;
+            let mut process = self.execute("read", path, false).await?;
             let out = process.stdout();
             Ok::<_, Error>((process, out, vec![0; PIPE]))
         };
@@ -211,13 +212,13 @@ impl Volume for Helper<'_> {
         mut archive: BoxStream<'static, io::Result<Bytes>>,
     ) -> LocalBoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            let mut process = self.ask("write", directory, true).await?;
+            let mut process = self.execute("write", directory, true).await?;
             let failed = |error: io::Error| Error::system(self.place(directory), error);
             let mut stdin = process.stdin();
             while let Some(part) = archive.next().await {
                 let part = part.map_err(failed)?;
-                // Who does not read any more says why, below. The archive says itself where it
-                // ends.
+                // If the program has stopped reading, `end` returns its error. The archive marks
+                // its own end.
                 if let Some(writer) = &mut stdin
                     && writer.write_all(&part).await.is_err()
                 {

@@ -1,4 +1,4 @@
-//! What happens to pods: one watch on the API server for all of this process's.
+//! Pod events: one watch on the API server serves all pods of this process.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
@@ -10,126 +10,213 @@ use kube::runtime::utils::{Backoff, StreamBackoff};
 use kube::runtime::watcher::{self, Event, watcher};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
 
 use super::api_server::ApiServer;
 use super::names::SESSION;
 
-/// After how many seconds the API server ends a watch, so that another one is begun. One that was
-/// not ended by then is lost.
+/// Seconds after which the API server ends a watch, so that the client begins another one. A watch
+/// that is still open then is lost.
 const WATCH: u32 = 15;
-/// Backoff between attempts while the API server is away, at first and at most.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+/// The pause between attempts while the API server is away, at first and at most.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+/// Time for the watch to report a new pod that a list lacks, before the API server is asked for it.
+const CONFIRM: Duration = Duration::from_secs(1);
 
-/// What was seen of a pod.
+/// An event of a pod.
 #[derive(Debug)]
 pub(super) enum PodEvent {
-    /// It is like this now.
+    /// The pod was created or has changed.
     Applied(Box<Pod>),
-    /// It is gone, and was last like this, if that is known.
+    /// The pod was deleted. Carries its last state if it is known.
     Deleted(Option<Box<Pod>>),
 }
 
-/// Who wants to know what of which pod.
-#[derive(Debug, Default)]
+/// The watch for this session's pods, and the subscribers by pod name.
+#[derive(Debug)]
 pub(super) struct PodWatch {
     subscribers: Mutex<HashMap<String, Subscriber>>,
+    /// Takes the names of pods that a list should have had: they were created during it, or deleted
+    /// before it.
+    unconfirmed: mpsc::UnboundedSender<Unconfirmed>,
 }
 
 #[derive(Debug)]
 struct Subscriber {
     sender: mpsc::UnboundedSender<PodEvent>,
-    /// Whether the pod was created, so that it is gone if there is none of its name.
     created: bool,
+    /// Whether an event or a list has shown the pod.
+    seen: bool,
+    /// Whether a list has ended since the subscription.
+    listed_since: bool,
+}
+
+/// A pod that was created, and that no event and no list has shown.
+#[derive(Debug)]
+struct Unconfirmed {
+    pod: String,
+    since: Instant,
+}
+
+/// The list at the beginning of a watch.
+#[derive(Debug, Default)]
+struct List {
+    /// Pods that existed before the list began and that it has not shown yet.
+    missing: HashSet<String>,
 }
 
 impl PodWatch {
-    /// Follows the pods of a session for as long as anybody holds this.
+    /// Watches the pods of a session until the result is dropped.
     pub(super) fn start(server: &ApiServer, session: &str) -> Arc<PodWatch> {
-        let watch = Arc::new(PodWatch::default());
-        let config =
-            watcher::Config::default().labels(&format!("{SESSION}={session}")).timeout(WATCH);
-        let events = StreamBackoff::new(
-            watcher(server.api::<Pod>(), config),
-            WatchBackoff { next: PAUSES.0 },
-        );
-        let following = Arc::downgrade(&watch);
-        let server = server.clone();
-        tokio::task::spawn_local(async move {
-            let mut events = Box::pin(events);
-            let (mut listed, mut missing) = (HashSet::new(), HashSet::new());
-            let mut away = false;
-            while let Some(event) = events.next().await {
-                let Some(watch) = Weak::upgrade(&following) else { return };
-                match event {
-                    Ok(event) => {
-                        away = false;
-                        watch.handle(event, &mut listed, &mut missing);
-                    }
-                    // A resource version that is too old is the normal end of a watch: it begins
-                    // anew.
-                    Err(watcher::Error::WatchError(status)) if status.code == 410 => {}
-                    Err(error) if away => {
-                        tracing::debug!("the API server still tells nothing of pods: {error}")
-                    }
-                    Err(error) => {
-                        away = true;
-                        tracing::warn!(
-                            "the API server tells nothing of pods for now: {}",
-                            explain(&server, &error)
-                        );
-                    }
-                }
-            }
-        });
+        let (watch, unconfirmed) = PodWatch::new();
+        tokio::task::spawn_local(watch_pods(
+            Arc::downgrade(&watch),
+            server.clone(),
+            session.to_string(),
+        ));
+        tokio::task::spawn_local(confirm_pods(Arc::downgrade(&watch), server.clone(), unconfirmed));
         watch
     }
 
-    /// What is seen of a pod that will be created.
+    fn new() -> (Arc<PodWatch>, mpsc::UnboundedReceiver<Unconfirmed>) {
+        let (unconfirmed, receiver) = mpsc::unbounded_channel();
+        (Arc::new(PodWatch { subscribers: Mutex::default(), unconfirmed }), receiver)
+    }
+
+    /// Subscribes to the events of a pod. Call it before the pod's creation.
     pub(super) fn subscribe(self: &Arc<PodWatch>, name: &str) -> PodSubscription {
         let (sender, receiver) = mpsc::unbounded_channel();
-        self.subscribers.lock().insert(name.to_string(), Subscriber { sender, created: false });
+        let subscriber = Subscriber { sender, created: false, seen: false, listed_since: false };
+        self.subscribers.lock().insert(name.to_string(), subscriber);
         PodSubscription { watch: Arc::clone(self), name: name.to_string(), receiver }
     }
 
-    fn handle(
-        &self,
-        event: Event<Pod>,
-        listed: &mut HashSet<String>,
-        missing: &mut HashSet<String>,
-    ) {
+    fn handle(&self, event: Event<Pod>, list: &mut List) {
         match event {
             Event::Apply(pod) => self.send(pod, PodEvent::Applied),
             Event::Delete(pod) => self.send(pod, |pod| PodEvent::Deleted(Some(pod))),
-            // A list begins: what was there before and does not stand in it is gone.
             Event::Init => {
-                listed.clear();
                 let subscribers = self.subscribers.lock();
-                *missing = subscribers
-                    .iter()
-                    .filter(|(_, interest)| interest.created)
-                    .map(|(name, _)| name.clone())
-                    .collect();
+                let created = subscribers.iter().filter(|(_, subscriber)| subscriber.created);
+                list.missing = created.map(|(name, _)| name.clone()).collect();
             }
             Event::InitApply(pod) => {
-                listed.extend(pod.metadata.name.clone());
+                list.missing.remove(pod.metadata.name.as_deref().unwrap_or_default());
                 self.send(pod, PodEvent::Applied);
             }
             Event::InitDone => {
-                let subscribers = self.subscribers.lock();
-                for interest in missing.difference(listed).filter_map(|name| subscribers.get(name))
-                {
-                    let _ = interest.sender.send(PodEvent::Deleted(None));
+                for (name, subscriber) in self.subscribers.lock().iter_mut() {
+                    subscriber.listed_since = true;
+                    if list.missing.remove(name) {
+                        subscriber.send(PodEvent::Deleted(None));
+                    } else if subscriber.created && !subscriber.seen {
+                        self.confirm(name);
+                    }
                 }
             }
         }
     }
 
-    fn send(&self, pod: Pod, sight: impl FnOnce(Box<Pod>) -> PodEvent) {
-        let subscribers = self.subscribers.lock();
-        if let Some(interest) = pod.metadata.name.as_ref().and_then(|name| subscribers.get(name)) {
-            let _ = interest.sender.send(sight(Box::new(pod)));
+    fn send(&self, pod: Pod, event: impl FnOnce(Box<Pod>) -> PodEvent) {
+        let mut subscribers = self.subscribers.lock();
+        let name = pod.metadata.name.clone().unwrap_or_default();
+        if let Some(subscriber) = subscribers.get_mut(&name) {
+            subscriber.send(event(Box::new(pod)));
         }
     }
+
+    fn confirm(&self, pod: &str) {
+        let since = Instant::now();
+        // The receiver is gone if the local tasks have ended, with the process.
+        let _ = self.unconfirmed.send(Unconfirmed { pod: pod.to_string(), since });
+    }
+
+    /// Returns the channel of the pod's subscriber if the pod was created and never seen.
+    fn unseen(&self, pod: &str) -> Option<mpsc::UnboundedSender<PodEvent>> {
+        let subscribers = self.subscribers.lock();
+        let subscriber = subscribers.get(pod)?;
+        (subscriber.created && !subscriber.seen).then(|| subscriber.sender.clone())
+    }
+
+    /// Reports the deletion of a pod that the API server does not have, unless an event has shown
+    /// the pod meanwhile, or its name belongs to another subscription now.
+    fn report_missing(&self, pod: &str, asked_for: &mpsc::UnboundedSender<PodEvent>) {
+        let mut subscribers = self.subscribers.lock();
+        let subscriber = subscribers.get_mut(pod);
+        if let Some(subscriber) = subscriber.filter(|subscriber| !subscriber.seen)
+            && subscriber.sender.same_channel(asked_for)
+        {
+            subscriber.send(PodEvent::Deleted(None));
+        }
+    }
+}
+
+impl Subscriber {
+    fn send(&mut self, event: PodEvent) {
+        self.seen = true;
+        // The subscription is being dropped if this fails.
+        let _ = self.sender.send(event);
+    }
+}
+
+async fn watch_pods(watch: Weak<PodWatch>, server: ApiServer, session: String) {
+    let config = watcher::Config::default().labels(&format!("{SESSION}={session}")).timeout(WATCH);
+    let mut events = Box::pin(with_backoff(watcher(server.api::<Pod>(), config)));
+    let mut list = List::default();
+    let mut away = false;
+    while let Some(event) = events.next().await {
+        let Some(watch) = watch.upgrade() else { return };
+        match event {
+            Ok(event) => {
+                away = false;
+                watch.handle(event, &mut list);
+            }
+            // An expired resource version is the normal end of a watch: the next one begins with a
+            // list.
+            Err(watcher::Error::WatchError(status)) if status.code == 410 => {}
+            Err(error) if away => {
+                tracing::debug!("the API server still sends no events of pods: {error}")
+            }
+            Err(error) => {
+                away = true;
+                tracing::warn!(
+                    "the API server sends no events of pods for now: {}",
+                    explain(&server, &error)
+                );
+            }
+        }
+    }
+}
+
+/// Asks the API server for pods that were created around the time of a list, and that neither the
+/// list nor the watch has shown: the watch never reports those that were deleted before the list.
+async fn confirm_pods(
+    watch: Weak<PodWatch>,
+    server: ApiServer,
+    mut unconfirmed: mpsc::UnboundedReceiver<Unconfirmed>,
+) {
+    while let Some(Unconfirmed { pod, since }) = unconfirmed.recv().await {
+        sleep_until(since + CONFIRM).await;
+        let Some(unseen) = watch.upgrade().and_then(|watch| watch.unseen(&pod)) else { continue };
+        match server.api::<Pod>().get_opt(&pod).await {
+            Ok(None) => {
+                if let Some(watch) = watch.upgrade() {
+                    watch.report_missing(&pod, &unseen);
+                }
+            }
+            Ok(Some(_)) => {}
+            // The watch has failed as well, and begins again with a list.
+            Err(error) => tracing::debug!("the pod {pod} can't be read: {error}"),
+        }
+    }
+}
+
+/// Pauses after each error of a watch.
+pub(super) fn with_backoff<S>(events: S) -> StreamBackoff<S, WatchBackoff>
+where
+    S: futures_util::TryStream,
+{
+    StreamBackoff::new(events, WatchBackoff { next: BACKOFF.0 })
 }
 
 fn explain(server: &ApiServer, error: &watcher::Error) -> String {
@@ -141,7 +228,7 @@ fn explain(server: &ApiServer, error: &watcher::Error) -> String {
     }
 }
 
-/// A pod that is subscribers.
+/// A subscription to the events of one pod.
 #[derive(Debug)]
 pub(super) struct PodSubscription {
     watch: Arc<PodWatch>,
@@ -150,15 +237,19 @@ pub(super) struct PodSubscription {
 }
 
 impl PodSubscription {
-    /// To be called when the pod has been created.
+    /// Marks the pod as created: from now on, its absence means that it was deleted.
     pub(super) fn created(&self) {
-        if let Some(interest) = self.watch.subscribers.lock().get_mut(&self.name) {
-            interest.created = true;
+        if let Some(subscriber) = self.watch.subscribers.lock().get_mut(&self.name) {
+            subscriber.created = true;
+            if subscriber.listed_since && !subscriber.seen {
+                self.watch.confirm(&self.name);
+            }
         }
     }
 
+    /// Waits for the pod's next event.
     pub(super) async fn next(&mut self) -> PodEvent {
-        // The sender is in the map for as long as this lives.
+        // The sender stays in the map until this is dropped.
         self.receiver.recv().await.unwrap_or(PodEvent::Deleted(None))
     }
 }
@@ -169,8 +260,8 @@ impl Drop for PodSubscription {
     }
 }
 
-/// Doubles them.
-struct WatchBackoff {
+/// Doubles the pause after each error.
+pub(super) struct WatchBackoff {
     next: Duration,
 }
 
@@ -179,13 +270,88 @@ impl Iterator for WatchBackoff {
 
     fn next(&mut self) -> Option<Duration> {
         let pause = self.next;
-        self.next = (2 * pause).min(PAUSES.1);
+        self.next = (2 * pause).min(BACKOFF.1);
         Some(pause)
     }
 }
 
 impl Backoff for WatchBackoff {
     fn reset(&mut self) {
-        self.next = PAUSES.0;
+        self.next = BACKOFF.0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+    use super::*;
+
+    fn pod(name: &str) -> Pod {
+        let metadata = ObjectMeta { name: Some(name.into()), ..Default::default() };
+        Pod { metadata, ..Default::default() }
+    }
+
+    #[test]
+    fn a_pod_that_a_later_list_lacks_was_deleted() {
+        let (watch, mut unconfirmed) = PodWatch::new();
+        let (mut list, mut subscription) = (List::default(), watch.subscribe("a"));
+        subscription.created();
+        watch.handle(Event::Init, &mut list);
+        watch.handle(Event::InitDone, &mut list);
+        assert!(matches!(subscription.next().now_or_never(), Some(PodEvent::Deleted(None))));
+        assert!(unconfirmed.try_recv().is_err());
+    }
+
+    #[test]
+    fn a_pod_that_is_created_and_deleted_during_a_list_is_reported() {
+        let (watch, mut unconfirmed) = PodWatch::new();
+        let (mut list, mut subscription) = (List::default(), watch.subscribe("a"));
+        watch.handle(Event::Init, &mut list);
+        subscription.created();
+        watch.handle(Event::InitDone, &mut list);
+        assert_eq!(unconfirmed.try_recv().expect("it may be deleted").pod, "a");
+        watch.report_missing("a", &watch.unseen("a").expect("no event has shown it"));
+        assert!(matches!(subscription.next().now_or_never(), Some(PodEvent::Deleted(None))));
+    }
+
+    #[test]
+    fn a_pod_whose_creation_is_confirmed_after_the_list_is_reported() {
+        let (watch, mut unconfirmed) = PodWatch::new();
+        let (mut list, subscription) = (List::default(), watch.subscribe("a"));
+        watch.handle(Event::Init, &mut list);
+        watch.handle(Event::InitDone, &mut list);
+        assert!(unconfirmed.try_recv().is_err());
+        subscription.created();
+        assert_eq!(unconfirmed.try_recv().expect("it may be deleted").pod, "a");
+    }
+
+    #[test]
+    fn a_pod_that_events_have_shown_needs_no_confirmation() {
+        let (watch, mut unconfirmed) = PodWatch::new();
+        let (mut list, mut subscription) = (List::default(), watch.subscribe("a"));
+        watch.handle(Event::Init, &mut list);
+        subscription.created();
+        let unseen = watch.unseen("a").expect("no event has shown it");
+        watch.handle(Event::InitApply(pod("a")), &mut list);
+        watch.handle(Event::InitDone, &mut list);
+        assert!(unconfirmed.try_recv().is_err() && watch.unseen("a").is_none());
+        watch.report_missing("a", &unseen);
+        assert!(matches!(subscription.next().now_or_never(), Some(PodEvent::Applied(_))));
+        assert!(subscription.next().now_or_never().is_none());
+    }
+
+    #[test]
+    fn an_answer_for_an_earlier_pod_of_a_name_says_nothing_of_the_next() {
+        let (watch, _unconfirmed) = PodWatch::new();
+        let first = watch.subscribe("a");
+        first.created();
+        let asked_for = watch.unseen("a").expect("no event has shown it");
+        drop(first);
+        let mut second = watch.subscribe("a");
+        second.created();
+        watch.report_missing("a", &asked_for);
+        assert!(second.next().now_or_never().is_none());
     }
 }

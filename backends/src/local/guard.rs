@@ -1,18 +1,18 @@
-//! The guard: a small process beside this one. If this process is killed, the guard ends the
+//! The guard: a small process beside this one. If this process is killed, the guard kills the
 //! programs that its children started.
 //!
 //! The kernel's death signal ends fiber's own children with their parent, but not the programs that
-//! those have started. These are in the process group that the child leads, and something that
-//! outlives this process has to kill the group. A child that has children itself has a guard of its
-//! own, so the death of any process ends all that is below it.
+//! they started. These programs are in the process group that the child leads, and only a process
+//! that outlives this one can kill the group. A child with children has a guard of its own, so the
+//! death of any process ends all processes below it.
 //!
-//! The groups stand in a table, a file in memory that both processes hold. So the guard needs no
+//! The groups are in a table, a memory file that both processes hold open. So the guard needs no
 //! messages: it sleeps until this process ends, then reads the table once. A guard that was
 //! stopped, killed or started late misses nothing.
 //!
-//! The guard is the same executable, which becomes a guard in `fiber::init()`. It has no thread but
-//! one, no signal handlers, a process group and a name of its own (`pkill` by the program's name
-//! does not reach it), and holds nothing of this process open.
+//! The guard is the same executable, which becomes a guard in `fiber::init()`. It has one thread,
+//! no signal handlers, and its own process group and name, so `pkill` by the program's name does
+//! not reach it. It holds no other file of this process open.
 
 use std::fs::File;
 use std::io;
@@ -33,33 +33,32 @@ use tokio::time::{Instant, sleep};
 
 use super::{EXECUTABLE, explain};
 
-/// Makes a process a guard, and tells it the pid of the process that it belongs to.
+/// The variable that makes a process a guard. Its value is the pid of the process to guard.
 const VARIABLE: &str = "FIBER_GUARD";
 /// The guard's name in process lists.
 const NAME: &str = "fiber-guard";
-/// The table's name.
+/// The name of the table's memory file.
 const TABLE: &str = "fiber-groups";
-/// How soon another guard is started when one ended: at first, and after many ends in a row.
-const SOON: Duration = Duration::from_millis(10);
-const RARELY: Duration = Duration::from_secs(60);
-/// How often a guard looks for its parent where the kernel can't wake it.
-const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+/// The pause before a guard is started again, at first and after many ends in a row.
+const MIN_BACKOFF: Duration = Duration::from_millis(10);
+const MAX_BACKOFF: Duration = Duration::from_secs(60);
+/// The interval of looking for the parent where the kernel can't wake the guard.
+const POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
-/// The size of an entry of the table.
+/// The size of an entry of the table, in bytes.
 const ENTRY: usize = size_of::<i32>();
 
-/// The process groups of this process's children: their leaders' pids, and 0 in places that are
-/// free.
+/// The process groups of this process's children: their leaders' pids, and 0 for free entries.
 struct Groups {
     leaders: Vec<i32>,
-    /// The same for the guard to read, once there is one.
+    /// The copy that the guard reads, once there is a guard.
     table: Option<File>,
 }
 
 static GROUPS: Mutex<Groups> = Mutex::new(Groups { leaders: Vec::new(), table: None });
 
 impl Groups {
-    /// The table, with all groups in it.
+    /// Returns the table, and creates it with all groups if it does not exist.
     fn table(&mut self) -> io::Result<&File> {
         if self.table.is_none() {
             let table = File::from(rustix::fs::memfd_create(TABLE, MemfdFlags::CLOEXEC)?);
@@ -71,12 +70,11 @@ impl Groups {
         Ok(self.table.as_ref().expect("the table was just made"))
     }
 
-    fn set(&mut self, place: usize, leader: i32) {
-        self.leaders[place] = leader;
+    fn set(&mut self, index: usize, leader: i32) {
+        self.leaders[index] = leader;
         let Some(table) = &self.table else { return };
-        // The kernel writes an aligned entry as a whole: the guard reads the old one or the new
-        // one.
-        if let Err(error) = rustix::io::pwrite(table, &leader.to_ne_bytes(), (place * ENTRY) as u64)
+        // The kernel writes an aligned entry as a whole: the guard reads the old or the new value.
+        if let Err(error) = rustix::io::pwrite(table, &leader.to_ne_bytes(), (index * ENTRY) as u64)
         {
             tracing::warn!(
                 "programs that tasks start may outlive this process if it is killed: {error}"
@@ -86,88 +84,89 @@ impl Groups {
 }
 
 /// The process group of a child: the child itself, which leads it, and the programs that it
-/// started. Ends with this value.
+/// started. Dropping this kills the group.
 #[derive(Debug)]
 pub(super) struct Group {
     leader: Pid,
-    place: usize,
+    index: usize,
 }
 
 impl Group {
-    /// The group of a child that was just started. It can't have started anything yet: for that it
-    /// has to hear from this thread first.
+    /// Registers the group of a new child. The child can't have started other programs yet: it
+    /// waits for a message from this thread first.
     pub(super) fn of(leader: Pid) -> Group {
         let mut groups = GROUPS.lock();
         let free = groups.leaders.iter().position(|leader| *leader == 0);
-        let place = free.unwrap_or_else(|| {
+        let index = free.unwrap_or_else(|| {
             groups.leaders.push(0);
             groups.leaders.len() - 1
         });
-        groups.set(place, leader.as_raw_nonzero().get());
+        groups.set(index, leader.as_raw_nonzero().get());
         drop(groups);
-        keep_guard();
-        Group { leader, place }
+        ensure_guard();
+        Group { leader, index }
     }
 }
 
 impl Drop for Group {
-    /// The leader may have been reaped by now. Its number stays taken for as long as the group has
-    /// members. If it has none, a new process would have to get the number, and lead a group,
-    /// within these lines, or this process be killed within them: numbers are handed out in turn,
-    /// so that takes as many new processes as there are numbers.
+    /// The leader may have been reaped by now. The kernel does not reuse its pid while the group
+    /// has members. If the group is empty, a new process would have to get the pid and lead a group
+    /// within these lines, or this process be killed within them. The kernel hands out pids in
+    /// turn, so that takes as many new processes as there are pids.
     fn drop(&mut self) {
         let _ = kill_process_group(self.leader, Signal::KILL);
-        GROUPS.lock().set(self.place, 0);
+        GROUPS.lock().set(self.index, 0);
     }
 }
 
-/// Whether a guard is being kept.
-static KEPT: AtomicBool = AtomicBool::new(false);
+/// Whether a task keeps a guard running.
+static IS_KEPT: AtomicBool = AtomicBool::new(false);
 
-struct Kept;
+struct KeptFlag;
 
-impl Drop for Kept {
+impl Drop for KeptFlag {
     fn drop(&mut self) {
-        KEPT.store(false, Ordering::Release);
+        IS_KEPT.store(false, Ordering::Release);
     }
 }
 
-/// Starts a guard if there is none, after what this thread has to do already: children come first.
-fn keep_guard() {
-    // A program that was started as a guard and did not become one starts no more of them.
-    if std::env::var_os(VARIABLE).is_none() && !KEPT.swap(true, Ordering::AcqRel) {
-        let kept = Kept;
+/// Starts a task that keeps a guard running, unless one does. It runs after the work that this
+/// thread has queued: children come first.
+fn ensure_guard() {
+    // A program that was started as a guard but did not become one starts no guards.
+    if std::env::var_os(VARIABLE).is_none() && !IS_KEPT.swap(true, Ordering::AcqRel) {
+        let flag = KeptFlag;
         tokio::task::spawn_local(async move {
-            let _kept = kept;
-            keep().await
+            let _flag = flag;
+            keep_guard().await
         });
     }
 }
 
-/// Sees to it that there is a guard.
-async fn keep() {
-    let mut pause = SOON;
+/// Keeps a guard running.
+async fn keep_guard() {
+    let mut pause = MIN_BACKOFF;
     let mut warned = false;
     loop {
         let started = Instant::now();
         let problem = match start() {
             Ok(mut guard) => match guard.wait().await {
                 Ok(status) => format!("it ended ({status})"),
-                Err(error) => format!("its end could not be observed: {error}"),
+                Err(error) => format!("its end can't be observed: {error}"),
             },
-            Err(error) => format!("it could not be started: {}", explain(&error)),
+            Err(error) => format!("it can't be started: {}", explain(&error)),
         };
         if !std::mem::replace(&mut warned, true) {
             tracing::warn!(
-                "the guard of this process is to be started again: {problem}. Without a guard, programs that tasks start \
-                 outlive this process if it is killed"
+                "the guard of this process will be started again: {problem}. Without a guard, \
+                 programs that tasks start outlive this process if it is killed"
             );
         }
-        if started.elapsed() > RARELY {
-            pause = SOON;
+        if started.elapsed() > MAX_BACKOFF {
+            pause = MIN_BACKOFF;
         }
         sleep(pause).await;
-        pause = RARELY.min(2 * pause);
+        pause = MAX_BACKOFF.min(2 * pause);
     }
 }
 
@@ -184,11 +183,11 @@ fn start() -> io::Result<Child> {
         .spawn()
 }
 
-/// Works as a guard, and does not return, if this process was started as one.
+/// Runs as a guard and never returns, if this process was started as one.
 pub fn run_if_guard() {
     let parent = std::env::var(VARIABLE).ok().and_then(|pid| Pid::from_raw(pid.parse().ok()?));
     let Some(parent) = parent.filter(|_| holds_table()) else { return };
-    // Somebody may stop the guard, which can't be kept off: then its parent's end has it go on.
+    // A SIGSTOP to the guard can't be blocked, so its parent's death sends SIGCONT.
     let _ = set_parent_process_death_signal(Some(Signal::CONT));
     fiber_core::at_exit::run_shielded(|| {
         let _ = rustix::thread::set_name(c"fiber-guard");
@@ -197,7 +196,7 @@ pub fn run_if_guard() {
     })
 }
 
-/// Whether standard input is a table. Anything else holds no process groups.
+/// Returns whether standard input is a table. Any other file holds no process groups.
 fn holds_table() -> bool {
     let target = std::fs::read_link("/proc/self/fd/0").unwrap_or_default();
     target.to_string_lossy().starts_with(&format!("/memfd:{TABLE}"))
@@ -205,13 +204,13 @@ fn holds_table() -> bool {
 
 fn wait_for_end(parent: Pid) {
     let watch = pidfd_open(parent, PidfdFlags::empty());
-    // The parent may have ended before, and its number may be another's.
+    // The parent may have ended before, and its pid may belong to another process.
     while getppid() == Some(parent) {
         let ended = match &watch {
             Ok(process) => {
                 poll(&mut [PollFd::new(process, PollFlags::IN)], None).is_ok_and(|ready| ready > 0)
             }
-            Err(_) => poll(&mut [], Some(&LOOK)).is_err(),
+            Err(_) => poll(&mut [], Some(&POLL_INTERVAL)).is_err(),
         };
         if ended {
             return;
@@ -220,15 +219,15 @@ fn wait_for_end(parent: Pid) {
 }
 
 fn kill_groups() {
-    let mut place = 0;
+    let mut index = 0;
     let mut entry = [0; ENTRY];
-    while let Ok(ENTRY) = rustix::io::pread(rustix::stdio::stdin().as_fd(), &mut entry, place) {
-        // Group 1 would stand for all processes.
+    while let Ok(ENTRY) = rustix::io::pread(rustix::stdio::stdin().as_fd(), &mut entry, index) {
+        // Group 1 would mean all processes.
         if let Some(leader) =
             Pid::from_raw(i32::from_ne_bytes(entry)).filter(|leader| !leader.is_init())
         {
             let _ = kill_process_group(leader, Signal::KILL);
         }
-        place += ENTRY as u64;
+        index += ENTRY as u64;
     }
 }

@@ -1,11 +1,11 @@
-//! What a job's process may take of this host.
+//! Resource limits of a job's process on this host.
 //!
-//! - Memory is a limit on what a process can allocate (`RLIMIT_DATA`): needs no privileges, and
-//!   counts what may be written, whether it was or not. An allocation beyond it fails, which ends a
-//!   Rust program.
-//! - Processor cores are a hint: the system's scheduler shares them. More than there are is
-//!   refused.
-//! - Graphics processors are given one by one, by `CUDA_VISIBLE_DEVICES`.
+//! - Memory is a limit on the process's private writable mappings (`RLIMIT_DATA`), which needs no
+//!   privileges. An allocation beyond it fails, which ends a Rust program. It counts memory that
+//!   the process may write, whether it does or not.
+//! - CPU cores are a hint: the system's scheduler shares them. A job that asks for more than exist
+//!   is refused.
+//! - GPUs are assigned one by one, through `CUDA_VISIBLE_DEVICES`.
 
 use std::fs;
 use std::num::NonZero;
@@ -15,25 +15,25 @@ use rustix::process::{Pid, Resource, Rlimit};
 
 use crate::gpus::{GpuAllocation, GpuAllocator};
 
-/// What was granted to a job.
+/// The resources granted to a job.
 #[derive(Debug)]
 pub(super) struct Grant {
-    /// Bytes.
+    /// The memory limit, in bytes.
     pub(super) memory: Option<u64>,
     pub(super) gpus: Option<GpuAllocation>,
 }
 
-/// Grants what is asked for.
+/// Grants the requested resources.
 ///
 /// # Errors
-/// What can't be granted, and why.
+/// The resource that can't be granted, with a remedy.
 pub(super) fn grant(meta: &Meta, gpus: &GpuAllocator) -> Result<Grant, String> {
     if let Some(cores) = meta.cpu {
         let available = std::thread::available_parallelism().map_or(1, NonZero::get);
         if cores > available as f64 {
             return Err(format!(
-                "it is to have {cores} processor cores, but this process may use {available}: ask for fewer, or run it \
-                 on a larger host"
+                "it asks for {cores} CPU cores, but this process may use {available}: ask for \
+                 fewer, or run it on a larger host"
             ));
         }
     }
@@ -41,7 +41,8 @@ pub(super) fn grant(meta: &Meta, gpus: &GpuAllocator) -> Result<Grant, String> {
         && let Some(available) = memory_of_host().filter(|available| asked.as_u64() > *available)
     {
         return Err(format!(
-            "it is to have {asked} of memory, but this host has {}: ask for less, or run it on a larger host",
+            "it asks for {asked} of memory, but this host has {}: ask for less, or run it on a \
+             larger host",
             bytesize::ByteSize(available)
         ));
     }
@@ -49,10 +50,10 @@ pub(super) fn grant(meta: &Meta, gpus: &GpuAllocator) -> Result<Grant, String> {
     Ok(Grant { memory: meta.memory.map(|size| size.as_u64()), gpus })
 }
 
-/// Limits a process that was just started.
+/// Sets the limits of a new process.
 ///
 /// # Errors
-/// The system's words.
+/// The system's error.
 pub(super) fn limit(pid: Pid, grant: &Grant) -> Result<(), String> {
     let Some(bytes) = grant.memory else { return Ok(()) };
     let limit = Rlimit { current: Some(bytes), maximum: Some(bytes) };
@@ -60,7 +61,7 @@ pub(super) fn limit(pid: Pid, grant: &Grant) -> Result<(), String> {
         let own = rustix::process::getrlimit(Resource::Data).maximum;
         let remedy = match own {
             Some(own) if own < bytes => {
-                format!(": this process may itself take {} only", bytesize::ByteSize(own))
+                format!(": the limit of this process itself is {}", bytesize::ByteSize(own))
             }
             _ => String::new(),
         };
@@ -68,7 +69,7 @@ pub(super) fn limit(pid: Pid, grant: &Grant) -> Result<(), String> {
     })
 }
 
-/// Whether the last words of a process that aborted say that it was refused memory.
+/// Returns whether the last lines of an aborted process report a failed allocation.
 pub(super) fn ran_out_of_memory(tail: &[String]) -> bool {
     tail.iter().any(|line| line.starts_with("memory allocation of ") && line.ends_with(" failed"))
 }

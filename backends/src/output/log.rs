@@ -1,4 +1,4 @@
-//! Logs: one file a process.
+//! Log files, one for each process name.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};
@@ -8,18 +8,18 @@ use fiber_core::{Error, OutputMode, Result};
 
 use crate::JobSpec;
 
-/// The file that a process prints to.
+/// The log file of a process.
 #[derive(Debug)]
 pub(crate) struct Log {
     path: PathBuf,
     pub(crate) file: File,
-    /// Where what this process prints begins: the file may hold what an earlier one of the same
-    /// name printed.
+    /// The offset where this process's output begins. An earlier process of the same name may have
+    /// written the file's first part.
     start: u64,
 }
 
 impl Log {
-    /// The one of a job that is to have one.
+    /// Opens the log file of a job with [`OutputMode::File`].
     pub(crate) fn of(spec: &JobSpec) -> Result<Option<Log>> {
         match spec.output {
             OutputMode::File => Log::open(spec).map(Some),
@@ -38,14 +38,15 @@ impl Log {
         open().map_err(|error| Error::Start {
             name: spec.name.clone(),
             problem: format!(
-                "its log `{}` can't be opened: {error} (set `log_dir` to a directory that can be written)",
+                "its log file `{}` can't be opened: {error} (set `log_dir` to a writable \
+                 directory)",
                 path.display()
             ),
         })
     }
 
-    /// The last part of what the process printed.
-    pub(crate) fn end(&self) -> Vec<u8> {
+    /// Returns the last 4 KiB of the process's output.
+    pub(crate) fn tail(&self) -> Vec<u8> {
         let read = || -> std::io::Result<Vec<u8>> {
             let mut bytes = Vec::new();
             let mut file = File::open(&self.path)?;

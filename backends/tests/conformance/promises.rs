@@ -278,7 +278,7 @@ async fn what_is_not_there_is_named(subject: Subject) {
     let asked = [
         (Meta::new().memory(1 << 60), "memory"),
         (Meta::new().cpu(100_000.0), "cores"),
-        (Meta::new().gpu(1000), "graphics processors"),
+        (Meta::new().gpu(1000), "GPUs"),
     ];
     for (meta, what) in asked {
         let mut spec = subject.spec(&["exit", "0"]);

@@ -51,7 +51,8 @@ async fn refuse(stream: TcpStream, requests: Arc<AtomicUsize>) {
         "Content-Type: application/json\r\nDocker-Distribution-Api-Version: registry/2.0",
     );
     let answer = format!(
-        "HTTP/1.1 403 Forbidden\r\n{kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{REFUSAL}"
+        "HTTP/1.1 403 Forbidden\r\n{kind}\r\nContent-Length: {length}\r\nConnection: \
+         close\r\n\r\n{REFUSAL}"
     );
     // Who hangs up before has its answer.
     let _ = stream.write_all(answer.as_bytes()).await;

@@ -76,7 +76,7 @@ fn two_volumes_in_one_place(engine: &'static dyn Engine) {
 fn a_name_that_is_taken(engine: &'static dyn Engine) {
     let _none_cleans = crate::sessions::NOBODY_CLEANS.read();
     let started = Started::new(engine, &[], "ready");
-    let taken = format!("there is a {} `{}` already", engine.unit(), started.name);
+    let taken = format!("a {} `{}` exists already", engine.unit(), started.name);
     fails(run(engine, &["--name", &started.name], "pi"), 125, &[&taken, "fiber kill"]);
     // It is none the worse for it.
     assert_eq!(started.listed()["state"], "running");
@@ -86,8 +86,8 @@ fn more_than_there_is(engine: &'static dyn Engine) {
     let impatient =
         |options: &[&str]| run(engine, options, "pi").env("FIBER_SCHEDULE_TIMEOUT", "1s");
     fails(impatient(&["--memory", "900TiB"]), 125, &["900.0 TiB", "ask for less"]);
-    fails(impatient(&["--cpu", "5000"]), 125, &["5000 processor cores", "ask for "]);
-    fails(impatient(&["--gpu", "100"]), 125, &["graphics processors", "ask for "]);
+    fails(impatient(&["--cpu", "5000"]), 125, &["5000 CPU cores", "ask for "]);
+    fails(impatient(&["--gpu", "100"]), 125, &["GPUs", "ask for "]);
 }
 
 /// A file of a test's own, in a directory that goes with it.
@@ -144,12 +144,15 @@ fn an_image_that_takes_too_long(engine: &'static dyn Engine) {
     // A terminal has shown what takes so long.
     let (step, problem) = match engine.name() {
         "docker" => (
-            format!("fetching the image {image}"),
-            format!("the image `{image}` was not fetched within 4s"),
+            format!("pulling the image {image}"),
+            format!("the image `{image}` was not pulled within 4s"),
         ),
         _ => {
             ending = ending.says(&[&format!("starting the pod {name}: Pulling image")]);
-            (format!("starting the pod {name}"), "its container was not made within 4s".to_string())
+            (
+                format!("starting the pod {name}"),
+                "its container was not created within 4s".to_string(),
+            )
         }
     };
     ending.says(&[&format!("✗ {step}"), &problem, "(`pull_timeout` sets the limit)", &image]);
@@ -160,7 +163,7 @@ fn a_claim_that_stays_pending(engine: &'static dyn Engine) {
     let Some(claim) = engine.create_pending_volume() else { return };
     let setup = run(engine, &["-v", &claim], "pi").env("FIBER_SCHEDULE_TIMEOUT", "2s");
     let words = format!("the claim `{claim}` is Pending");
-    fails(setup, 125, &["there was no room for it within 2s", &words]);
+    fails(setup, 125, &["it was not scheduled within 2s", &words]);
     let setup = fiber(engine, &["cp", "/etc/hosts", &format!("{claim}:/")])
         .env("FIBER_SCHEDULE_TIMEOUT", "2s");
     fails(setup, 1, &[&words]);

@@ -33,7 +33,8 @@ impl Registry {
     fn start() -> Registry {
         let files = TempDir::new().expect("there is room");
         let configuration = format!(
-            "version: 0.1\nstorage: {{filesystem: {{rootdirectory: {}}}}}\nhttp: {{addr: \"127.0.0.1:0\"}}\n",
+            "version: 0.1\nstorage: {{filesystem: {{rootdirectory: {}}}}}\nhttp: {{addr: \
+             \"127.0.0.1:0\"}}\n",
             files.path().display()
         );
         let file = files.path().join("config.yml");

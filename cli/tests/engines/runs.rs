@@ -94,7 +94,7 @@ fn what_takes_its_time_is_shown_in_a_terminal(engine: &'static dyn Engine) {
     std::fs::copy("/proc/self/exe", &program).expect("there is room");
     let options = ["run", "-a", "--env", "SCENARIO=exit 3", &program.display().to_string()];
     let ending = fiber(engine, &options).in_a_terminal().run().code(3);
-    let image = format!("making the image fiber-auto/{name}:");
+    let image = format!("building the image fiber-auto/{name}:");
     ending.says(&[&format!("✓ {image}"), " s)", "said"]);
     docker(&["rmi", "--force", &docker(&["images", "--quiet", &format!("fiber-auto/{name}")])]);
 }

@@ -35,7 +35,8 @@ fn a_volume_is_mounted_where_it_is_wanted(engine: &'static dyn Engine) {
     let (first, second) = (Claim::new(engine), Claim::new(engine));
     let volumes = [&*first.name, &second.at("/elsewhere:ro")];
     // What the shell can do by itself: there is nothing else in the image.
-    let line = "echo hello > /persistent/a && read word < /persistent/a && echo $word && ! echo hello > /elsewhere/a";
+    let line = "echo hello > /persistent/a && read word < /persistent/a && echo $word && ! echo \
+                hello > /elsewhere/a";
     let ending =
         fiber(engine, &["run", "-a", "-v", volumes[0], "-v", volumes[1], "bash", "-c", line]).run();
     let ending = ending.code(0).says(&["hello"]);

@@ -24,7 +24,7 @@ fn limits_are_requests() {
 }
 
 #[test]
-fn texts_arrive_as_they_are() {
+fn text_reaches_the_program_literally() {
     let template =
         PodTemplate::new(&config(|_| {}), PodImage::named("image:1", Some("/bin/$(x)".into())))
             .unwrap();
@@ -40,7 +40,7 @@ fn texts_arrive_as_they_are() {
 }
 
 #[test]
-fn what_the_own_pod_has_is_inherited() {
+fn pods_inherit_from_the_current_pod() {
     let spec = PodSpec {
         service_account_name: Some("fiber".into()),
         node_selector: Some([("disk".to_string(), "fast".to_string())].into()),
@@ -91,7 +91,7 @@ fn what_the_own_pod_has_is_inherited() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn errors_name_the_invalid_entry() {
     let error = |change: fn(&mut Config)| check(&config(change)).unwrap_err();
     assert!(error(|config| config.user = Some("anna".into())).contains("`user` is `anna`"));
     assert!(

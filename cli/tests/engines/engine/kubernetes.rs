@@ -43,7 +43,8 @@ impl Engine for Kubernetes {
     fn set_up(&self) {
         if let Err(problem) = try_kubectl(&["create", "namespace", namespace()]) {
             eprintln!(
-                "error: TEST_BACKENDS names kubernetes, and no cluster is of use (`make cluster-up` starts one): {problem}"
+                "error: TEST_BACKENDS names kubernetes, and no cluster is of use (`make \
+                 cluster-up` starts one): {problem}"
             );
             std::process::exit(1);
         }
@@ -132,6 +133,6 @@ impl Engine for Kubernetes {
     }
 
     fn absence(&self) -> (&'static [(&'static str, &'static str)], &'static [&'static str]) {
-        (&[("KUBECONFIG", "/no/such/kubeconfig")], &["no cluster is known", "KUBECONFIG"])
+        (&[("KUBECONFIG", "/no/such/kubeconfig")], &["no cluster is configured", "KUBECONFIG"])
     }
 }
