@@ -1,4 +1,4 @@
-//! What the command line can say. The help, the man pages and docs/cli.md are made of this.
+//! The command line. The help, the man pages and docs/cli.md are generated from it.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -24,10 +24,10 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(Box<Run>),
-    /// Lists sessions, and the processes of each.
+    /// Lists sessions and their processes.
     ///
-    /// A session is a program with the processes that it started. Programs of this host that have
-    /// containers are listed too, by their pid.
+    /// A session is a program with the processes that it started. Programs on this host whose
+    /// workers are containers or pods are listed too, by their pid.
     Ps {
         #[command(flatten)]
         cluster: ClusterArgs,
@@ -35,30 +35,30 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Prints what a session, or one worker, has printed.
+    /// Prints the output of a session or of one worker.
     ///
-    /// What a session prints includes what its workers print, unless its configuration says
+    /// The output of a session includes that of its workers, unless its configuration says
     /// otherwise (`output`).
     Logs {
         #[command(flatten)]
         cluster: ClusterArgs,
-        /// Goes on printing until it ends.
+        /// Follows the output until the process ends.
         #[arg(short, long)]
         follow: bool,
-        /// Begins with the last so many lines.
+        /// Begins with the last LINES lines.
         #[arg(long, value_name = "LINES")]
         tail: Option<u64>,
         /// A session or worker as `fiber ps` shows it, or the beginning of its name.
         name: String,
     },
-    /// Ends sessions with all their workers, or single workers, and removes them.
+    /// Stops sessions with all their workers, or single workers, and removes them.
     ///
-    /// They are asked to end (SIGTERM), and killed after `shutdown_timeout` (5 s unless
-    /// configured). A worker that is killed is replaced by its session as if it had died.
+    /// Sends SIGTERM, and SIGKILL after `shutdown_timeout` (5 s by default). The session of a
+    /// killed worker replaces it, as after any death.
     Kill {
         #[command(flatten)]
         cluster: ClusterArgs,
-        /// Kills without asking first.
+        /// Sends SIGKILL at once.
         #[arg(long)]
         now: bool,
         /// Sessions or workers as `fiber ps` shows them, or the beginnings of their names.
@@ -68,23 +68,23 @@ pub(crate) enum Command {
     /// Copies files and directories to, from and between volumes.
     ///
     /// Each side is a path of this host, or `CLAIM:/PATH` in a volume; `./a:b` is a path. As with
-    /// `cp -r`, what is copied goes into the target if that is a directory, and else becomes it. On
-    /// Kubernetes a pod of this very command does it, whose image is made like that of a program
-    /// (see `fiber run`). What mounts the volume meanwhile is removed in the end.
+    /// `cp -r`, the copy goes into the target if that is a directory, and else becomes the target.
+    /// On Kubernetes, a pod of this very command mounts the volume. Its image is built like that of
+    /// a program (see `fiber run`), and it is removed in the end.
     #[command(
         after_help = "Examples:\n  fiber cp data.csv nfs:/in/\n  fiber cp nfs:/out ./results"
     )]
     Cp {
         #[command(flatten)]
         cluster: ClusterArgs,
-        /// What is copied.
+        /// The file or directory to copy.
         #[arg(value_name = "SRC", value_hint = ValueHint::AnyPath)]
         source: String,
-        /// ClusterArgs to.
+        /// The target of the copy.
         #[arg(value_name = "DST", value_hint = ValueHint::AnyPath)]
         target: String,
     },
-    /// Removes what is left of sessions that have ended, and of programs that were killed.
+    /// Removes leftovers of sessions that have ended, and of programs that were killed.
     Clean {
         #[command(flatten)]
         cluster: ClusterArgs,
@@ -96,19 +96,19 @@ pub(crate) enum Command {
     #[command(after_help = "Example:\n  fiber completions bash > \
                       ~/.local/share/bash-completion/completions/fiber")]
     Completions {
-        /// Which one.
+        /// The shell.
         shell: Shell,
     },
     /// Prints the manual page, or writes one for each command into a directory.
     Man {
-        /// The directory, which has to exist.
+        /// An existing directory.
         #[arg(value_hint = ValueHint::DirPath)]
         directory: Option<PathBuf>,
     },
     /// Prints docs/cli.md.
     #[command(hide = true)]
     Reference,
-    /// What this program does in a pod that has a volume mounted, for `fiber cp`.
+    /// Serves a volume for `fiber cp`, in a pod that mounts it.
     #[command(hide = true)]
     ServeVolume {
         #[arg(required = true)]
@@ -116,14 +116,13 @@ pub(crate) enum Command {
     },
 }
 
-/// ClusterArgs sessions are.
+/// The cluster whose sessions a command acts on.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct ClusterArgs {
-    /// ClusterArgs processes run [default: what FIBER_BACKEND or fiber.toml say, else local].
+    /// The backend that runs processes [default: FIBER_BACKEND or fiber.toml, else local].
     #[arg(long, value_name = "BACKEND")]
     pub(crate) backend: Option<Backend>,
-    /// The namespace on Kubernetes [default: what FIBER_NAMESPACE or fiber.toml say, else the
-    /// kubeconfig's].
+    /// The namespace on Kubernetes [default: FIBER_NAMESPACE or fiber.toml, else the kubeconfig's].
     #[arg(long)]
     pub(crate) namespace: Option<String>,
 }
@@ -148,16 +147,15 @@ impl fmt::Display for Backend {
     }
 }
 
-/// Starts a program: its head in a container or pod, from which it starts its workers.
+/// Starts a program in a container or pod, from which it starts its workers.
 ///
-/// Without --image, the image is built from the Dockerfile of this directory if there is one, and
-/// is else made of the program CMD and the libraries that it uses: neither a base image nor a
-/// registry is needed. ClusterArgs a registry is configured (`registry`, FIBER_REGISTRY), the image is
-/// pushed there.
+/// Without --image, fiber builds the image from the Dockerfile in this directory if there is one,
+/// and else from the program CMD and its libraries: that needs neither a base image nor a registry.
+/// If a registry is configured (`registry`, FIBER_REGISTRY), fiber pushes the image there.
 ///
-/// The program is told its configuration as this directory's fiber.toml and this environment have
-/// it. On `local`, it is simply run. On Kubernetes its pod runs as the service account `fiber` if
-/// there is one (see deploy/kubernetes/rbac.yaml) and none other is configured, and --gpu asks for
+/// The program gets its configuration from this directory's fiber.toml and this environment. With
+/// the backend `local`, it simply runs. On Kubernetes, its pod runs as the service account `fiber`
+/// if that exists (see deploy/kubernetes/rbac.yaml) and no other is configured; --gpu requests
 /// nvidia.com/gpu.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -169,42 +167,42 @@ there is no such program, 128 and the signal's number if this command was interr
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
-    /// Prints what the program prints until it ends, and ends with its exit code; Ctrl-C ends the
+    /// Prints the program's output until it ends, and exits with its exit code; Ctrl-C ends the
     /// whole session.
     #[arg(short, long)]
     pub(crate) attach: bool,
-    /// The image that has the program; CMD is then looked for there.
+    /// The image of the program; CMD is a path in it.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["dockerfile", "bundle"])]
     pub(crate) image: Option<String>,
-    /// The Dockerfile that the image is built from, in its own directory.
+    /// The Dockerfile to build the image from. Its directory is the build context.
     #[arg(long, value_name = "FILE", conflicts_with = "bundle", value_hint = ValueHint::FilePath)]
     pub(crate) dockerfile: Option<PathBuf>,
-    /// Makes the image of CMD even if there is a Dockerfile.
+    /// Builds the image from CMD even if there is a Dockerfile.
     #[arg(long)]
     pub(crate) bundle: bool,
-    /// Processor cores for the program itself: 2, or 0.5.
+    /// CPU cores for the program itself: 2, or 0.5.
     #[arg(long, value_name = "CORES", value_parser = cores)]
     pub(crate) cpu: Option<f64>,
     /// Memory for the program itself: 512MiB, or 2GiB.
     #[arg(long, value_name = "SIZE", value_parser = memory)]
     pub(crate) memory: Option<ByteSize>,
-    /// Graphics processors for the program itself.
+    /// GPUs for the program itself.
     #[arg(long, value_name = "COUNT")]
     pub(crate) gpu: Option<u32>,
-    /// A volume that the program and its workers get, at /persistent or at PATH; `:ro` after the
-    /// path to read only.
+    /// A volume for the program and its workers, mounted at /persistent or at PATH; read-only with
+    /// `:ro` after the path.
     #[arg(short, long = "volume", value_name = "CLAIM[:PATH]")]
     pub(crate) volumes: Vec<VolumeMount>,
-    /// A variable of the program's environment; NAME alone takes this environment's value.
+    /// An environment variable for the program; NAME alone takes its value from this environment.
     #[arg(short, long = "env", value_name = "NAME[=VALUE]")]
     pub(crate) environment: Vec<String>,
-    /// What the session is called [default: fiber- and eight random digits].
+    /// The name of the session [default: fiber- and eight random hexadecimal digits].
     #[arg(long, value_parser = name)]
     pub(crate) name: Option<String>,
-    /// Prints JSON in place of words.
+    /// Prints JSON.
     #[arg(long, conflicts_with = "attach")]
     pub(crate) json: bool,
-    /// The program and its arguments. An image may know them itself.
+    /// The program and its arguments. Optional if the image has a command.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
     pub(crate) command: Vec<String>,
 }
@@ -212,14 +210,14 @@ pub(crate) struct Run {
 fn cores(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(cores) if cores.is_finite() && cores > 0.0 => Ok(cores),
-        _ => Err("it has to be a number of cores above 0: 2, or 0.5".into()),
+        _ => Err("give a number of cores above 0: 2, or 0.5".into()),
     }
 }
 
 fn memory(text: &str) -> Result<ByteSize, String> {
     match text.parse::<ByteSize>() {
         Ok(size) if size.as_u64() > 0 => Ok(size),
-        _ => Err("it has to be an amount of memory: 512MiB, or 2GiB".into()),
+        _ => Err("give an amount of memory: 512MiB, or 2GiB".into()),
     }
 }
 
@@ -231,8 +229,8 @@ fn name(text: &str) -> Result<String, String> {
     if right && text.len() <= 50 {
         Ok(text.to_string())
     } else {
-        Err("it has to be of lower case letters, digits and hyphens, begin and end with neither \
-             hyphen, and have at most 50 of them"
+        Err("use lower case letters, digits and hyphens, at most 50, with no hyphen at the \
+             beginning or end"
             .into())
     }
 }
@@ -249,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_the_program_is_the_programs() {
+    fn options_after_the_program_belong_to_the_program() {
         let line =
             ["fiber", "run", "-a", "--cpu", "0.5", "program", "-a", "--backend", "x", "--", "-v"];
         let Command::Run(run) = Args::parse_from(line).command else { panic!("it runs") };
@@ -258,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_what_every_engine_takes() {
+    fn session_names_are_valid_on_every_engine() {
         for right in ["a", "job-1", "1a"] {
             assert!(name(right).is_ok(), "{right}");
         }

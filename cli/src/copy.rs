@@ -1,4 +1,4 @@
-//! `fiber cp`: files as a stream of tar, from whichever side to whichever.
+//! `fiber cp`: copies files as a stream of tar, between hosts and volumes in any direction.
 
 use std::fmt;
 use std::io;
@@ -18,25 +18,25 @@ use tokio_util::io::{ReaderStream, SyncIoBridge};
 use crate::killed_by;
 use crate::progress::{Spinner, Spinners};
 
-/// How much of an archive is under way at a time.
+/// The size in bytes of the buffer for an archive.
 const PIPE: usize = 256 << 10;
 
-/// One side of a copy.
+/// The source or target of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CopyPath {
     /// A path of this host.
     Host(PathBuf),
-    /// A path of a volume, which begins with `/`.
+    /// A path in a volume, which begins with `/`.
     Volume { claim: String, path: String },
 }
 
-/// Source and target.
+/// Parses source and target.
 pub(crate) fn copy_paths(source: &str, target: &str) -> anyhow::Result<(CopyPath, CopyPath)> {
     let copy_paths = (copy_path(source)?, copy_path(target)?);
     if let (CopyPath::Host(_), CopyPath::Host(_)) = copy_paths {
         bail!(
-            "neither `{source}` nor `{target}` is in a volume: write CLAIM:/PATH for the one that \
-             is (`cp` copies on this host)"
+            "neither `{source}` nor `{target}` is in a volume: write one as CLAIM:/PATH (`cp` \
+             copies on this host)"
         );
     }
     Ok(copy_paths)
@@ -50,13 +50,13 @@ fn copy_path(text: &str) -> anyhow::Result<CopyPath> {
                 || path.split('/').any(|part| part == "..")
             {
                 bail!(
-                    "`{text}` is no place in a volume: write CLAIM:/PATH, where CLAIM is the name \
-                     of a volume (and `./{text}` for a file of this name)"
+                    "`{text}` is no path in a volume: write CLAIM:/PATH, where CLAIM is the name \
+                     of a volume (or `./{text}` for a file of this name)"
                 );
             }
             Ok(CopyPath::Volume { claim: claim.into(), path: path.into() })
         }
-        _ if text.is_empty() => bail!("there is nothing of an empty name"),
+        _ if text.is_empty() => bail!("the path is empty"),
         _ => Ok(CopyPath::Host(text.into())),
     }
 }
@@ -66,14 +66,14 @@ pub(crate) async fn copy(
     source: CopyPath,
     target: CopyPath,
 ) -> anyhow::Result<ExitCode> {
-    let mut signals = Signals::listen().context("signals can't be listened for")?;
+    let mut signals = Signals::listen().context("signal handlers can't be installed")?;
     let mut step = Spinner::begin(&format!("copying {source} to {target}"));
     let session: String = random::<6>().iter().map(|byte| format!("{byte:02x}")).collect();
     let copied = tokio::select! {
         copied = open_and_copy(cluster, &session, &source, &target, &mut step) => copied.map(|()| ExitCode::SUCCESS),
         signal = signals.next() => Ok(ExitCode::from(killed_by(signal))),
     };
-    // However it ended, nothing stays behind.
+    // However the copy ended, nothing may stay behind.
     let discarded = cluster.remove_session(&session).await;
     let code = copied?;
     discarded?;
@@ -106,7 +106,7 @@ async fn open_and_copy(
     source.copy_to(&target, step).await
 }
 
-/// A side with what gives access to it.
+/// A path with its open volume.
 enum OpenPath<'a> {
     Host(&'a Path),
     Volume { volume: &'a dyn Volume, claim: &'a str, path: &'a str },
@@ -120,7 +120,7 @@ impl<'a> OpenPath<'a> {
         Ok(match side {
             CopyPath::Host(path) => OpenPath::Host(path),
             CopyPath::Volume { claim, path } => {
-                let volume = volumes.next().context("each side in a volume has one")?;
+                let volume = volumes.next().context("each path in a volume has an open volume")?;
                 OpenPath::Volume { volume, claim, path }
             }
         })
@@ -132,13 +132,13 @@ impl<'a> OpenPath<'a> {
                 Ok(metadata) if metadata.is_dir() => Some(VolumeKind::Directory),
                 Ok(_) => Some(VolumeKind::File),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-                Err(error) => bail!("`{}` can't be looked at: {error}", path.display()),
+                Err(error) => bail!("`{}` can't be read: {error}", path.display()),
             },
             OpenPath::Volume { volume, path, .. } => volume.kind(path).await?,
         })
     }
 
-    /// The directory above, and the name in it.
+    /// Returns the parent directory, and the name in it.
     fn split(&self) -> (OpenPath<'a>, String) {
         match *self {
             OpenPath::Host(path) => {
@@ -167,10 +167,10 @@ impl<'a> OpenPath<'a> {
         }
     }
 
-    /// What a copy in a directory is called.
+    /// Returns the name of a copy in a directory.
     fn name(&self) -> anyhow::Result<String> {
         let name = match *self {
-            // `.` and `..` have names, too.
+            // `.` and `..` stand for directories with names.
             OpenPath::Host(path) => std::fs::canonicalize(path)
                 .ok()
                 .filter(|_| path.file_name().is_none())
@@ -182,18 +182,18 @@ impl<'a> OpenPath<'a> {
             },
         };
         if name.is_empty() {
-            bail!("{self} has no name that its copy could have: name the target")
+            bail!("{self} has no name for its copy: name the target")
         } else {
             Ok(name)
         }
     }
 
     async fn copy_to(&self, target: &OpenPath<'_>, step: &mut Spinner) -> anyhow::Result<()> {
-        let Some(what) = self.kind().await? else { bail!("there is nothing at {self}") };
+        let Some(kind) = self.kind().await? else { bail!("there is no file {self}") };
         let (directory, name) = match target.kind().await? {
             Some(VolumeKind::Directory) => (target.reopen(), self.name()?),
-            Some(VolumeKind::File) if what == VolumeKind::Directory => {
-                bail!("{self} is a directory, and {target} is none")
+            Some(VolumeKind::File) if kind == VolumeKind::Directory => {
+                bail!("{self} is a directory, but {target} is none")
             }
             Some(VolumeKind::File) => target.split(),
             None if target.to_string().ends_with('/') => bail!("there is no directory {target}"),
@@ -207,7 +207,8 @@ impl<'a> OpenPath<'a> {
         let renaming = blocking(move || {
             rename(SyncIoBridge::new(archive_out), SyncIoBridge::new(renamed_in), Path::new(&name))
         });
-        // Each fails when its neighbour does; who failed first says most, and is asked first.
+        // Each of the three fails when a neighbour does. The error that is no broken pipe comes
+        // first: it is the cause.
         let (read, renamed, written) =
             tokio::join!(self.read(archive_in, step), renaming, directory.write(renamed_out));
         let broken = |error: &anyhow::Error| {
@@ -234,12 +235,12 @@ impl<'a> OpenPath<'a> {
                 blocking(move || pack(&path, SyncIoBridge::new(archive))).await
             }
             OpenPath::Volume { volume, path, .. } => {
-                let mut parts = volume.read(path);
+                let mut chunks = volume.read(path);
                 let mut bytes = 0u64;
-                while let Some(part) = parts.try_next().await? {
-                    bytes += part.len() as u64;
+                while let Some(chunk) = chunks.try_next().await? {
+                    bytes += chunk.len() as u64;
                     step.detail(&bytesize::ByteSize(bytes).to_string());
-                    tokio::io::AsyncWriteExt::write_all(&mut archive, &part).await?;
+                    tokio::io::AsyncWriteExt::write_all(&mut archive, &chunk).await?;
                 }
                 Ok(())
             }
@@ -303,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn volumes_are_told_from_paths() {
+    fn paths_in_volumes_are_distinguished_from_files() {
         assert_eq!(
             copy_paths("nfs:/a/b", "c").unwrap(),
             (volume("nfs", "/a/b"), CopyPath::Host("c".into()))

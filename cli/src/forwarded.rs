@@ -1,9 +1,9 @@
-//! The part of the configuration that a program takes along to where it runs.
+//! The configuration that `fiber run` forwards to a program.
 
 use fiber_core::Config;
 use serde_json::Value;
 
-/// What says where and as what the program's head runs, which it finds out there by itself.
+/// Settings that say where and as what the head runs. The head finds out its own.
 const NOT_FORWARDED: [&str; 16] = [
     "backend",
     "image",
@@ -23,8 +23,8 @@ const NOT_FORWARDED: [&str; 16] = [
     "gpus",
 ];
 
-/// What differs from the defaults, as variables of the environment, and those that were `given`:
-/// workers get these as well.
+/// Returns all settings that differ from the defaults, as environment variables, followed by the
+/// `given` ones. Workers get these as well.
 pub(crate) fn variables(
     config: &Config,
     given: Vec<(String, String)>,
@@ -43,7 +43,7 @@ pub(crate) fn variables(
     let variable =
         |(key, value): (String, Value)| (format!("FIBER_{}", key.to_uppercase()), text(&value));
     let mut variables: Vec<_> = values.into_iter().filter(differs).map(variable).collect();
-    // The last one of a name counts.
+    // The last variable of a name counts.
     variables.extend(given);
     Ok(variables)
 }
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_changed_travels_and_places_do_not() {
+    fn changed_settings_are_forwarded_except_those_of_the_place() {
         let mut config = Config::default();
         assert_eq!(variables(&config, Vec::new()).unwrap(), []);
         config.backend = "docker".into();

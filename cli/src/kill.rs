@@ -33,7 +33,7 @@ pub(crate) async fn kill(
     Ok(ExitCode::SUCCESS)
 }
 
-/// How long something may take to end by itself, in seconds.
+/// Returns the grace period for a process to end, in seconds.
 pub(crate) fn grace(config: &Config) -> u32 {
     config.shutdown_timeout.as_secs_f64().ceil() as u32
 }

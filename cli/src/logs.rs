@@ -19,26 +19,26 @@ pub(crate) async fn logs(
     let output = cluster.logs(&found.process().name, follow, tail).await?;
     Ok(match forward(output).await? {
         ForwardEnd::Complete => ExitCode::SUCCESS,
-        // Nobody wants to read more: that is no failure.
+        // A reader that stops early, like `head`, is no failure.
         ForwardEnd::ReaderGone => ExitCode::SUCCESS,
     })
 }
 
-/// How output came to its end.
+/// The reason why forwarding has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ForwardEnd {
-    /// There is no more.
+    /// The output is complete.
     Complete,
-    /// Whoever read this command's own output has gone.
+    /// The reader of this command's output is gone.
     ReaderGone,
 }
 
-/// Writes output to this command's own streams.
+/// Forwards output to this command's own streams.
 pub(crate) async fn forward(
     mut output: LocalBoxStream<'_, fiber_core::Result<OutputChunk>>,
 ) -> anyhow::Result<ForwardEnd> {
-    while let Some(part) = output.next().await {
-        let written = match part? {
+    while let Some(chunk) = output.next().await {
+        let written = match chunk? {
             OutputChunk::Stdout(bytes) => write(io::stdout().lock(), &bytes),
             OutputChunk::Stderr(bytes) => write(io::stderr().lock(), &bytes),
         };

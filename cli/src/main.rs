@@ -29,7 +29,7 @@ use self::args::{Args, ClusterArgs, Command};
 fn main() -> ExitCode {
     let command = Args::parse().command;
     tracing_subscriber::fmt()
-        // What libraries complain about comes with the errors that they return.
+        // Warnings of libraries come with the errors that they return.
         .with_env_filter(
             EnvFilter::try_from_default_env()
                 .unwrap_or_else(|_| EnvFilter::new("off,fiber_backends=warn")),
@@ -69,7 +69,7 @@ async fn execute(command: Command) -> anyhow::Result<ExitCode> {
             kill::kill(&cluster.config()?, &*connect(&cluster).await?, &names, now).await
         }
         Command::Cp { cluster, source, target } => {
-            // What is wrong with them is seen before anything is asked of an engine.
+            // Wrong paths are refused before connecting to an engine.
             let (source, target) = copy::copy_paths(&source, &target)?;
             copy::copy(&*connect(&cluster).await?, source, target).await
         }
@@ -81,14 +81,14 @@ async fn execute(command: Command) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The place that is named, where sessions can be seen.
+/// Connects to the selected cluster.
 async fn connect(cluster: &ClusterArgs) -> anyhow::Result<Box<dyn Cluster>> {
     let config = cluster.config()?;
     Ok(cluster::connect(&config).await?)
 }
 
 impl ClusterArgs {
-    /// The configuration, with what the command line says of the place.
+    /// Returns the configuration, with the options of the command line.
     fn config(&self) -> anyhow::Result<Config> {
         let mut config = Config::load()?;
         if let Some(backend) = &self.backend {
@@ -97,7 +97,7 @@ impl ClusterArgs {
         if let Some(namespace) = &self.namespace {
             if config.backend != "kubernetes" {
                 bail!(
-                    "--namespace is for Kubernetes, and the backend is `{}`: leave it out, or add \
+                    "--namespace is for Kubernetes, but the backend is `{}`: leave it out, or add \
                      `--backend kubernetes`",
                     config.backend
                 );
@@ -108,7 +108,7 @@ impl ClusterArgs {
     }
 }
 
-/// The exit code, as shells have it, of what a signal ended.
+/// Returns the exit code that shells report for a process killed by a signal.
 const fn killed_by(signal: i32) -> u8 {
     128 + signal as u8
 }

@@ -1,6 +1,6 @@
-//! Names that people type.
+//! Suggestions for mistyped names.
 
-/// The one of `known` that `wanted` was probably meant to be.
+/// Returns the name of `known` that `wanted` is probably a mistyped form of.
 pub(crate) fn closest<'a>(
     wanted: &str,
     known: impl IntoIterator<Item = &'a str>,
@@ -18,7 +18,7 @@ mod tests {
     use super::closest;
 
     #[test]
-    fn a_slip_is_recognised_and_a_stranger_is_not() {
+    fn only_similar_names_are_suggested() {
         let known = ["fiber-e3ae700b", "fiber-00112233"];
         assert_eq!(closest("fiber-e3ae700c", known), Some("fiber-e3ae700b"));
         assert_eq!(closest("mailbox", known), None);

@@ -1,4 +1,4 @@
-//! The program of a command line, as a shell would find it.
+//! Finds the program of a command line, as a shell does.
 
 use std::env;
 use std::fs;
@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use crate::ExitError;
 use crate::names::closest;
 
-/// What shells end with if there is no such program, and if there is one that can't be executed.
+/// The exit codes of shells if there is no such program, and if it can't be executed.
 const NOT_FOUND: u8 = 127;
 const NOT_EXECUTABLE: u8 = 126;
 
-/// The file that `command` names: by its path, or found in PATH.
+/// Returns the file that `command` names: a path, or a name in PATH.
 pub(crate) fn find(command: &str) -> Result<PathBuf, ExitError> {
     if command.contains('/') {
         let path = PathBuf::from(command);
@@ -52,7 +52,7 @@ fn check(path: &Path) -> Result<(), ExitError> {
         Err(error) => {
             return refused(
                 NOT_EXECUTABLE,
-                format!("the program `{shown}` can't be looked at: {error}"),
+                format!("the program `{shown}` can't be read: {error}"),
             );
         }
     };
@@ -65,15 +65,13 @@ fn check(path: &Path) -> Result<(), ExitError> {
     if metadata.permissions().mode() & 0o111 == 0 {
         return refused(
             NOT_EXECUTABLE,
-            format!(
-                "`{shown}` is not executable: if it is a program, `chmod +x {shown}` makes it so"
-            ),
+            format!("`{shown}` is not executable: run `chmod +x {shown}` if it is a program"),
         );
     }
     Ok(())
 }
 
-/// A file beside a path that leads nowhere, of nearly that name.
+/// Returns an executable with a similar name in the directory of a path that does not exist.
 fn neighbour(path: &Path) -> Option<PathBuf> {
     let names: Vec<String> = fs::read_dir(path.parent()?)
         .ok()?

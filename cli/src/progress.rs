@@ -1,11 +1,11 @@
-//! What takes a while, shown on standard error if that is a terminal.
+//! Progress on standard error, if that is a terminal.
 
 use std::time::Duration;
 
 use fiber_backends::{Progress, Step};
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A spinner for each step.
+/// Shows a spinner for each step.
 #[derive(Debug)]
 pub(crate) struct Spinners;
 
@@ -15,7 +15,7 @@ impl Progress for Spinners {
     }
 }
 
-/// Something under way.
+/// A step in progress.
 pub(crate) struct Spinner {
     bar: ProgressBar,
     what: String,
@@ -24,10 +24,10 @@ pub(crate) struct Spinner {
 
 impl Spinner {
     pub(crate) fn begin(what: &str) -> Spinner {
-        // It draws nothing where standard error is no terminal.
+        // It draws nothing if standard error is no terminal.
         let bar = ProgressBar::new_spinner();
         let style = ProgressStyle::with_template("{spinner} {wide_msg} {elapsed}")
-            .expect("the template is right");
+            .expect("the template is valid");
         bar.set_style(style);
         bar.set_message(what.to_string());
         bar.enable_steady_tick(Duration::from_millis(100));

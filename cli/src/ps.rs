@@ -65,7 +65,7 @@ fn words(state: &ProcessState) -> String {
 
 fn age(since: SystemTime) -> String {
     let age = SystemTime::now().duration_since(since).unwrap_or_default().as_secs();
-    // To two units: 3h 5m.
+    // Round to two units: 3h 5m.
     let unit = [86_400, 3_600, 60, 1].into_iter().find(|unit| age >= *unit).unwrap_or(1);
     let fine = if unit > 60 { unit / if unit == 86_400 { 24 } else { 60 } } else { 1 };
     humantime::format_duration(Duration::from_secs(age - age % fine)).to_string()

@@ -1,4 +1,4 @@
-//! What the command says about itself: completions, manual pages, docs/cli.md.
+//! Documentation from the command itself: completions, manual pages, docs/cli.md.
 
 use std::fs;
 use std::io::{self, Write};
@@ -36,9 +36,9 @@ pub(crate) fn man(directory: Option<&Path>) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A page of the help of all commands.
+/// Prints a page with the help of all commands.
 pub(crate) fn markdown() -> anyhow::Result<ExitCode> {
-    // Independent of the terminal that this happens to run in.
+    // The width of the terminal must not matter.
     let mut root = Args::command().term_width(100);
     root.build();
     let mut page =

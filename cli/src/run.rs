@@ -19,9 +19,9 @@ use crate::logs::{ForwardEnd, forward};
 use crate::progress::Spinners;
 use crate::{ExitError, forwarded, killed_by, program, sessions};
 
-/// What a program that could not be started ends with, as with `docker run`.
+/// The exit code for a program that could not be started, as with `docker run`.
 const NOT_STARTED: u8 = 125;
-/// What a program ends with whose output nobody reads any more.
+/// The exit code for a program whose output has lost its reader.
 const READER_GONE: u8 = killed_by(13);
 
 pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
@@ -36,7 +36,7 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     let run = run_request(&args, &config).map_err(refused)?;
     let cluster = cluster::connect(&config).await.map_err(|error| refused(error.into()))?;
     let cluster = &*cluster;
-    let mut signals = Signals::listen().context("signals can't be listened for")?;
+    let mut signals = Signals::listen().context("signal handlers can't be installed")?;
     let started = tokio::select! {
         started = cluster.start(&run, &Spinners) => started,
         signal = signals.next() => {
@@ -45,7 +45,7 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
         }
     };
     started.map_err(|error| {
-        // What could not be started is told by the problem alone.
+        // The problem alone is enough: the user knows the command.
         let problem = match error {
             Error::Start { problem, .. } => problem,
             other => other.to_string(),
@@ -63,8 +63,7 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// In place of this command: nothing stands between the program and its terminal, its signals and
-/// its exit code.
+/// Replaces this command by the program, which so keeps its terminal, signals and exit code.
 fn local(args: &args::Run) -> anyhow::Result<ExitCode> {
     let pointless = [
         ("--image", args.image.is_some()),
@@ -79,12 +78,14 @@ fn local(args: &args::Run) -> anyhow::Result<ExitCode> {
     ];
     if let Some((option, _)) = pointless.iter().find(|(_, given)| *given) {
         bail!(
-            "{option} is for containers, and this would run as a process of this host: add \
+            "{option} is for containers, but the program would run as a process of this host: add \
              `--backend docker`, or leave it out"
         );
     }
-    let (command, arguments) =
-        args.command.split_first().context("what is to be run? give a program: `fiber run CMD`")?;
+    let (command, arguments) = args.command.split_first().context(
+        "there is nothing to run: give a program: `fiber run \
+                                            CMD`",
+    )?;
     let path = program::find(command)?;
     let mut process = std::process::Command::new(&path);
     process.arg0(command).args(arguments).envs(environment(args)?).env("FIBER_BACKEND", "local");
@@ -100,8 +101,8 @@ fn run_request(args: &args::Run, config: &Config) -> anyhow::Result<RunRequest> 
     for (index, volume) in args.volumes.iter().enumerate() {
         if let Some(other) = args.volumes[..index].iter().find(|other| other.path == volume.path) {
             bail!(
-                "the volumes `{}` and `{}` are both to be at {}: give one another path, as in `-v \
-                 {}:/PATH`",
+                "the volumes `{}` and `{}` have the same path {}: give one of them another path, \
+                 as in `-v {}:/PATH`",
                 other.claim,
                 volume.claim,
                 volume.path,
@@ -122,8 +123,8 @@ fn run_request(args: &args::Run, config: &Config) -> anyhow::Result<RunRequest> 
     } else if dockerfile.is_file() && !args.bundle {
         (ProgramSource::Dockerfile(dockerfile.to_path_buf()), args.command.clone())
     } else {
-        let missing = "what is to be run? give a program (`fiber run CMD`), or an image or \
-                       Dockerfile that has one";
+        let missing = "there is nothing to run: give a program (`fiber run CMD`), an image or a \
+                       Dockerfile";
         let (command, arguments) = args.command.split_first().context(missing)?;
         (ProgramSource::Executable(program::find(command)?), arguments.to_vec())
     };
@@ -148,8 +149,8 @@ fn environment(args: &args::Run) -> anyhow::Result<Vec<(String, String)>> {
         None => {
             let value = std::env::var(text).map_err(|_| {
                 anyhow!(
-                    "`--env {text}` is to take the value that {text} has here, which has none: \
-                         write {text}=VALUE"
+                    "`--env {text}` needs {text} in this environment, which does not have it: \
+                     write {text}=VALUE"
                 )
             })?;
             Ok((text.clone(), value))
@@ -158,8 +159,8 @@ fn environment(args: &args::Run) -> anyhow::Result<Vec<(String, String)>> {
     args.environment.iter().map(variable).collect()
 }
 
-/// Prints what the program prints until it ends, or until this command is asked to end: then the
-/// session ends too.
+/// Prints the program's output until it ends, or until a signal asks this command to end, which
+/// ends the session, too.
 async fn attach(
     config: &Config,
     cluster: &dyn Cluster,
@@ -169,7 +170,8 @@ async fn attach(
     let output = cluster.logs(name, true, None).await?;
     let printing = forward(output);
     tokio::pin!(printing);
-    // Watched for while it prints: when it has ended, somebody may clean up before all is read.
+    // Runs beside the output: another command may remove the program's container right after its
+    // end.
     let ended = maybe_done(cluster.wait(name));
     tokio::pin!(ended);
     let asked = tokio::select! {
@@ -183,7 +185,7 @@ async fn attach(
     let code = match asked {
         None => {
             (&mut ended).await;
-            let ended = ended.take_output().context("an end is told once")??;
+            let ended = ended.take_output().context("the exit status is read once")??;
             if let Some(reason) = &ended.reason {
                 eprintln!("{name} ended: {reason}");
             }
@@ -192,17 +194,17 @@ async fn attach(
         }
         Some(code) => {
             let ending = async {
-                // What it prints at its end is passed on as well.
-                let last_words = async {
+                // Forward also what it prints while it ends.
+                let rest_of_output = async {
                     if code != READER_GONE {
                         let _ = (&mut printing).await;
                     }
                 };
-                tokio::join!(sessions::end(cluster, name, grace(config)), last_words).0
+                tokio::join!(sessions::end(cluster, name, grace(config)), rest_of_output).0
             };
             tokio::select! {
                 ended = ending => ended?,
-                // Who asks twice does not want to wait.
+                // A second signal skips the grace period.
                 _ = signals.next() => sessions::end(cluster, name, 0).await?,
             }
             code

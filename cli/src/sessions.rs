@@ -1,4 +1,4 @@
-//! Sessions, put together from the processes that an engine lists.
+//! Sessions, assembled from the processes that an engine lists.
 
 use anyhow::bail;
 use fiber_backends::cluster::{Cluster, Location, ProcessState, SessionProcess};
@@ -9,11 +9,11 @@ use crate::names::closest;
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) head: SessionProcess,
-    /// With how many processes are between each and the head.
+    /// Each worker, with the number of processes between it and the head.
     pub(crate) workers: Vec<(usize, SessionProcess)>,
 }
 
-/// All sessions, oldest first.
+/// Returns all sessions, oldest first.
 pub(crate) async fn all(cluster: &dyn Cluster) -> anyhow::Result<Vec<Session>> {
     Ok(assemble(cluster.processes().await?))
 }
@@ -45,11 +45,11 @@ fn take_children(
     }
 }
 
-/// What a name stands for.
+/// The session or worker that a name stands for.
 #[derive(Debug)]
 pub(crate) enum Named {
     Session(Session),
-    /// With the name of its session's head.
+    /// A worker, with the name of its session's head.
     Worker(SessionProcess, String),
 }
 
@@ -62,7 +62,7 @@ impl Named {
     }
 }
 
-/// The session or worker of this name, or the only one whose name begins like this.
+/// Returns the session or worker of this name, or the only one whose name begins with it.
 pub(crate) async fn find(cluster: &dyn Cluster, name: &str) -> anyhow::Result<Named> {
     choose(all(cluster).await?, name)
 }
@@ -78,7 +78,7 @@ fn choose(sessions: Vec<Session>, name: &str) -> anyhow::Result<Named> {
     let begins = |known: &&String| known.starts_with(name);
     let meant: Vec<&String> = match names.iter().find(|known| *known == name) {
         Some(exact) => vec![exact],
-        // A session is meant before its workers, whose names may begin with its own.
+        // Sessions take precedence over their workers, whose names may begin with the session's.
         None => {
             let heads = sessions
                 .iter()
@@ -92,13 +92,12 @@ fn choose(sessions: Vec<Session>, name: &str) -> anyhow::Result<Named> {
         [one] if !name.is_empty() => (*one).clone(),
         [] | [_] => match closest(name, names.iter().map(String::as_str)) {
             Some(other) => bail!("there is no session or worker `{name}`: did you mean `{other}`?"),
-            None => bail!(
-                "there is no session or worker `{name}`: `fiber ps` lists those that there are"
-            ),
+            None => bail!("there is no session or worker `{name}`: `fiber ps` lists all"),
         },
         [first, second, ..] => {
             bail!(
-                "`{name}` may be any of {} names, {first} and {second} among them: say more of it",
+                "`{name}` is the beginning of {} names, among them {first} and {second}: type more \
+                 of it",
                 meant.len()
             )
         }
@@ -112,25 +111,23 @@ fn choose(sessions: Vec<Session>, name: &str) -> anyhow::Result<Named> {
             return Ok(Named::Worker(worker, session.head.name));
         }
     }
-    bail!("`{chosen}` has gone meanwhile")
+    bail!("`{chosen}` was removed meanwhile")
 }
 
-/// Sees to it that something can be done with a process from here.
+/// Fails for a process outside of the cluster, on which no command can act.
 pub(crate) fn must_be_in_cluster(process: &SessionProcess) -> anyhow::Result<()> {
     match (process.location, &process.state) {
         (Location::Cluster, _) => Ok(()),
         (Location::Host, ProcessState::Gone) => {
-            bail!("`{}` is gone; `fiber clean` removes what it left", process.name)
+            bail!("`{}` is gone; `fiber clean` removes its leftovers", process.name)
         }
-        (Location::Host, _) => bail!(
-            "`{}` is a program that somebody started on a host: what it prints is seen there, and \
-             it is ended there",
-            process.name
-        ),
+        (Location::Host, _) => {
+            bail!("`{}` is a program on a host: read its output and stop it there", process.name)
+        }
     }
 }
 
-/// Asks a session to end, kills what has not ended after `grace` seconds, and removes all of it.
+/// Stops a session, with a grace period in seconds, and removes its containers or pods.
 pub(crate) async fn end(cluster: &dyn Cluster, head: &str, grace: u32) -> anyhow::Result<()> {
     let mut workers = workers(cluster, head).await?;
     cluster.stop(head, grace).await?;
@@ -138,7 +135,7 @@ pub(crate) async fn end(cluster: &dyn Cluster, head: &str, grace: u32) -> anyhow
         for worker in &workers {
             cluster.remove(worker).await?;
         }
-        // What the head asked for last may come into being after its end.
+        // A worker that the head requested last may appear after the head's end.
         workers = self::workers(cluster, head).await?;
         if workers.is_empty() {
             return Ok(cluster.remove(head).await?);
@@ -183,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_are_put_under_those_that_started_them() {
+    fn processes_are_listed_under_their_parents() {
         let sessions = some();
         let shape: Vec<_> = sessions
             .iter()
@@ -197,11 +194,11 @@ mod tests {
     }
 
     #[test]
-    fn names_may_be_cut_short_but_not_ambiguous() {
+    fn names_may_be_abbreviated_but_not_ambiguous() {
         assert_eq!(choose(some(), "b").unwrap().process().name, "b");
         assert_eq!(choose(some(), "b-1").unwrap().process().name, "b-1");
         assert_eq!(choose(some(), "b-2").unwrap().process().name, "b-2");
-        assert!(choose(some(), "b-").unwrap_err().to_string().contains("say more"));
+        assert!(choose(some(), "b-").unwrap_err().to_string().contains("type more"));
         assert!(choose(some(), "").is_err());
         assert!(choose(some(), "b-3").unwrap_err().to_string().contains("did you mean `b-"));
         assert!(choose(some(), "zzz").unwrap_err().to_string().contains("fiber ps"));

@@ -1,4 +1,4 @@
-//! Containers that are killed, stand still, or are cut off while they work: nothing is lost.
+//! Containers that are killed, paused, or disconnected during work: no work is lost.
 
 use rustix::process::Signal;
 
@@ -29,7 +29,7 @@ fn killed_containers_are_replaced() {
     let (program, _network) = begun();
     for _ in 0..5 {
         let Some(victim) = containers(program.pid()).pop() else { continue };
-        // It may just have been about to start.
+        // It may be just before its start.
         let _ = try_docker(&["kill", &victim]);
         wait_until("it is gone", || !containers(program.pid()).contains(&victim));
     }
@@ -40,7 +40,7 @@ fn a_paused_container_is_replaced() {
     let (program, _network) = begun();
     let victim = containers(program.pid()).remove(0);
     docker(&["pause", &victim]);
-    wait_until("it is ended", || !containers(program.pid()).contains(&victim));
+    wait_until("it has ended", || !containers(program.pid()).contains(&victim));
     completes(program);
 }
 
@@ -51,13 +51,13 @@ fn a_container_that_is_cut_off_is_replaced_and_does_no_harm_when_it_comes_back()
     for victim in &victims {
         docker(&["network", "disconnect", &network.name, victim]);
     }
-    // Back at once: whether it was missed or not, all is well in the end.
+    // It comes back at once: the program succeeds whether it noticed the loss or not.
     docker(&["network", "connect", &network.name, &victims[1]]);
     wait_until("it is ended", || !containers(program.pid()).contains(&victims[0]));
     completes(program);
 }
 
-/// Nobody else can end them: the parent stands still meanwhile.
+/// The parent is stopped meanwhile, so the containers have to end by themselves.
 fn containers_that_lose_their_parents_host_end_by_themselves() {
     let network = Network::new();
     let setup =

@@ -1,5 +1,4 @@
-//! An engine that goes away in the middle of the work: one of a test's own, beside the one that all
-//! others use.
+//! An engine that stops during work. The test runs an engine of its own beside the shared one.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -12,21 +11,24 @@ use crate::engine::{Network, program};
 use crate::program::Setup;
 use crate::wait::wait_until;
 
-crate::tests![a_map_goes_on_without_its_engine, an_engine_that_takes_its_containers_along_is_told];
+crate::tests![
+    a_map_goes_on_without_its_engine,
+    the_end_of_an_engine_with_its_containers_is_reported
+];
 
 fn a_map_goes_on_without_its_engine() {
     let mut daemon = Daemon::start();
     let program = daemon.serve(program("work")).start();
     program.line("begun:");
     daemon.stop(Signal::KILL);
-    // Children reach their parent without it, and end with their parent.
+    // Children are linked to their parent without the engine, and end with it.
     program.end().code(0).says(&["right: true", "ready again: 4"]);
-    // What is left of containers goes when the engine is back.
+    // The engine removes what is left of containers when it is back.
     daemon.resume();
     wait_until("no container is left", || daemon.containers().is_empty());
 }
 
-fn an_engine_that_takes_its_containers_along_is_told() {
+fn the_end_of_an_engine_with_its_containers_is_reported() {
     let mut daemon = Daemon::start();
     let program = daemon.serve(program("hopeless")).start();
     program.line("begun:");
@@ -35,12 +37,11 @@ fn an_engine_that_takes_its_containers_along_is_told() {
     ending.says(&["error: ", "no Docker engine answers at unix://"]);
 }
 
-/// A Docker engine of a test's own, whose containers are in the network of the host. It goes with
-/// this.
+/// A Docker engine of one test, whose containers use the host's network. Dropping this stops it.
 struct Daemon {
     directory: TempDir,
     process: Option<Child>,
-    /// An engine without a bridge of its own would take that of the other away.
+    /// An engine without its own bridge would take over that of the shared one.
     bridge: Network,
 }
 
@@ -77,7 +78,7 @@ impl Daemon {
         self.docker(&["ps", "--all", "--quiet"]).expect("it answers")
     }
 
-    /// Starts it, perhaps again, with the runtime of the engine that all others use.
+    /// Starts it, perhaps again, with the container runtime of the shared engine.
     fn resume(&mut self) {
         let runtime = docker(&["info", "--format", "{{.DefaultRuntime}}"]);
         let path = docker(&[
@@ -87,7 +88,7 @@ impl Daemon {
         ]);
         let option =
             path.split_whitespace().find(|option| option.starts_with(&format!("{runtime}=")));
-        // What it mounts is to go with it.
+        // A mount namespace, so its mounts end with it.
         let mut command = Command::new("unshare");
         command.args(["--mount", "dockerd", "--host"]).arg(self.host());
         for (option, name) in

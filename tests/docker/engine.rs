@@ -1,4 +1,4 @@
-//! Programs whose processes are containers, and what there is of them on the engine.
+//! Programs whose processes are containers, and their containers on the engine.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -6,17 +6,17 @@ use crate::docker::{docker, try_docker};
 use crate::program::{Program, Setup};
 use crate::wait::wait_until;
 
-/// A program of this scenario whose processes are containers.
+/// Returns a program that plays a scenario with containers as processes.
 pub(crate) fn program(scenario: &str) -> Setup {
     in_docker(Setup::new(scenario))
 }
 
-/// The same for any program.
+/// Lets a program use containers as processes.
 pub(crate) fn in_docker(setup: Setup) -> Setup {
     setup.env("FIBER_BACKEND", "docker").env("FIBER_ENVIRONMENT", "SCENARIO,SCENARIO_MARK")
 }
 
-/// The ids of the containers that a process has made and that are there.
+/// Returns the ids of all containers that a process has created.
 pub(crate) fn containers(program: u32) -> Vec<String> {
     let owner = format!("process {program} ");
     let list = docker(&[
@@ -35,7 +35,7 @@ pub(crate) fn containers(program: u32) -> Vec<String> {
     owned.map(|(id, _)| id.to_string()).collect()
 }
 
-/// Ends the program in order, after which none of its containers is there.
+/// Waits for the program's end, after which none of its containers may be left.
 pub(crate) fn leaves_nothing(program: Program) -> crate::program::Ending {
     let pid = program.pid();
     let ending = program.end();
@@ -47,10 +47,10 @@ pub(crate) fn inspect(container: &str, what: &str) -> String {
     docker(&["inspect", "--format", what, container])
 }
 
-/// A network of a test's own. It goes with this.
+/// A network of one test. Dropping this removes it.
 pub(crate) struct Network {
     pub(crate) name: String,
-    /// What this host has for it.
+    /// The host's network interface for it.
     pub(crate) interface: String,
 }
 

@@ -1,4 +1,4 @@
-//! Images that are given, and what may be wrong with them.
+//! Configured images, and their errors.
 
 use std::io::{ErrorKind, Read};
 use std::net::TcpListener;
@@ -13,8 +13,8 @@ crate::tests![
     an_image_without_the_program,
     an_image_without_an_entry_point,
     an_image_of_another_build,
-    an_image_that_was_given,
-    the_dockerfile_that_is_shipped,
+    an_image_with_an_entry_point,
+    the_dockerfile_of_the_examples,
 ];
 
 fn fails(image: &str, program_path: Option<&str>, words: &[&str]) {
@@ -26,7 +26,8 @@ fn fails(image: &str, program_path: Option<&str>, words: &[&str]) {
     ending.says(&["error: "]).says(words);
 }
 
-/// The image that was made of this program, and the program's path in it.
+/// Returns the image built from this program, the program's path in it, and the variable for its
+/// libraries.
 fn own_image() -> (String, String, String) {
     let mut model = program("ready").start();
     model.line("ready: 2");
@@ -47,11 +48,12 @@ fn own_image() -> (String, String, String) {
     (found.0, found.1, libraries)
 }
 
-/// An image of a test's own. It goes with this.
+/// An image of one test. Dropping this removes it.
 struct Image(String);
 
 impl Image {
-    /// As `base`, with a change to its settings, and perhaps another file in the place of `target`.
+    /// Creates an image from `base` with changed settings, and perhaps another file in the place of
+    /// `target`.
     fn new(
         name: &str,
         base: &str,
@@ -91,14 +93,14 @@ fn an_image_that_is_missing() {
 }
 
 fn an_image_that_takes_too_long() {
-    // A registry that takes calls and never answers.
+    // A registry that accepts connections and never answers.
     let registry = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let name = format!("{}/fiber-test/slow:1", registry.local_addr().expect("it has one"));
     let setup = program("one task").env("FIBER_IMAGE", &name).env("FIBER_PULL_TIMEOUT", "2s");
     let limit =
         format!("the image `{name}` was not pulled within 2s (`pull_timeout` sets the limit)");
     leaves_nothing(setup.start()).code(0).says(&["error: ", &limit]);
-    // The engine has called, and hangs up.
+    // The engine has connected, and closes the connection.
     let (mut call, _) = registry.accept().expect("it is open");
     call.set_read_timeout(Some(LONG)).expect("it is no zero");
     if let Err(error) = call.read_to_end(&mut Vec::new()) {
@@ -120,7 +122,7 @@ fn an_image_without_an_entry_point() {
     fails(&image, None, &["does not say what to run: give it an ENTRYPOINT"]);
 }
 
-fn an_image_that_was_given() {
+fn an_image_with_an_entry_point() {
     let (base, path, libraries) = own_image();
     let entry = format!("ENTRYPOINT [\"{path}\"]");
     let image = Image::new("given", &base, &[&entry, &format!("ENV {libraries}")], None);
@@ -129,7 +131,7 @@ fn an_image_that_was_given() {
 
 fn an_image_of_another_build() {
     let (base, path, libraries) = own_image();
-    // Another build is another build id, and the tag of the image has this one's.
+    // Each build has its own build id, while the image's tag has the id of this build.
     let executable = std::fs::read("/proc/self/exe").expect("it can be read");
     let other = tempfile::NamedTempFile::new().expect("there is room");
     std::fs::write(other.path(), with_another_build_id(executable)).expect("there is room");
@@ -142,9 +144,9 @@ fn an_image_of_another_build() {
     fails(&image.0, None, &["it runs build ", "this process build ", "rebuild the image"]);
 }
 
-/// Changes the note that the linker has put into an executable.
+/// Changes the build id in an executable.
 fn with_another_build_id(mut executable: Vec<u8>) -> Vec<u8> {
-    // Lengths of name and id, type 3, and the name.
+    // The note's header: lengths of name and id, type 3, and the name.
     let head = [4, 0, 0, 0, 20, 0, 0, 0, 3, 0, 0, 0, b'G', b'N', b'U', 0];
     let place = executable
         .windows(head.len())
@@ -154,9 +156,8 @@ fn with_another_build_id(mut executable: Vec<u8>) -> Vec<u8> {
     executable
 }
 
-/// The final stage of the Dockerfile, on a base that is made here in place of the one that a
-/// registry has.
-fn the_dockerfile_that_is_shipped() {
+/// Builds the final stage of the Dockerfile, with a local image in the place of its base.
+fn the_dockerfile_of_the_examples() {
     let (base, ..) = own_image();
     let text = include_str!("../../examples/Dockerfile");
     let (_, stage) = text.rsplit_once("\nFROM ").expect("it has two stages");

@@ -1,4 +1,4 @@
-//! What may be wrong with the engine and with the configuration.
+//! Errors of the engine and of the configuration.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -7,11 +7,11 @@ use crate::program::Setup;
 
 crate::tests![
     no_engine,
-    an_address_that_is_none,
+    an_invalid_address,
     no_permission,
     a_network_that_does_not_exist,
     a_mount_that_does_not_exist,
-    a_mount_that_is_none,
+    an_invalid_mount,
     a_user_that_does_not_exist,
     an_engine_that_is_elsewhere,
 ];
@@ -28,7 +28,7 @@ fn no_engine() {
     fails(setup, &["no Docker engine answers at tcp://127.0.0.1:1"]);
 }
 
-fn an_address_that_is_none() {
+fn an_invalid_address() {
     fails(
         program("one task").env("DOCKER_HOST", "somewhere"),
         &["DOCKER_HOST is `somewhere`", "unix://"],
@@ -64,7 +64,7 @@ fn a_mount_that_does_not_exist() {
     fails(setup, &["/no/such/directory", "correct `mounts`"]);
 }
 
-fn a_mount_that_is_none() {
+fn an_invalid_mount() {
     fails(
         program("one task").env("FIBER_MOUNTS", "data"),
         &["`mounts` has `data`", "SOURCE:TARGET"],

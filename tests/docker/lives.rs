@@ -1,4 +1,4 @@
-//! How containers come and go with their program.
+//! The lifetime of containers and of their program.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ fn what_a_killed_program_could_not_take_along_is_swept_by_the_next() {
     let killed = program("ready").start();
     killed.line("ready: 2");
     let pid = killed.pid();
-    // It can't end by itself.
+    // A paused container can't end by itself.
     let stuck = containers(pid).remove(0);
     docker(&["pause", &stuck]);
     killed.signal(Signal::KILL);
@@ -72,19 +72,19 @@ fn a_program_that_is_asked_to_end_takes_its_containers_along() {
 }
 
 fn actors_queues_pipes_locks_and_rings_reach_across_containers() {
-    let told = ["consumed: (10100, 2)", "balance: 10101", "ring: [true, true, true]"];
-    leaves_nothing(program("together").start()).code(0).says(&told);
+    let output = ["consumed: (10100, 2)", "balance: 10101", "ring: [true, true, true]"];
+    leaves_nothing(program("together").start()).code(0).says(&output);
 }
 
 fn the_session_key_is_in_no_log_and_no_process_list() {
     let mut program = program("talkative").start();
     program.line("ready: 2");
     let container = containers(program.pid()).remove(0);
-    let mut told = docker(&["inspect", &container]);
+    let mut output = docker(&["inspect", &container]);
     for process in program.processes() {
         let read =
             |file: &str| std::fs::read(format!("/proc/{process}/{file}")).unwrap_or_default();
-        told.extend(
+        output.extend(
             ["environ", "cmdline"].map(|file| String::from_utf8_lossy(&read(file)).into_owned()),
         );
     }
@@ -96,8 +96,8 @@ fn the_session_key_is_in_no_log_and_no_process_list() {
         "{}",
         ending.errors
     );
-    told.extend([ending.errors, ending.out.clone()]);
-    // Backwards, or it would stand in what is looked through.
+    output.extend([ending.errors, ending.out.clone()]);
+    // Reversed, or the key itself would be in the output that the test searches.
     let key: String = ending
         .out
         .split("key backwards: ")
@@ -108,12 +108,12 @@ fn the_session_key_is_in_no_log_and_no_process_list() {
         .collect();
     let key: String = key.chars().rev().collect();
     assert!(key.chars().all(|digit| digit.is_ascii_hexdigit()), "{key}");
-    assert!(told.contains("FIBER_KEY=-") && !told.contains(&key));
+    assert!(output.contains("FIBER_KEY=-") && !output.contains(&key));
 }
 
 fn pools_in_pools() {
-    // A container that was being started when its parent went finds nobody at the parent's address,
-    // not even a refusal.
+    // A container that starts while its parent exits gets no answer at the parent's address, not
+    // even a refusal.
     let mut program =
         program("family").env("FIBER_NESTED", "true").outlive(Duration::from_secs(15)).start();
     program.line("nested: done");

@@ -1,7 +1,6 @@
-//! Programs whose processes are containers, on a real Docker engine.
+//! Tests of programs whose processes are containers, on a real Docker engine.
 //!
-//! They are asked for by `TEST_BACKENDS=docker`, and then there has to be an engine: `make
-//! test-cluster`.
+//! `TEST_BACKENDS=docker` enables them, and then requires an engine: `make test-cluster`.
 
 mod chaos;
 #[path = "../programs/command.rs"]
@@ -40,8 +39,8 @@ fn main() -> ExitCode {
         docker::must_answer();
     } else {
         eprintln!(
-            "SKIPPED: what containers promise; TEST_BACKENDS=docker asks for it, and needs a \
-             Docker engine"
+            "SKIPPED: tests on Docker; TEST_BACKENDS=docker enables them, and requires a Docker \
+             engine"
         );
     }
     let topics = [
@@ -65,7 +64,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
 }
 
-/// A topic's tests by their names.
+/// The tests of a topic by name.
 type Tests = &'static [(&'static str, fn())];
 
 /// Lists the tests of a topic.

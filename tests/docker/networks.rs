@@ -1,4 +1,4 @@
-//! Where containers are, and how they get to their program.
+//! The networks of containers, and their connection to the program.
 
 use crate::docker::{docker, try_docker};
 use crate::engine::{Network, containers, inspect, leaves_nothing, program};
@@ -24,8 +24,8 @@ fn the_network_of_the_host() {
     leaves_nothing(program("pi").env("FIBER_NETWORK", "host").start()).code(0).says(&["pi: 3.14"]);
 }
 
-/// The program runs in a container of an image that was made of it, beside which its children come
-/// to be.
+/// The program runs in a container of an image built from it, and its children in containers beside
+/// it.
 fn a_program_in_a_container() {
     let mut model = program("ready").start();
     model.line("ready: 2");

@@ -1,12 +1,12 @@
-//! What containers may take.
+//! Resource limits of containers.
 
 use crate::engine::{containers, inspect, leaves_nothing, program};
 
 crate::tests![
     limits_are_real,
-    too_little_memory_is_told,
-    more_than_there_is_is_refused,
-    no_gpu_is_told
+    running_out_of_memory_is_reported,
+    more_resources_than_exist_are_refused,
+    a_missing_gpu_is_reported
 ];
 
 fn limits_are_real() {
@@ -25,11 +25,11 @@ fn limits_are_real() {
     leaves_nothing(program).code(0);
 }
 
-fn too_little_memory_is_told() {
+fn running_out_of_memory_is_reported() {
     leaves_nothing(program("hungry").start()).code(0).says(&["out of memory"]);
 }
 
-fn more_than_there_is_is_refused() {
+fn more_resources_than_exist_are_refused() {
     let ending = leaves_nothing(program("too much").start()).code(0);
     ending.says(&[
         "it asks for 1.0 PiB of memory, but the Docker host has",
@@ -37,7 +37,7 @@ fn more_than_there_is_is_refused() {
     ]);
 }
 
-fn no_gpu_is_told() {
+fn a_missing_gpu_is_reported() {
     if std::path::Path::new("/dev/nvidia0").exists() {
         return;
     }

@@ -1,4 +1,4 @@
-//! The programs that the tests start.
+//! The programs that the tests start. Tests on Kubernetes start them, too.
 
 use std::collections::BTreeSet;
 use std::io::BufRead;
@@ -26,7 +26,7 @@ pub(crate) fn run(name: &str) {
     {
         fiber::init();
     } else {
-        // Deaths are to be seen soon, so that tests are short.
+        // Fast heartbeats keep the tests short.
         fiber::init_with(|config| {
             config.heartbeat = Duration::from_millis(200);
             config.heartbeat_timeout = Duration::from_secs(2);
@@ -56,8 +56,8 @@ pub(crate) fn run(name: &str) {
     }
 }
 
-/// Says when its workers are there and when it is half done, and does not go on before it is told
-/// to.
+/// Maps 4000 short tasks, and reports when its workers are ready, when the first 200 results are
+/// there, and the end.
 fn work() {
     let task = |index: u64| {
         std::thread::sleep(Duration::from_millis(2));
@@ -73,12 +73,12 @@ fn work() {
     let rest: Vec<u64> = results.map(Result::unwrap).collect();
     let right = first.into_iter().chain(rest).eq((0..4000).map(|index| index * 3));
     println!("right: {right}");
-    // Lost workers are replaced, all of them.
+    // All lost workers are replaced.
     pool.wait_until_ready().wait().unwrap();
     println!("ready again: {}", pool.ready());
 }
 
-/// Works for twenty seconds, and says all the while how much is done.
+/// Works for twenty seconds, and prints its progress.
 fn steady() {
     let task = |index: u64| {
         std::thread::sleep(Duration::from_millis(2));
@@ -98,7 +98,7 @@ fn steady() {
     println!("workers: {}", workers.len());
 }
 
-/// Begins work that is never done.
+/// Begins work that never ends.
 fn hopeless() {
     let task = |_: u64| std::thread::sleep(Duration::from_millis(2));
     let pool = Pool::builder().processes(2).build().unwrap();
@@ -126,8 +126,7 @@ impl Handler<Deposit> for Account {
     }
 }
 
-/// Actors, a queue, a pipe, a lock and a ring, used by processes that are no relatives of each
-/// other.
+/// Uses actors, a queue, a pipe, a lock and a ring from sibling processes.
 fn together() {
     let account = AsyncManager::start(Account, 1).wait().unwrap();
     let (queue, (sender, receiver)) = (Queue::new().unwrap(), Pipe::one_way().unwrap());
@@ -163,7 +162,7 @@ fn together() {
     println!("ring: {:?}", Ring::run(3, sums, ()).wait().unwrap());
 }
 
-/// Waits for a line. Without one, it is for others to end this program.
+/// Waits for a line of input. At its end, waits until the test ends this program.
 fn wait_for_word() {
     let mut line = String::new();
     if std::io::stdin().lock().read_line(&mut line).unwrap() == 0 {
@@ -185,7 +184,7 @@ fn ready() {
     println!("sum: {}", pool.map(|x: u64| x + 1, 0..10).wait().unwrap().into_iter().sum::<u64>());
 }
 
-/// Says, whenever it is asked, when both workers of a pool answer, and which they are.
+/// Waits, for each line of input, until both workers of a pool answer, and prints their names.
 fn pair() {
     let pool = Pool::builder().processes(2).build().unwrap();
     pool.wait_until_ready().wait().unwrap();
@@ -207,7 +206,7 @@ fn pair() {
     }
 }
 
-/// Like `ready`, and logs all that there is to log.
+/// Like `ready`, with all logs.
 fn talkative() {
     tracing_subscriber::fmt()
         .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
@@ -216,7 +215,7 @@ fn talkative() {
     ready();
 }
 
-/// As a child: tells the key that it is given, backwards, and leaves it where fiber looks for it.
+/// In a child: prints its key, reversed, and leaves the key where fiber looks for it.
 #[allow(unsafe_code)]
 fn tell_key() {
     let Some(key) = std::env::var_os("FIBER_KEY").and_then(fiber_core::secrets::read_secret) else {
@@ -227,7 +226,7 @@ fn tell_key() {
     unsafe { std::env::set_var("FIBER_KEY", key) };
 }
 
-/// Pools in pools.
+/// Pools in the workers of a pool.
 fn family() {
     let child = |x: u64| {
         let pool = Pool::new(2).unwrap();
@@ -244,7 +243,7 @@ fn eat(_: u32) -> usize {
     tasks::eat()
 }
 
-/// Ends while a thread of it goes on starting processes.
+/// Exits while one of its threads goes on starting processes.
 fn hasty() {
     let spawn = |n: u32| Process::spawn(|n: u32| n, n);
     println!("first: {}", spawn(1).wait().unwrap());
@@ -288,7 +287,7 @@ fn gpu() {
     println!("gpu: {error}");
 }
 
-/// Where the program and its children believe to be.
+/// Prints the host names that the program and its child see.
 fn hosts() {
     let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
     println!("parent: {}", host());
@@ -308,10 +307,10 @@ fn talk() {
     wait_for_word();
 }
 
-/// More workers than there may be room for.
+/// Starts more workers than there may be resources for.
 fn crowd() {
     tracing_subscriber::fmt().with_writer(std::io::stdout).with_ansi(false).init();
-    // Workers come one after the other, as they do when images are pulled.
+    // Workers start one after the other, as they do when nodes pull images.
     let late = || {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let (_, number) = host.split_once("worker-").unwrap();
@@ -335,7 +334,7 @@ fn crowd() {
     println!("grown: {}", pool.ready());
 }
 
-/// A process that others end.
+/// A process that the cluster ends.
 fn doomed() {
     let wait = || -> () {
         println!("at work");

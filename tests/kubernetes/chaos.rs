@@ -1,23 +1,22 @@
-//! Pods that are deleted while they work, nodes that take no more, and an API server that goes
-//! away: nothing is lost.
+//! Deleted pods, cordoned nodes, and an API server that is away: no work is lost.
 
 use std::time::Duration;
 
 use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::cluster::{Away, leaves_nothing, made, name, names, pods, program, text};
+use crate::cluster::{Outage, leaves_nothing, made, name, names, pods, program, text};
 use crate::kubectl::{kubectl, nodes, try_kubectl, try_send};
 use crate::program::{Program, pid};
 use crate::wait::wait_until;
 
 crate::tests![
     deleted_pods_are_replaced,
-    pods_that_are_drained_are_replaced,
-    a_node_that_takes_no_more_is_waited_for,
-    an_api_server_that_is_away_is_not_missed,
-    ten_seconds_without_the_api_server_cost_nothing,
-    what_the_api_server_could_not_be_told_is_swept_later,
+    drained_pods_are_replaced,
+    a_pod_waits_for_a_cordoned_node,
+    work_goes_on_without_the_api_server,
+    ten_seconds_without_the_api_server_cost_no_worker,
+    pods_that_could_not_be_deleted_are_swept_later,
 ];
 
 fn begun() -> Program {
@@ -45,14 +44,15 @@ fn deleted_pods_are_replaced() {
     completes(program);
 }
 
-fn pods_that_are_drained_are_replaced() {
+fn drained_pods_are_replaced() {
     let program = program("steady").start();
     program.line("done:");
     evict(&pods(program.pid())[0]);
     leaves_nothing(program).code(0).says(&["right: true", "workers: 3"]);
 }
 
-/// Asks for what `kubectl drain` asks for. Clusters before 1.22 know its earlier version only.
+/// Evicts a pod like `kubectl drain`. Clusters before 1.22 know only an earlier version of this
+/// API.
 fn evict(pod: &Value) {
     let namespace = text(&pod["metadata"]["namespace"]);
     let path = format!("/api/v1/namespaces/{namespace}/pods/{}/eviction", name(pod));
@@ -64,7 +64,7 @@ fn evict(pod: &Value) {
     ask("policy/v1").or_else(|_| ask("policy/v1beta1")).expect("it is to go");
 }
 
-fn a_node_that_takes_no_more_is_waited_for() {
+fn a_pod_waits_for_a_cordoned_node() {
     let mut program = program("calm").start();
     program.line("ready: 2");
     let cordoned = Cordoned::new();
@@ -75,13 +75,13 @@ fn a_node_that_takes_no_more_is_waited_for() {
             conditions.iter().any(|condition| condition["reason"] == "Unschedulable")
         })
     });
-    // The other one does the work.
+    // The other worker does the work.
     program.say("go on");
     leaves_nothing(program).code(0).says(&["sum: 55"]);
     drop(cordoned);
 }
 
-/// No node takes pods for as long as this lives.
+/// Cordons all nodes until it is dropped.
 struct Cordoned(Vec<String>);
 
 impl Cordoned {
@@ -98,10 +98,10 @@ impl Drop for Cordoned {
     }
 }
 
-fn an_api_server_that_is_away_is_not_missed() {
+fn work_goes_on_without_the_api_server() {
     let program = begun();
-    let away = Away::begin();
-    // The node is this host, where its processes can be seen.
+    let away = Outage::begin();
+    // The node is this host, so its processes are visible here.
     let victim = program
         .processes()
         .into_iter()
@@ -109,30 +109,29 @@ fn an_api_server_that_is_away_is_not_missed() {
         .expect("it has workers");
     kill_process(pid(victim), Signal::KILL).expect("it runs");
     program.line("right: true");
-    // Now it is needed: for a pod in the place of the one that died.
+    // Replacing the dead pod needs the API server.
     drop(away);
     program.line("ready again: 4");
     leaves_nothing(program).code(0);
 }
 
-fn ten_seconds_without_the_api_server_cost_nothing() {
+fn ten_seconds_without_the_api_server_cost_no_worker() {
     let program = program("steady").start();
     let before = program.line("done:").parse::<u64>().expect("a number");
-    let away = Away::begin();
-    // The outage itself, which is to be this long.
+    let away = Outage::begin();
+    // The length of the outage is part of the test.
     std::thread::sleep(Duration::from_secs(10));
     while program.line("done:").parse::<u64>().expect("a number") < before + 5000 {}
     drop(away);
     leaves_nothing(program).code(0).says(&["right: true", "workers: 2"]);
 }
 
-fn what_the_api_server_could_not_be_told_is_swept_later() {
-    // Nobody can end the pods, and their nodes tell nobody: they end when they see their links
-    // break.
+fn pods_that_could_not_be_deleted_are_swept_later() {
+    // Without the API server, nothing can delete the pods: they end when their links break.
     let mut ready = program("ready").outlive(Duration::from_secs(120)).start();
     ready.line("ready: 2");
     let pid = ready.pid();
-    let away = Away::begin();
+    let away = Outage::begin();
     ready.say("go on");
     ready.end().code(0).says(&["sum: 55"]);
     drop(away);

@@ -1,4 +1,5 @@
-//! Programs whose processes are pods, what there is of them in the cluster, and what is done to it.
+//! Programs whose processes are pods, their objects in the cluster, and disturbances of the
+//! cluster.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -23,7 +24,7 @@ pub(crate) fn must_answer() {
     }
 }
 
-/// A program of this scenario whose processes are pods.
+/// Returns a program that plays a scenario with pods as processes.
 pub(crate) fn program(scenario: &str) -> Setup {
     let setup = Setup::new(scenario);
     let setup = match registry() {
@@ -34,12 +35,11 @@ pub(crate) fn program(scenario: &str) -> Setup {
         .env("FIBER_BACKEND", "kubernetes")
         .env("FIBER_ENVIRONMENT", "SCENARIO,SCENARIO_MARK")
         .env("FIBER_START_TIMEOUT", "120s")
-        // A pod's process notices that it is alone at the latest when it finds nobody to connect
-        // to.
+        // A pod without a parent notices it at the latest when it can't connect to it.
         .outlive(Duration::from_secs(30))
 }
 
-/// The objects of a kind that a process has made and that are there.
+/// Returns all objects of a kind that a process has created.
 pub(crate) fn made(kind: &str, program: u32) -> Vec<Value> {
     let owner = format!("process {program} ");
     let Value::Array(items) = get(&[kind, "-l", "fiber.session"])["items"].take() else {
@@ -67,7 +67,7 @@ pub(crate) fn names(objects: &[Value]) -> Vec<String> {
     objects.iter().map(name).collect()
 }
 
-/// Ends the program in order, after which none of its pods and Secrets is there.
+/// Waits for the program's end, after which none of its pods and Secrets may be left.
 pub(crate) fn leaves_nothing(program: Program) -> Ending {
     let pid = program.pid();
     let ending = program.end();
@@ -75,19 +75,19 @@ pub(crate) fn leaves_nothing(program: Program) -> Ending {
     ending
 }
 
-/// What a pod of this program is made from, found out by having one made.
-pub(crate) struct Made {
+/// The image of this program's pods, read from one of them.
+pub(crate) struct OwnImage {
     pub(crate) image: String,
     pub(crate) program: String,
     pub(crate) libraries: String,
 }
 
-pub(crate) fn own_image() -> &'static Made {
-    static MADE: OnceLock<Made> = OnceLock::new();
-    MADE.get_or_init(find_own_image)
+pub(crate) fn own_image() -> &'static OwnImage {
+    static OWN_IMAGE: OnceLock<OwnImage> = OnceLock::new();
+    OWN_IMAGE.get_or_init(find_own_image)
 }
 
-fn find_own_image() -> Made {
+fn find_own_image() -> OwnImage {
     let mut model = program("ready").start();
     model.line("ready: 2");
     let container = pods(model.pid()).remove(0)["spec"]["containers"][0].take();
@@ -95,7 +95,7 @@ fn find_own_image() -> Made {
     leaves_nothing(model).code(0);
     let variables = container["env"].as_array().expect("it has some");
     let libraries = variables.iter().find(|variable| variable["name"] == "LD_LIBRARY_PATH");
-    Made {
+    OwnImage {
         image: text(&container["image"]).to_string(),
         program: text(&container["command"][0]).to_string(),
         libraries: libraries
@@ -104,13 +104,13 @@ fn find_own_image() -> Made {
     }
 }
 
-/// A name that no other test gives.
+/// Returns a unique name.
 pub(crate) fn new_name() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     format!("fiber-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Something that a test has made, such as `pod/x`. It goes with this.
+/// An object that a test has created, as arguments of `kubectl delete`. Dropping this deletes it.
 pub(crate) struct Object(pub(crate) Vec<String>);
 
 impl Object {
@@ -125,27 +125,27 @@ impl Drop for Object {
             vec!["delete", "--ignore-not-found", "--grace-period=0", "--force", "--wait=false"];
         arguments.extend(self.0.iter().map(String::as_str));
         if let Err(problem) = try_kubectl(&arguments) {
-            eprintln!("{} stays behind: {problem}", self.0.join(" "));
+            eprintln!("{} can't be deleted: {problem}", self.0.join(" "));
         }
     }
 }
 
-/// The API server is away for as long as this lives.
-pub(crate) struct Away;
+/// An outage of the API server, until this is dropped.
+pub(crate) struct Outage;
 
-impl Away {
-    /// Skips the test where the API server is not this host's to stop and to start again.
-    pub(crate) fn begin() -> Away {
+impl Outage {
+    /// Stops the API server. Skips the test if the server does not run on this host.
+    pub(crate) fn begin() -> Outage {
         let Ok(number) = std::fs::read_to_string(run("kube-apiserver.pid")) else {
             crate::skip("the API server can be stopped only where k8s-up.sh has started it")
         };
         kill_process(pid(number.trim().parse().expect("a pid")), Signal::KILL).expect("it runs");
         wait_until("it is away", || try_kubectl(&["get", "--raw", "/readyz"]).is_err());
-        Away
+        Outage
     }
 }
 
-impl Drop for Away {
+impl Drop for Outage {
     fn drop(&mut self) {
         let started =
             Command::new(run("kube-apiserver")).status().expect("it can be started again");
@@ -154,12 +154,12 @@ impl Drop for Away {
     }
 }
 
-/// Whether the cluster's only node is this host, as k8s-up.sh has it.
+/// Returns whether this host is the cluster's only node, as k8s-up.sh sets it up.
 pub(crate) fn is_of_this_host() -> bool {
     run("kubelet.pid").exists()
 }
 
-/// A file of the cluster's that k8s-up.sh has written.
+/// Returns the path of a file that k8s-up.sh has written.
 fn run(file: &str) -> PathBuf {
     let kubeconfig = PathBuf::from(std::env::var_os("KUBECONFIG").unwrap_or_default());
     kubeconfig.parent().map(|directory| directory.join("run").join(file)).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! What may be wrong with the cluster, the rights there, and the configuration.
+//! Errors of the cluster, of rights, and of the configuration.
 
 use std::net::TcpListener;
 
@@ -72,9 +72,9 @@ fn expired_credentials() {
 
 fn a_missing_right() {
     let directory = directory();
-    let file = kubeconfig::of_user(directory.path(), "somebody");
+    let file = kubeconfig::of_user(directory.path(), "user-without-rights");
     let place = format!("in the namespace \"{}\"", namespace());
-    let words = ["User \"somebody\" cannot create resource \"secrets\"", &place];
+    let words = ["User \"user-without-rights\" cannot create resource \"secrets\"", &place];
     let setup = program("one task").env("KUBECONFIG", file);
     fails(
         setup,
@@ -112,9 +112,9 @@ fn a_claim_that_stays_pending() {
             "resources": {"requests": {"storage": "1Mi"}},
         },
     }));
-    let told = format!("involvedObject.name={claim}");
+    let about_claim = format!("involvedObject.name={claim}");
     wait_until("the cluster has said why", || {
-        get(&["events", "--field-selector", &told])["items"]
+        get(&["events", "--field-selector", &about_claim])["items"]
             .as_array()
             .is_some_and(|events| !events.is_empty())
     });
@@ -138,7 +138,7 @@ fn an_image_that_cannot_be_pulled() {
 }
 
 fn an_image_that_takes_too_long() {
-    // A registry that takes calls and never answers.
+    // A registry that accepts connections and never answers.
     let registry = TcpListener::bind((own_address(), 0)).expect("a port is free");
     let name = format!("{}/fiber-test/slow:1", registry.local_addr().expect("it has one"));
     let setup = program("one task").env("FIBER_IMAGE", &name).env("FIBER_PULL_TIMEOUT", "4s");

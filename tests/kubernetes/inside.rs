@@ -1,4 +1,4 @@
-//! Programs that run in a pod themselves, with the rights that are shipped and no others.
+//! Programs in a pod, with the rights of fiber's manifest and no others.
 
 use std::sync::OnceLock;
 
@@ -15,19 +15,19 @@ crate::tests![
     pods_inherit_what_their_parents_pod_has,
 ];
 
-/// The one of the manifest.
+/// The namespace of the manifest.
 const NAMESPACE: &str = "fiber";
 
-/// A program in a pod of its own. It goes with this.
-struct Inside {
+/// A program in a pod of its own. Dropping this deletes the pod.
+struct ProgramInPod {
     name: String,
     _object: Object,
 }
 
-impl Inside {
-    fn start(scenario: &str, account: &str, change: impl FnOnce(&mut Value)) -> Inside {
+impl ProgramInPod {
+    fn start(scenario: &str, account: &str, change: impl FnOnce(&mut Value)) -> ProgramInPod {
         static READY: OnceLock<()> = OnceLock::new();
-        let made = own_image();
+        let own = own_image();
         READY.get_or_init(|| {
             apply(
                 json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}),
@@ -37,7 +37,7 @@ impl Inside {
                 "-f",
                 concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/kubernetes/rbac.yaml"),
             ]);
-            // It is made a moment after the namespace.
+            // Kubernetes creates it a moment after the namespace.
             wait_until("there are service accounts", || {
                 try_kubectl(&["-n", NAMESPACE, "get", "serviceaccount", "default"]).is_ok()
             });
@@ -53,10 +53,10 @@ impl Inside {
                 "serviceAccountName": account,
                 "containers": [{
                     "name": "program",
-                    "image": made.image,
-                    "command": [made.program],
+                    "image": own.image,
+                    "command": [own.program],
                     "env": [
-                        variable("LD_LIBRARY_PATH", &made.libraries),
+                        variable("LD_LIBRARY_PATH", &own.libraries),
                         variable("SCENARIO", scenario),
                         variable("FIBER_BACKEND", "kubernetes"),
                         variable("FIBER_ENVIRONMENT", "SCENARIO"),
@@ -67,10 +67,10 @@ impl Inside {
         });
         change(&mut pod);
         apply(&pod);
-        Inside { _object: Object::new(&["-n", NAMESPACE, "pod", &name]), name }
+        ProgramInPod { _object: Object::new(&["-n", NAMESPACE, "pod", &name]), name }
     }
 
-    /// What it has printed by the time that it says this.
+    /// Waits until the program prints this, and returns its output so far.
     fn says(&self, words: &str) -> String {
         let logs = || try_kubectl(&["-n", NAMESPACE, "logs", &self.name]).unwrap_or_default();
         wait_until(words, || logs().contains(words));
@@ -85,7 +85,7 @@ impl Inside {
         });
     }
 
-    /// The objects of a kind that it owns.
+    /// Returns all objects of a kind that the pod owns.
     fn owned(&self, kind: &str) -> Vec<Value> {
         let Value::Array(all) = get(&["-n", NAMESPACE, kind])["items"].take() else {
             panic!("it is a list")
@@ -96,7 +96,7 @@ impl Inside {
     }
 }
 
-/// Nothing of these tests stays.
+/// Removes the namespace of these tests.
 pub(crate) fn clean() {
     if try_kubectl(&["get", "namespace", NAMESPACE]).is_ok() {
         kubectl(&["delete", "namespace", NAMESPACE]);
@@ -104,7 +104,7 @@ pub(crate) fn clean() {
 }
 
 fn a_program_in_a_pod_has_pods_of_its_own() {
-    let inside = Inside::start("hosts", "fiber", |_| {});
+    let inside = ProgramInPod::start("hosts", "fiber", |_| {});
     let said = inside.says("child:");
     let host = |who: &str| {
         said.lines().find_map(|line| line.strip_prefix(who)).expect(who).trim().to_string()
@@ -117,7 +117,7 @@ fn a_program_in_a_pod_has_pods_of_its_own() {
 }
 
 fn pools_in_pools_go_with_the_pod_that_began() {
-    let inside = Inside::start("family", "fiber", |_| {});
+    let inside = ProgramInPod::start("family", "fiber", |_| {});
     inside.says("squares: [[0, 1, 4], [100, 121, 144]]");
     inside.says("nested: done");
     let children = inside.owned("pods");
@@ -131,14 +131,14 @@ fn pools_in_pools_go_with_the_pod_that_began() {
     };
     let session = text(&children[0]["metadata"]["labels"]["fiber.session"]).to_string();
     kubectl(&["-n", NAMESPACE, "delete", "pod", &inside.name, "--force", "--grace-period=0"]);
-    // Kubernetes removes what it owned, and what those owned.
+    // Kubernetes deletes the pod's objects, and theirs in turn.
     wait_until("its family is gone", || {
         !sessions(family()).contains(&session) && inside.owned("pods").is_empty()
     });
 }
 
 fn without_rights_the_missing_one_is_named() {
-    let inside = Inside::start("one task", "default", |_| {});
+    let inside = ProgramInPod::start("one task", "default", |_| {});
     let said = inside.says("error: ");
     let words = "User \"system:serviceaccount:fiber:default\" cannot get resource \"pods\"";
     assert!(
@@ -149,7 +149,7 @@ fn without_rights_the_missing_one_is_named() {
 }
 
 fn pods_inherit_what_their_parents_pod_has() {
-    let inside = Inside::start("ready", "fiber", |pod| {
+    let inside = ProgramInPod::start("ready", "fiber", |pod| {
         let spec = &mut pod["spec"];
         spec["volumes"] = json!([{"name": "data", "hostPath": {"path": "/tmp"}}]);
         spec["containers"][0]["volumeMounts"] =

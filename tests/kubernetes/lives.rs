@@ -1,4 +1,4 @@
-//! How pods come and go with their program.
+//! The lifetime of pods and of their program.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -82,7 +82,7 @@ fn the_key_is_in_a_secret_alone() {
 
 fn pods_that_have_done_their_work_are_completed() {
     let mut watch = Command::new("kubectl");
-    // Not the pod's phase: the pod may be removed before its node says `Succeeded`.
+    // Not the pod's phase: the pod may be deleted before its node reports `Succeeded`.
     let state = ".status.containerStatuses[0].state.terminated";
     let owner = "{.metadata.annotations.fiber\\.owner}";
     let format = format!(
@@ -141,13 +141,13 @@ fn a_program_that_is_asked_to_end_takes_its_pods_along() {
 }
 
 fn actors_queues_pipes_locks_and_rings_reach_across_pods() {
-    let told = ["consumed: (10100, 2)", "balance: 10101", "ring: [true, true, true]"];
-    leaves_nothing(program("together").start()).code(0).says(&told);
+    let expected = ["consumed: (10100, 2)", "balance: 10101", "ring: [true, true, true]"];
+    leaves_nothing(program("together").start()).code(0).says(&expected);
 }
 
 fn what_pods_print_comes_out() {
     let mut program = program("talk").env("FIBER_OUTPUT", "prefix").start();
-    // While the pod runs, and it stays in the pod's own log.
+    // The output arrives while the pod runs, and stays in the pod's own log.
     assert_eq!(program.line("[pool-1/worker-1]"), "from a worker");
     let pod = names(&pods(program.pid())).remove(0);
     assert_eq!(kubectl(&["logs", &pod]), "from a worker");

@@ -1,9 +1,9 @@
-//! Programs whose processes are pods, on a real Kubernetes cluster.
+//! Tests of programs whose processes are pods, on a real Kubernetes cluster.
 //!
-//! They are asked for by `TEST_BACKENDS=kubernetes`, and then there has to be a cluster: the one of
-//! `make test-cluster`, or any that the kubeconfig names, with `TEST_REGISTRY` if its nodes do not
-//! share this host's Docker engine. Some change nodes and some stop the API server, where they can:
-//! it is to be a cluster for tests alone.
+//! `TEST_BACKENDS=kubernetes` enables them, and then requires a cluster: the one of `make
+//! test-cluster`, or any other in the kubeconfig, with `TEST_REGISTRY` if its nodes do not share
+//! this host's Docker engine. Some tests change nodes or stop the API server, where they can: use a
+//! cluster for tests only.
 
 mod chaos;
 mod cluster;
@@ -37,7 +37,7 @@ use std::sync::{PoisonError, RwLock};
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
-/// Held to read by tests that can run beside others, and to write by those that disturb all of the
+/// Read-locked by tests that run beside others, write-locked by those that disturb the whole
 /// cluster.
 static CLUSTER: RwLock<()> = RwLock::new(());
 
@@ -52,27 +52,28 @@ fn main() -> ExitCode {
         cluster::must_answer();
     } else {
         eprintln!(
-            "SKIPPED: what pods promise; TEST_BACKENDS=kubernetes asks for it, and needs a cluster"
+            "SKIPPED: tests on Kubernetes; TEST_BACKENDS=kubernetes enables them, and requires a \
+             cluster"
         );
     }
     let topics = [
-        ("chaos", chaos::TESTS, Manners::Alone),
-        ("input", input::TESTS, Manners::BesideOthers),
-        ("inside", inside::TESTS, Manners::BesideOthers),
-        ("lives", lives::TESTS, Manners::BesideOthers),
-        ("network", network::TESTS, Manners::BesideOthers),
-        ("node", node::TESTS, Manners::Alone),
-        ("resources", resources::TESTS, Manners::BesideOthers),
+        ("chaos", chaos::TESTS, Isolation::Alone),
+        ("input", input::TESTS, Isolation::BesideOthers),
+        ("inside", inside::TESTS, Isolation::BesideOthers),
+        ("lives", lives::TESTS, Isolation::BesideOthers),
+        ("network", network::TESTS, Isolation::BesideOthers),
+        ("node", node::TESTS, Isolation::Alone),
+        ("resources", resources::TESTS, Isolation::BesideOthers),
     ];
     let trials = topics.into_iter().flat_map(|(topic, tests, manners)| {
         tests.iter().map(move |(name, test)| {
             let run = move || {
                 let (_beside, _alone);
                 match manners {
-                    Manners::BesideOthers => {
+                    Isolation::BesideOthers => {
                         _beside = CLUSTER.read().unwrap_or_else(PoisonError::into_inner)
                     }
-                    Manners::Alone => {
+                    Isolation::Alone => {
                         _alone = CLUSTER.write().unwrap_or_else(PoisonError::into_inner)
                     }
                 }
@@ -88,10 +89,10 @@ fn main() -> ExitCode {
     conclusion.exit_code()
 }
 
-/// Why a test does not suit this cluster.
+/// The reason why a test can't run on this cluster.
 struct Unsuited(&'static str);
 
-/// Ends a test that does not suit this cluster.
+/// Skips a test that can't run on this cluster.
 fn skip(why: &'static str) -> ! {
     std::panic::resume_unwind(Box::new(Unsuited(why)))
 }
@@ -106,14 +107,14 @@ fn run(test: fn()) -> Result<Completion, Failed> {
     }
 }
 
-/// What a topic's tests do to others.
+/// Whether the tests of a topic may run beside others.
 #[derive(Clone, Copy)]
-enum Manners {
+enum Isolation {
     BesideOthers,
     Alone,
 }
 
-/// A topic's tests by their names.
+/// The tests of a topic by name.
 type Tests = &'static [(&'static str, fn())];
 
 /// Lists the tests of a topic.

@@ -1,4 +1,4 @@
-//! Networks that reset, drop and delay what pods send: a pool becomes whole again.
+//! Networks that reset, drop and delay packets: a pool becomes complete again.
 
 use std::time::Duration;
 
@@ -21,22 +21,21 @@ crate::tests![
     a_pod_whose_end_goes_unheard_is_replaced,
 ];
 
-/// A program with a pool of two, and where it listens.
+/// A program with a pool of two workers, and the port where it listens.
 struct Pair {
     program: Program,
     port: String,
 }
 
 impl Pair {
-    /// One that has become whole.
+    /// Starts a program, and waits until its pool is complete.
     fn start(scenario: &str) -> Pair {
         let pair = Pair::begin(program(scenario));
         pair.program.line("ready: 2");
         pair
     }
 
-    /// One that begins. Skips the test where pods' packets do not come through this host's own
-    /// hands.
+    /// Starts a program. Skips the test if pods' packets do not pass this host's firewall.
     fn begin(setup: Setup) -> Pair {
         if !cluster::is_of_this_host() || iptables(&["-S", "INPUT"]).is_err() {
             crate::skip("it takes root on the cluster's only node to disturb what pods send");
@@ -58,7 +57,7 @@ impl Pair {
         Pair { port: port.to_string(), program }
     }
 
-    /// The address of one of its pods that runs.
+    /// Returns the address of one of its running pods.
     fn worker(&self) -> String {
         let is_running =
             |pod: &Value| pod["status"]["containerStatuses"][0]["state"]["running"].is_object();
@@ -70,14 +69,14 @@ impl Pair {
         text(&running.unwrap_or_default()["status"]["podIP"]).to_string()
     }
 
-    /// Has one of its pods be replaced.
+    /// Deletes one of its pods, which the pool then replaces.
     fn lose_a_worker(&self) -> String {
         let victim = names(&pods(self.program.pid())).remove(0);
         kubectl(&["delete", "pod", &victim, "--force", "--grace-period=0"]);
         victim
     }
 
-    /// Waits until two workers answer, and says which.
+    /// Waits until two workers answer, and returns their names.
     fn is_whole(&mut self) -> String {
         self.program.say("go on");
         self.program.line("whole:")
@@ -92,16 +91,16 @@ fn iptables(arguments: &[&str]) -> Result<String, String> {
     output("iptables", &[&["-w"], arguments].concat(), "")
 }
 
-/// What becomes of packets between pods and a program, for as long as this lives.
-struct Rules(Vec<Vec<String>>);
+/// Firewall rules for packets between pods and a program. Dropping them removes them.
+struct FirewallRules(Vec<Vec<String>>);
 
-impl Rules {
-    fn none() -> Rules {
-        Rules(Vec::new())
+impl FirewallRules {
+    fn none() -> FirewallRules {
+        FirewallRules(Vec::new())
     }
 
-    /// Adds a rule, before those that are there.
-    fn with(mut self, chain: &str, rule: &str) -> Rules {
+    /// Adds a rule before all others.
+    fn with(mut self, chain: &str, rule: &str) -> FirewallRules {
         let rule: Vec<String> =
             [chain].into_iter().chain(rule.split(' ')).map(String::from).collect();
         iptables(&with("-I", &rule)).unwrap_or_else(|problem| panic!("{rule:?}: {problem}"));
@@ -109,10 +108,10 @@ impl Rules {
         self
     }
 
-    /// This, to packets of connections that begin from now on: those that there are go on.
-    fn on_new_connections(port: &str, fate: &str) -> Rules {
+    /// Applies `fate` to packets of new connections: existing ones go on.
+    fn on_new_connections(port: &str, fate: &str) -> FirewallRules {
         const MARK: &str = "0xf1be";
-        Rules::none()
+        FirewallRules::none()
             .with("INPUT", &format!("-p tcp --dport {port} -m connmark --mark {MARK} {fate}"))
             .with(
                 "INPUT",
@@ -122,8 +121,8 @@ impl Rules {
             )
     }
 
-    /// Waits until a packet has met this.
-    fn are_felt(&self) {
+    /// Waits until a rule has matched a packet.
+    fn wait_for_match(&self) {
         let fates: Vec<_> =
             self.0.iter().filter(|rule| !rule.contains(&"CONNMARK".to_string())).collect();
         wait_until(&format!("a packet meets one of {fates:?}"), || {
@@ -135,7 +134,7 @@ impl Rules {
                     .skip_while(|word| !word.ends_with("port"))
                     .nth(1)
                     .expect("it has a port");
-                // The counters stand behind `-c`: packets and bytes.
+                // The counters follow `-c`: packets and bytes.
                 let mut counters = listed
                     .lines()
                     .filter(|line| {
@@ -147,15 +146,15 @@ impl Rules {
         });
     }
 
-    /// This, to what a pod and the program send each other.
-    fn between(pod: &str, port: &str, fate: &str) -> Rules {
-        Rules::none()
+    /// Applies `fate` to all packets between a pod and the program.
+    fn between(pod: &str, port: &str, fate: &str) -> FirewallRules {
+        FirewallRules::none()
             .with("INPUT", &format!("-p tcp -s {pod} --dport {port} {fate}"))
             .with("OUTPUT", &format!("-p tcp -d {pod} --sport {port} {fate}"))
     }
 }
 
-impl Drop for Rules {
+impl Drop for FirewallRules {
     fn drop(&mut self) {
         for rule in &self.0 {
             if let Err(problem) = iptables(&with("-D", rule)) {
@@ -169,33 +168,32 @@ fn with<'a>(command: &'a str, rule: &'a [String]) -> Vec<&'a str> {
     [command].into_iter().chain(rule.iter().map(String::as_str)).collect()
 }
 
-/// How long the network is bad: longer than a heartbeat may stay away.
+/// The length of an outage: longer than the heartbeat timeout.
 const OUTAGE: Duration = Duration::from_secs(6);
 const RESET: &str = "-j REJECT --reject-with tcp-reset";
 
-impl Rules {
-    /// Ends them when they have been felt for so long.
+impl FirewallRules {
+    /// Removes the rules this long after their first match.
     fn last(self, time: Duration) {
-        self.are_felt();
+        self.wait_for_match();
         std::thread::sleep(time);
     }
 }
 
 fn a_start_whose_connection_is_reset_is_made_up_for() {
     let mut pair = Pair::start("pair");
-    // Once, at each step that a start takes: to connect, the handshake, what is sent first, being
-    // ready.
+    // Once at each step of a start: connecting, the handshake, the first message, readiness.
     for packet in [0, 1, 2, 3, 4, 5, 6, 8] {
         let once = format!("-m statistic --mode nth --every 1000000 --packet {packet} {RESET}");
-        let rules = Rules::on_new_connections(&pair.port, &once);
+        let rules = FirewallRules::on_new_connections(&pair.port, &once);
         let victim = pair.lose_a_worker();
-        rules.are_felt();
+        rules.wait_for_match();
         let whole = pair.is_whole();
         assert!(!whole.contains(&victim), "packet {packet}: {whole}");
         drop(rules);
     }
-    // Every time, for a while: none can connect.
-    let rules = Rules::on_new_connections(&pair.port, RESET);
+    // Every time, for a while: no pod can connect.
+    let rules = FirewallRules::on_new_connections(&pair.port, RESET);
     pair.lose_a_worker();
     rules.last(OUTAGE);
     pair.is_whole();
@@ -205,12 +203,12 @@ fn a_start_whose_connection_is_reset_is_made_up_for() {
 fn a_start_that_is_not_heard_for_a_while_is_made_up_for() {
     let mut pair = Pair::start("pair");
     for packet in [1, 2, 4, 6] {
-        // All from that packet on.
+        // All packets from that one on.
         let rest = format!(
             "-m connbytes --connbytes {packet}: --connbytes-dir original --connbytes-mode packets \
              -j DROP"
         );
-        let rules = Rules::on_new_connections(&pair.port, &rest);
+        let rules = FirewallRules::on_new_connections(&pair.port, &rest);
         let victim = pair.lose_a_worker();
         rules.last(OUTAGE);
         let whole = pair.is_whole();
@@ -222,7 +220,7 @@ fn a_start_that_is_not_heard_for_a_while_is_made_up_for() {
 fn a_worker_whose_connection_is_reset_or_lost_is_made_up_for() {
     let mut pair = Pair::start("pair");
     for fate in [RESET, "-j DROP"] {
-        let rules = Rules::between(&pair.worker(), &pair.port, fate);
+        let rules = FirewallRules::between(&pair.worker(), &pair.port, fate);
         rules.last(OUTAGE);
         pair.is_whole();
     }
@@ -232,8 +230,8 @@ fn a_worker_whose_connection_is_reset_or_lost_is_made_up_for() {
 fn a_short_delay_costs_no_worker() {
     let mut pair = Pair::start("calm pair");
     let before = pair.is_whole();
-    // What is dropped is sent again.
-    let rules = Rules::between(&pair.worker(), &pair.port, "-j DROP");
+    // TCP sends dropped packets again.
+    let rules = FirewallRules::between(&pair.worker(), &pair.port, "-j DROP");
     rules.last(Duration::from_millis(500));
     assert_eq!(pair.is_whole(), before);
     pair.ends();
@@ -244,11 +242,10 @@ fn a_pod_whose_end_goes_unheard_is_replaced() {
     let setup = program("calm pair").env("KUBECONFIG", proxy.kubeconfig(directory.path()));
     let mut pair = Pair::begin(setup.env("FIBER_START_TIMEOUT", "10m"));
     pair.program.line("ready: 2");
-    // The connection on which the API server would tell of it is lost, and neither side hears of
-    // that.
+    // The watch's connection is lost, and neither side notices.
     proxy.freeze();
-    // Nor does a link tell of it, because there is none yet.
-    let rules = Rules::on_new_connections(&pair.port, "-j DROP");
+    // No link to the pod can report it either, because there is none yet.
+    let rules = FirewallRules::on_new_connections(&pair.port, "-j DROP");
     let before = names(&pods(pair.program.pid()));
     pair.lose_a_worker();
     let mut successor = None;
@@ -256,7 +253,7 @@ fn a_pod_whose_end_goes_unheard_is_replaced() {
         successor = names(&pods(pair.program.pid())).into_iter().find(|pod| !before.contains(pod));
         successor.is_some()
     });
-    rules.are_felt();
+    rules.wait_for_match();
     let successor = successor.unwrap_or_default();
     kubectl(&["delete", "pod", &successor, "--force", "--grace-period=0"]);
     wait_until("its process is gone", || pair.program.processes().len() <= 2);
@@ -269,7 +266,7 @@ fn a_pod_whose_end_goes_unheard_is_replaced() {
 fn a_while_of_random_resets_is_outlived() {
     let mut pair = Pair::start("pair");
     let often = format!("-m statistic --mode random --probability 0.2 {RESET}");
-    let rules = Rules::on_new_connections(&pair.port, &often);
+    let rules = FirewallRules::on_new_connections(&pair.port, &often);
     pair.lose_a_worker();
     rules.last(OUTAGE);
     pair.is_whole();

@@ -1,4 +1,4 @@
-//! What the node has, and who has to make room there.
+//! The node's resources, preemption and eviction.
 
 use serde_json::{Value, json};
 
@@ -8,13 +8,13 @@ use crate::kubectl::{apply, get, kubectl, nodes, try_send};
 use crate::wait::wait_until;
 
 crate::tests![
-    a_pool_works_with_the_workers_that_have_room_and_grows,
-    a_pod_that_its_node_refuses_is_made_again,
-    preemption_is_told,
-    eviction_is_told,
+    a_pool_works_with_the_workers_that_fit_and_grows,
+    a_pod_that_its_node_rejects_is_created_again,
+    preemption_is_reported,
+    eviction_is_reported,
 ];
 
-fn a_pool_works_with_the_workers_that_have_room_and_grows() {
+fn a_pool_works_with_the_workers_that_fit_and_grows() {
     let _gpus = Gpus::new(6);
     let other = new_name();
     let _other = Object::new(&["pod", &other]);
@@ -25,7 +25,7 @@ fn a_pool_works_with_the_workers_that_have_room_and_grows() {
     for pod in pods(program.pid()) {
         assert_eq!(pod["spec"]["containers"][0]["resources"]["limits"][GPU], "1");
     }
-    wait_until("two have no room", || pending(program.pid()).len() == 2);
+    wait_until("two are unschedulable", || pending(program.pid()).len() == 2);
     let warning = program.line_with("pool `pool-1` works with 4 of 6 workers");
     assert!(warning.contains("1 Insufficient nvidia.com/gpu"), "{warning}");
     kubectl(&["delete", "pod", &other]);
@@ -34,18 +34,18 @@ fn a_pool_works_with_the_workers_that_have_room_and_grows() {
     assert!(!ending.out.contains("works with"), "it says so once: {}", ending.out);
 }
 
-fn a_pod_that_its_node_refuses_is_made_again() {
+fn a_pod_that_its_node_rejects_is_created_again() {
     let _gpus = Gpus::new(6);
     let other = new_name();
     let _other = Object::new(&["pod", &other]);
     occupy(&other, 2);
     let program = program("crowd").start();
     program.line("sum:");
-    wait_until("two have no room", || pending(program.pid()).len() == 2);
-    for refused in pending(program.pid()) {
-        place(&refused);
+    wait_until("two are unschedulable", || pending(program.pid()).len() == 2);
+    for rejected in pending(program.pid()) {
+        place(&rejected);
         let is_other = |pod: &Value| {
-            name(pod) == name(&refused) && pod["metadata"]["uid"] != refused["metadata"]["uid"]
+            name(pod) == name(&rejected) && pod["metadata"]["uid"] != rejected["metadata"]["uid"]
         };
         wait_until("another is in its place", || pending(program.pid()).iter().any(is_other));
     }
@@ -60,7 +60,8 @@ fn pending(program: u32) -> Vec<Value> {
     pods
 }
 
-/// Has the node have this pod, as a scheduler does that knows less than the node of what there is.
+/// Binds this pod to the node, as a scheduler does that knows less than the node about its
+/// resources.
 fn place(pod: &Value) {
     let namespace = text(&pod["metadata"]["namespace"]);
     let binding = json!({
@@ -73,7 +74,7 @@ fn place(pod: &Value) {
     try_send("create", &path, &binding).expect("it is bound");
 }
 
-/// Starts a pod that has so many graphics processors.
+/// Starts a pod with this number of GPUs.
 fn occupy(name: &str, gpus: u32) {
     let own = own_image();
     let pod = json!({
@@ -97,7 +98,7 @@ fn occupy(name: &str, gpus: u32) {
     apply(pod.clone());
     wait_until("it has them", || {
         let phase = text(&get(&["pod", name])["status"]["phase"]).to_string();
-        // The kubelet hears later than the scheduler what its node is said to have.
+        // The kubelet learns the node's announced resources later than the scheduler.
         if phase == "Failed" {
             kubectl(&["delete", "pod", name]);
             apply(pod.clone());
@@ -112,7 +113,7 @@ fn at_work() -> crate::program::Program {
     program
 }
 
-fn preemption_is_told() {
+fn preemption_is_reported() {
     let _gpus = Gpus::new(1);
     let program = at_work();
     let important = new_name();
@@ -129,7 +130,7 @@ fn preemption_is_told() {
     leaves_nothing(program).code(0).says(&["error: ", "was preempted: "]);
 }
 
-/// Pods of a node that don't put up with it have to go for as long as this lives.
+/// A NoExecute taint on a node, which evicts pods without a toleration. Dropping this removes it.
 struct Taint(String);
 
 impl Taint {
@@ -146,7 +147,7 @@ impl Drop for Taint {
     }
 }
 
-fn eviction_is_told() {
+fn eviction_is_reported() {
     let _gpus = Gpus::new(1);
     let program = at_work();
     let taint = Taint::of_the_node_of(&pods(program.pid())[0]);
@@ -154,7 +155,7 @@ fn eviction_is_told() {
     drop(taint);
 }
 
-/// One that is more important than others.
+/// Returns a pod with a higher priority.
 fn pod(name: &str, image: &Value) -> Value {
     json!({
         "apiVersion": "v1",

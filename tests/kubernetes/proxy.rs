@@ -1,5 +1,4 @@
-//! A way to the API server on which connections can be frozen: they stay open, and nothing comes
-//! through any more.
+//! A proxy to the API server that can freeze connections: they stay open, but carry no more data.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -12,16 +11,16 @@ use crate::kubectl;
 
 pub(crate) struct Proxy {
     port: u16,
-    /// Connections of earlier ages are frozen.
-    age: Arc<AtomicU32>,
+    /// Incremented by each freeze. Connections from before are frozen.
+    generation: Arc<AtomicU32>,
 }
 
 impl Proxy {
     pub(crate) fn start() -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let port = listener.local_addr().expect("it has one").port();
-        let age = Arc::new(AtomicU32::new(0));
-        let current = Arc::clone(&age);
+        let generation = Arc::new(AtomicU32::new(0));
+        let current = Arc::clone(&generation);
         let (host, server_port) = kubectl::server();
         std::thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
@@ -39,15 +38,15 @@ impl Proxy {
                 std::thread::spawn(move || pass(back_from, back_to, back));
             }
         });
-        Proxy { port, age }
+        Proxy { port, generation }
     }
 
-    /// Nothing comes through the connections that there are, for ever.
+    /// Freezes all current connections forever.
     pub(crate) fn freeze(&self) {
-        self.age.fetch_add(1, Ordering::SeqCst);
+        self.generation.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// The kubeconfig of the tests, by this way.
+    /// Returns the kubeconfig of the tests, changed to use this proxy.
     pub(crate) fn kubeconfig(&self, directory: &Path) -> PathBuf {
         kubeconfig::changed(directory, |config| {
             let cluster = &mut config["clusters"][0]["cluster"];
@@ -61,7 +60,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, frozen: impl Fn() -> bool) {
     let mut buffer = [0; 16 << 10];
     while let Ok(length) = from.read(&mut buffer) {
         if frozen() {
-            // Who ends it is noticed no more, and who sends is not answered.
+            // Neither side learns of the other's end, or gets an answer.
             loop {
                 std::thread::park();
             }

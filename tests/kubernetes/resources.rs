@@ -1,8 +1,12 @@
-//! What pods may take.
+//! Resource limits of pods.
 
 use crate::cluster::{leaves_nothing, pods, program, text};
 
-crate::tests![limits_are_real, too_little_memory_is_told, more_than_any_node_has_is_told];
+crate::tests![
+    limits_are_real,
+    running_out_of_memory_is_reported,
+    more_resources_than_any_node_has_are_reported
+];
 
 fn limits_are_real() {
     let mut program = program("modest").start();
@@ -18,11 +22,11 @@ fn limits_are_real() {
     leaves_nothing(program).code(0);
 }
 
-fn too_little_memory_is_told() {
+fn running_out_of_memory_is_reported() {
     leaves_nothing(program("hungry").start()).code(0).says(&["out of memory"]);
 }
 
-fn more_than_any_node_has_is_told() {
+fn more_resources_than_any_node_has_are_reported() {
     let ending =
         leaves_nothing(program("too much").env("FIBER_SCHEDULE_TIMEOUT", "2s").start()).code(0);
     ending.says(&[

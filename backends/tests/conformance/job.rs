@@ -1,13 +1,13 @@
-//! What this program does as a job.
+//! The commands of this program as a job.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, ExitCode, Stdio};
 
-/// The first argument of a job, before what it is to do.
+/// The first argument of a job, before its command.
 pub(crate) const JOB: &str = "as-a-job";
 
-/// Plays the job that the arguments ask for, if they do.
+/// Runs the job that the arguments name, if they do.
 pub(crate) fn run_if_asked() -> Option<ExitCode> {
     let mut arguments = std::env::args().skip(1);
     if arguments.next()? != JOB {
@@ -51,7 +51,7 @@ pub(crate) fn run_if_asked() -> Option<ExitCode> {
                 .stdin(Stdio::null())
                 .spawn()
                 .expect("it can be started");
-            // Not before `other` has ended, which it does not.
+            // Wait for `other`, which never ends.
             other.wait().expect("it is a child");
             ExitCode::FAILURE
         }
@@ -66,7 +66,7 @@ pub(crate) fn run_if_asked() -> Option<ExitCode> {
     })
 }
 
-/// Connects, says who it is, and stays until the other side closes.
+/// Connects, sends a line, and stays until the other side closes.
 fn call(address: &str) -> ExitCode {
     let mut stream = TcpStream::connect(address).expect("the address can be reached");
     stream.write_all(b"here\n").expect("somebody listens");

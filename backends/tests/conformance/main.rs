@@ -1,10 +1,11 @@
-//! What every backend promises, asked of each of them.
+//! The promises of all backends, tested for each.
 //!
-//! `local` is asked always, others when `TEST_BACKENDS` names them (`TEST_BACKENDS=docker,…`): then
-//! they have to be there. A new backend is added to [`BACKENDS`]. Nodes that do not share this
-//! host's Docker engine get images from the registry that `TEST_REGISTRY` names.
+//! `local` is always tested, other backends if `TEST_BACKENDS` names them
+//! (`TEST_BACKENDS=docker,…`), and then they have to be available. Add a new backend to
+//! [`BACKENDS`]. `TEST_REGISTRY` names a registry for nodes that do not share this host's Docker
+//! engine.
 //!
-//! The jobs are this program again, called with what they are to do.
+//! The jobs run this program again, with a command in its arguments.
 
 mod job;
 mod promises;
@@ -15,14 +16,13 @@ use std::process::ExitCode;
 use fiber_core::Config;
 use libtest_mimic::{Arguments, Trial};
 
-/// A backend by its name in the configuration, and what else the configuration has to say for its
-/// tests.
+/// A backend under test: its name, and its configuration.
 struct Subject {
     name: &'static str,
     configure: fn(&mut Config),
-    /// Whether it can be asked anywhere.
+    /// Whether it is available anywhere.
     always: bool,
-    /// Whether its jobs are made from images.
+    /// Whether its jobs run from images.
     images: bool,
 }
 
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
         let asked = *always || wanted.contains(name);
         if !asked {
             eprintln!(
-                "SKIPPED: the promises of the backend `{name}`; TEST_BACKENDS={name} asks for them"
+                "SKIPPED: the promises of the backend `{name}`; TEST_BACKENDS={name} enables them"
             );
         }
         let of_images = if *images { promises::OF_IMAGES } else { &[] };

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use crate::job::JOB;
 use crate::registry::Registry;
 
-/// How long anything may take that is to happen at all.
+/// Time limit for each promise.
 const LONG: Duration = Duration::from_secs(120);
 
 pub(crate) type Promise = fn(Subject) -> Pin<Box<dyn Future<Output = ()>>>;
@@ -29,25 +29,25 @@ macro_rules! promises {
 }
 
 promises![
-    exit_codes_are_told,
-    signals_are_told,
-    what_it_prints_is_kept,
-    all_that_it_prints_comes_before_its_end,
-    arguments_and_environment_arrive_as_they_are,
+    exit_codes_are_reported,
+    signals_are_reported,
+    output_goes_to_the_log_and_the_tail,
+    all_output_comes_before_the_end,
+    arguments_and_environment_arrive_unchanged,
     states_come_in_order_and_end_once,
-    a_job_reaches_the_node,
-    killing_ends_what_it_started_too,
+    a_job_can_connect_to_its_parent,
+    killing_ends_descendants_too,
     killing_takes_effect_at_any_time,
     terminating_is_a_signal,
     terminating_takes_effect_at_any_time,
     many_jobs_at_once,
-    too_little_memory_is_told,
-    what_is_not_there_is_named,
+    running_out_of_memory_is_reported,
+    missing_resources_are_named,
     any_name_will_do,
-    nothing_is_there_to_be_swept,
+    live_and_finished_jobs_leave_nothing_to_sweep,
 ];
 
-/// What backends promise that make jobs from images.
+/// The promises of backends whose jobs run from images.
 pub(crate) const OF_IMAGES: &[(&str, Promise)] =
     &[("jobs_that_wait_share_one_failed_attempt", |subject| {
         Box::pin(jobs_that_wait_share_one_failed_attempt(subject))
@@ -60,7 +60,7 @@ pub(crate) struct Subject {
     logs: TempDir,
 }
 
-/// Runs a test as the node's thread would.
+/// Runs a test on a thread like fiber's own.
 pub(crate) fn check(config: &Config, promise: Promise) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -104,7 +104,7 @@ impl Subject {
         }
     }
 
-    /// Where jobs are told to connect to, as this subject says.
+    /// Listens for jobs, and returns the address for them to connect to.
     async fn listen(&self) -> (TcpListener, String) {
         let reach = self.backend.listen_address().await.expect("it can be reached");
         let listener = TcpListener::bind(SocketAddr::new(reach.bind, 0))
@@ -146,20 +146,20 @@ async fn caller(listener: &TcpListener) -> BufReader<TcpStream> {
     stream
 }
 
-async fn exit_codes_are_told(subject: Subject) {
+async fn exit_codes_are_reported(subject: Subject) {
     assert_eq!(subject.run(subject.spec(&["exit", "0"])).await.reason, ExitReason::Normal);
     assert_eq!(subject.run(subject.spec(&["exit", "3"])).await.reason, ExitReason::Code(3));
     assert_eq!(subject.run(subject.spec(&["exit", "127"])).await.reason, ExitReason::Code(127));
 }
 
-async fn signals_are_told(subject: Subject) {
+async fn signals_are_reported(subject: Subject) {
     for signal in [6, 9, 10, 15] {
         let exit = subject.run(subject.spec(&["signal", &signal.to_string()])).await;
         assert_eq!(exit.reason, ExitReason::Signal(signal));
     }
 }
 
-async fn what_it_prints_is_kept(subject: Subject) {
+async fn output_goes_to_the_log_and_the_tail(subject: Subject) {
     let mut spec = subject.spec(&["print"]);
     spec.output = OutputMode::File;
     let exit = subject.run(spec).await;
@@ -173,7 +173,7 @@ async fn what_it_prints_is_kept(subject: Subject) {
     assert_eq!(lines, ["and no end of the third", "another line", "one line"]);
 }
 
-async fn all_that_it_prints_comes_before_its_end(subject: Subject) {
+async fn all_output_comes_before_the_end(subject: Subject) {
     let mut spec = subject.spec(&["flood", "20000"]);
     spec.output = OutputMode::File;
     let exit = subject.run(spec).await;
@@ -186,7 +186,7 @@ async fn all_that_it_prints_comes_before_its_end(subject: Subject) {
     );
 }
 
-async fn arguments_and_environment_arrive_as_they_are(subject: Subject) {
+async fn arguments_and_environment_arrive_unchanged(subject: Subject) {
     let exit =
         subject.run(subject.spec(&["echo", "GREETING", "a b", "", "$PATH", "\"", "ö"])).await;
     let expected = ["GREETING=hello = \"you\" $HOME 'ö'", "<a b>", "<>", "<$PATH>", "<\">", "<ö>"];
@@ -205,24 +205,24 @@ async fn states_come_in_order_and_end_once(subject: Subject) {
     assert_eq!(running, JobState::Running);
     drop(caller);
     assert_eq!(ended(&*job).await.reason, ExitReason::Normal);
-    // Who looks later sees the same, and commands that come too late do no harm.
+    // The last state stays, and late commands do no harm.
     job.terminate();
     job.kill();
     assert_eq!(ended(&*job).await.reason, ExitReason::Normal);
-    // Nobody can change it any more.
+    // The state can't change any more.
     states.borrow_and_update();
     drop(job);
     assert!(states.changed().await.is_err());
 }
 
-async fn a_job_reaches_the_node(subject: Subject) {
+async fn a_job_can_connect_to_its_parent(subject: Subject) {
     let (listener, address) = subject.listen().await;
     let job = subject.start(&["call", &address]).await;
     drop(caller(&listener).await);
     assert_eq!(ended(&*job).await.reason, ExitReason::Normal);
 }
 
-async fn killing_ends_what_it_started_too(subject: Subject) {
+async fn killing_ends_descendants_too(subject: Subject) {
     let (listener, address) = subject.listen().await;
     let job = subject.start(&["delegate", &address]).await;
     let mut grandchild = caller(&listener).await;
@@ -267,14 +267,14 @@ async fn many_jobs_at_once(subject: Subject) {
     assert_eq!(exits, codes.into_iter().map(Some).collect::<Vec<_>>());
 }
 
-async fn too_little_memory_is_told(subject: Subject) {
+async fn running_out_of_memory_is_reported(subject: Subject) {
     let mut spec = subject.spec(&["eat"]);
     spec.meta = Meta::new().memory(64 << 20);
     let exit = subject.run(spec).await;
     assert_eq!(exit.reason, ExitReason::OutOfMemory, "{exit:?}");
 }
 
-async fn what_is_not_there_is_named(subject: Subject) {
+async fn missing_resources_are_named(subject: Subject) {
     let asked = [
         (Meta::new().memory(1 << 60), "memory"),
         (Meta::new().cpu(100_000.0), "cores"),
@@ -286,7 +286,7 @@ async fn what_is_not_there_is_named(subject: Subject) {
         let problem = match subject.backend.create(spec).await {
             Err(Error::Start { problem, .. }) => problem,
             Err(other) => panic!("{other}"),
-            // Where there may be more one day, it waits, and says for what.
+            // Where more resources may appear, the job waits, and reports for which.
             Ok(job) => match waiting_or_ended(&*job).await {
                 JobState::Ended(Exit { reason: ExitReason::NotStarted(problem), .. }) => problem,
                 JobState::Waiting(WaitReason::Resources(words)) => words,
@@ -305,9 +305,9 @@ async fn any_name_will_do(subject: Subject) {
     }
 }
 
-async fn nothing_is_there_to_be_swept(subject: Subject) {
+async fn live_and_finished_jobs_leave_nothing_to_sweep(subject: Subject) {
     let job = subject.start(&["wait"]).await;
-    // What lives is not swept.
+    // A sweep keeps live jobs.
     assert_eq!(subject.backend.sweep().await.expect("it can sweep"), Vec::<String>::new());
     assert!(!matches!(*job.states().borrow(), JobState::Ended(_)));
     job.kill();
@@ -319,7 +319,7 @@ async fn jobs_that_wait_share_one_failed_attempt(subject: Subject) {
     let registry = Registry::refusing().await;
     let mut config = subject.config.clone();
     match &*config.backend {
-        // Pods' images are pushed, containers' are pulled.
+        // Images of pods are pushed, images of containers are pulled.
         "kubernetes" => config.registry = Some(format!("{}/fiber-test", registry.address)),
         _ => config.image = Some(format!("{}/fiber-test/refused:1", registry.address)),
     }
@@ -334,7 +334,7 @@ async fn jobs_that_wait_share_one_failed_attempt(subject: Subject) {
     let problem = start().await;
     let of_one = registry.requests();
     assert!(of_one > 0 && problem.contains("the test refuses"), "{of_one}: {problem}");
-    // An error is not kept for jobs that come later: there is another attempt, and only one.
+    // Later jobs don't get an earlier error: they make another attempt, but only one.
     let problems = futures_util::future::join_all((0..4).map(|_| start())).await;
     assert_eq!(registry.requests(), of_one, "{problems:?}");
     assert!(problems.iter().all(|other| *other == problem), "{problem}: {problems:?}");

@@ -1,4 +1,4 @@
-//! A registry that refuses everything, and counts what it is asked for.
+//! A registry that refuses all requests, and counts them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// It is on this host, so that Docker talks to it without a certificate.
+    /// Starts it on this host, where Docker uses it without a certificate.
     pub(crate) async fn refusing() -> Registry {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
         let address = listener.local_addr().expect("it has one").to_string();
@@ -28,14 +28,13 @@ impl Registry {
         Registry { address, requests }
     }
 
-    /// How many requests came since the last call.
+    /// Returns the number of requests since the last call.
     pub(crate) fn requests(&self) -> usize {
         self.requests.swap(0, Ordering::SeqCst)
     }
 }
 
-/// Refuses the request of a connection. What is no HTTP is an attempt to use TLS, and is hung up
-/// on.
+/// Refuses the request of a connection. Closes connections that use TLS.
 async fn refuse(stream: TcpStream, requests: Arc<AtomicUsize>) {
     let mut stream = BufReader::new(stream);
     let mut head = Vec::new();
@@ -54,6 +53,6 @@ async fn refuse(stream: TcpStream, requests: Arc<AtomicUsize>) {
         "HTTP/1.1 403 Forbidden\r\n{kind}\r\nContent-Length: {length}\r\nConnection: \
          close\r\n\r\n{REFUSAL}"
     );
-    // Who hangs up before has its answer.
+    // A client may close the connection early.
     let _ = stream.write_all(answer.as_bytes()).await;
 }

@@ -1,4 +1,4 @@
-//! The command without an engine: what it says of itself, what it refuses, and `local`.
+//! Tests of the command without an engine: its documentation, its errors, and the backend `local`.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -10,7 +10,7 @@ fn fiber(arguments: &[&str]) -> Command {
             command.env_remove(name);
         }
     }
-    // Where no fiber.toml and no Dockerfile is.
+    // This directory has neither a fiber.toml nor a Dockerfile.
     command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).stdin(Stdio::null());
     command
 }
@@ -35,18 +35,18 @@ fn fails(arguments: &[&str], code: i32, words: &[&str]) {
 }
 
 #[test]
-fn the_reference_is_that_of_this_command() {
+fn the_reference_page_is_up_to_date() {
     let said = text(&output(&["reference"]).stdout);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/cli.md");
     let written = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(said == written, "docs/cli.md is stale: `make reference` writes it anew");
+    assert!(said == written, "docs/cli.md is stale: run `make reference`");
     for command in ["run", "ps", "logs", "kill", "cp", "clean", "completions", "man"] {
         assert!(said.contains(&format!("\n## fiber {command}\n")), "{command} is missing");
     }
 }
 
 #[test]
-fn there_are_completions_for_every_shell() {
+fn every_shell_has_completions() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let output = output(&["completions", shell]);
         let said = text(&output.stdout);
@@ -55,14 +55,14 @@ fn there_are_completions_for_every_shell() {
             "{shell}: {said}"
         );
     }
-    // A shell reads them without complaint.
+    // The shell parses them without an error.
     let bash = text(&output(&["completions", "bash"]).stdout);
     let checked = Command::new("bash").args(["-n", "-c", &bash]).output().expect("there is a bash");
     assert!(checked.status.success() && checked.stderr.is_empty(), "{}", text(&checked.stderr));
 }
 
 #[test]
-fn there_is_a_manual_page_for_every_command() {
+fn every_command_has_a_manual_page() {
     assert!(text(&output(&["man"]).stdout).contains(".TH fiber 1"));
     let directory = tempfile::tempdir().expect("there is room");
     assert!(output(&["man", &directory.path().display().to_string()]).status.success());
@@ -77,7 +77,7 @@ fn there_is_a_manual_page_for_every_command() {
 }
 
 #[test]
-fn on_local_the_program_is_simply_run() {
+fn the_local_backend_executes_the_program() {
     let ending = output(&[
         "run",
         "--env",
@@ -90,7 +90,7 @@ fn on_local_the_program_is_simply_run() {
         (ending.status.code(), text(&ending.stdout), text(&ending.stderr)),
         (Some(3), "hello local\n".into(), "oh\n".into())
     );
-    // In the place of the command itself, so that signals are its own.
+    // The program replaces the command, so signals reach it.
     let child = fiber(&["run", "-a", "bash", "-c", "echo $$"])
         .stdout(Stdio::piped())
         .spawn()
@@ -100,7 +100,7 @@ fn on_local_the_program_is_simply_run() {
 }
 
 #[test]
-fn what_makes_no_sense_on_local_is_refused() {
+fn options_for_containers_are_refused_on_local() {
     let options: [&[&str]; 6] = [
         &["--image", "x"],
         &["--memory", "1GiB"],
@@ -118,7 +118,7 @@ fn what_makes_no_sense_on_local_is_refused() {
 }
 
 #[test]
-fn a_program_that_does_not_exist_or_is_none_is_told_as_shells_do() {
+fn programs_that_cannot_run_exit_with_the_codes_of_shells() {
     let directory = tempfile::tempdir().expect("there is room");
     let path = |name: &str| directory.path().join(name).display().to_string();
     std::fs::write(path("text"), "hello").expect("there is room");
@@ -129,12 +129,12 @@ fn a_program_that_does_not_exist_or_is_none_is_told_as_shells_do() {
     fails(&["run", &path("else/where")], 127, &["build it first"]);
     fails(&["run", &path("text")], 126, &["chmod +x"]);
     fails(&["run", &path("")], 126, &["is a directory"]);
-    fails(&["run"], 125, &["what is to be run?"]);
-    fails(&["run", "--backend", "docker"], 125, &["what is to be run?"]);
+    fails(&["run"], 125, &["there is nothing to run"]);
+    fails(&["run", "--backend", "docker"], 125, &["there is nothing to run"]);
 }
 
 #[test]
-fn a_wrong_command_line_is_told() {
+fn an_invalid_command_line_is_explained() {
     fails(&["run", "--memory", "much", "true"], 2, &["--memory", "512MiB"]);
     fails(&["run", "--memory", "0", "true"], 2, &["--memory", "512MiB"]);
     fails(&["run", "--cpu", "-1", "true"], 2, &["--cpu"]);
@@ -150,7 +150,7 @@ fn a_wrong_command_line_is_told() {
 }
 
 #[test]
-fn a_wrong_configuration_is_told() {
+fn an_invalid_configuration_is_explained() {
     let output = fiber(&["ps"]).env("FIBER_BACKEND", "dokcer").output().expect("it can be started");
     assert!(text(&output.stderr).contains("`dokcer`"), "{}", text(&output.stderr));
 }

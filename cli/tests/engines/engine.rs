@@ -1,4 +1,4 @@
-//! Engines as their own command lines show them, and the command under test on them.
+//! The engines, seen through their own command lines, and the command under test on them.
 
 pub(crate) mod docker;
 pub(crate) mod kubernetes;
@@ -12,49 +12,49 @@ use crate::wait::wait_until;
 
 pub(crate) const ALL: [&dyn Engine; 2] = [&docker::Docker, &kubernetes::Kubernetes];
 
-/// What the tests need of an engine, apart from the command that they test.
+/// The operations on an engine that the tests need besides the command under test.
 pub(crate) trait Engine: Sync {
-    /// As `--backend` has it.
+    /// Returns the value of `--backend`.
     fn name(&self) -> &'static str;
 
-    /// What one process runs in: `container`.
+    /// Returns what one process runs in: `container`, `pod`.
     fn unit(&self) -> &'static str;
 
-    /// Whether standard error can be told from standard output in what a process has printed.
-    fn tells_streams_apart(&self) -> bool;
+    /// Returns whether a process's logs distinguish standard error from standard output.
+    fn separates_streams(&self) -> bool;
 
-    /// Ends this process with words if no such engine is there, and makes what all tests need
-    /// there.
+    /// Exits with an error if there is no such engine, and creates what all tests share.
     fn set_up(&self);
 
-    /// Removes what was made for all tests.
+    /// Removes what all tests share.
     fn tear_down(&self);
 
-    /// Variables that the command needs here.
+    /// Returns environment variables that the command needs.
     fn variables(&self) -> Vec<(&'static str, String)>;
 
-    /// The names of what runs, or ran, of the session whose head is called `head`, itself among it.
+    /// Returns the names of a session's containers or pods, including its head and those that have
+    /// ended.
     fn units_of(&self, head: &str) -> Vec<String>;
 
-    /// The names of what has a volume mounted.
+    /// Returns the names of the containers or pods that mount a volume.
     fn users_of(&self, claim: &str) -> Vec<String>;
 
-    /// Kills a process without fiber's doing, with all that it started.
+    /// Kills a process and its descendants, not through fiber.
     fn kill(&self, name: &str);
 
     fn create_volume(&self, claim: &str);
 
     fn remove_volume(&self, claim: &str);
 
-    /// One that waits for storage that nobody provides, where there are such. It goes with what was
-    /// made for all tests.
+    /// Creates a volume whose storage nothing provides, if the engine has such volumes. It is
+    /// removed in `tear_down`.
     fn create_pending_volume(&self) -> Option<String>;
 
-    /// What it says if it can't be had, and the variables that make it so.
+    /// Returns variables that make the engine unreachable, and the error to expect then.
     fn absence(&self) -> (&'static [(&'static str, &'static str)], &'static [&'static str]);
 }
 
-/// The command on an engine, in an empty directory.
+/// Returns the command on an engine, in an empty directory.
 pub(crate) fn fiber(engine: &dyn Engine, arguments: &[&str]) -> Setup {
     let setup = Setup::with_executable("", Path::new(env!("CARGO_BIN_EXE_fiber")))
         .env("FIBER_BACKEND", engine.name());
@@ -65,50 +65,54 @@ pub(crate) fn fiber(engine: &dyn Engine, arguments: &[&str]) -> Setup {
         .args(arguments)
 }
 
-/// `fiber run` with this binary as the program of a scenario.
+/// Returns `fiber run` with this binary, which plays a scenario.
 pub(crate) fn run(engine: &dyn Engine, options: &[&str], scenario: &str) -> Setup {
     let own = std::env::current_exe().expect("this binary is somewhere").display().to_string();
     let scenario = format!("{SCENARIO}={scenario}");
     fiber(engine, &[&["run", "--env", &scenario], options, &[&own]].concat())
 }
 
-/// What a command prints that is to succeed.
+/// Runs a command that must succeed, and returns its output.
 #[track_caller]
 pub(crate) fn output(setup: Setup) -> String {
     setup.run().code(0).out
 }
 
-/// A name for something of a test's own.
+/// Returns a unique name.
 pub(crate) fn own_name(what: &str) -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NEXT: AtomicU32 = AtomicU32::new(1);
     format!("{what}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A session that was started and left alone. It is removed with this.
-pub(crate) struct Started {
+/// A session that was started without `--attach`. Dropping this removes it.
+pub(crate) struct StartedSession {
     engine: &'static dyn Engine,
     pub(crate) name: String,
 }
 
-impl Started {
+impl StartedSession {
     #[track_caller]
-    pub(crate) fn new(engine: &'static dyn Engine, options: &[&str], scenario: &str) -> Started {
+    pub(crate) fn new(
+        engine: &'static dyn Engine,
+        options: &[&str],
+        scenario: &str,
+    ) -> StartedSession {
         let out = output(run(engine, options, scenario));
         let said = format!("Created {}: ", engine.unit());
         let name = out
             .trim()
             .strip_prefix(&said)
             .unwrap_or_else(|| panic!("`{said}` is missing in: {out}"));
-        Started::under(engine, name)
+        StartedSession::under(engine, name)
     }
 
-    /// The one of this name.
-    pub(crate) fn under(engine: &'static dyn Engine, name: &str) -> Started {
-        Started { engine, name: name.to_string() }
+    /// Guards the session of this name.
+    pub(crate) fn under(engine: &'static dyn Engine, name: &str) -> StartedSession {
+        StartedSession { engine, name: name.to_string() }
     }
 
-    /// What `fiber ps` says of it; `Null` if it does not list it.
+    /// Returns the session's entry of `fiber ps --json`; `Null` if there is none.
     pub(crate) fn listed(&self) -> Value {
         let sessions: Value = serde_json::from_str(&output(fiber(self.engine, &["ps", "--json"])))
             .expect("it is JSON");
@@ -120,7 +124,7 @@ impl Started {
             .unwrap_or_default()
     }
 
-    /// Waits until `fiber ps` says of it what is wanted.
+    /// Waits until the session's entry of `fiber ps` satisfies a condition.
     #[track_caller]
     pub(crate) fn wait_until(&self, what: &str, reached: impl Fn(&Value) -> bool) -> Value {
         let mut last = Value::Null;
@@ -132,7 +136,7 @@ impl Started {
     }
 }
 
-impl Drop for Started {
+impl Drop for StartedSession {
     fn drop(&mut self) {
         if !self.engine.units_of(&self.name).is_empty() {
             let _ = fiber(self.engine, &["kill", "--now", &self.name]).run();
@@ -140,26 +144,26 @@ impl Drop for Started {
     }
 }
 
-/// A volume of a test's own. It goes with this.
-pub(crate) struct Claim {
+/// A volume of one test. Dropping this removes it.
+pub(crate) struct TestVolume {
     engine: &'static dyn Engine,
     pub(crate) name: String,
 }
 
-impl Claim {
-    pub(crate) fn new(engine: &'static dyn Engine) -> Claim {
+impl TestVolume {
+    pub(crate) fn new(engine: &'static dyn Engine) -> TestVolume {
         let name = own_name("fiber-test-volume");
         engine.create_volume(&name);
-        Claim { engine, name }
+        TestVolume { engine, name }
     }
 
-    /// A place in it, as `fiber cp` takes it.
+    /// Returns a path in it, in the form of `fiber cp`.
     pub(crate) fn at(&self, path: &str) -> String {
         format!("{}:{path}", self.name)
     }
 }
 
-impl Drop for Claim {
+impl Drop for TestVolume {
     fn drop(&mut self) {
         self.engine.remove_volume(&self.name);
     }

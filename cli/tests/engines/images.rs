@@ -1,11 +1,15 @@
-//! Where the image comes from.
+//! The sources of the image.
 
 use crate::docker::docker;
 use crate::engine::{Engine, fiber, own_name, run};
 
-crate::tests![an_image_is_given, a_dockerfile_is_there, a_dockerfile_that_can_not_be_built];
+crate::tests![
+    an_image_is_named,
+    an_image_is_built_from_a_dockerfile,
+    a_dockerfile_that_can_not_be_built
+];
 
-/// The name of the image that was made of this program.
+/// Returns the name of the image built from this program.
 pub(crate) fn own(engine: &dyn Engine) -> String {
     run(engine, &["-a"], "exit 3").run().code(3);
     let pushed = engine.variables().into_iter().find(|(name, _)| *name == "FIBER_REGISTRY");
@@ -14,16 +18,16 @@ pub(crate) fn own(engine: &dyn Engine) -> String {
         None => "fiber-auto/engines".to_string(),
     };
     let images = docker(&["images", "--format", "{{.Repository}}:{{.Tag}}", &repository]);
-    images.lines().next().expect("it has just been made").to_string()
+    images.lines().next().expect("it was just built").to_string()
 }
 
-/// The path at which it has this program.
+/// Returns the path of this program in that image.
 pub(crate) fn path() -> String {
     let own = std::env::current_exe().expect("this binary is somewhere");
     format!("/fiber/bin/{}", own.file_name().expect("it has a name").to_string_lossy())
 }
 
-fn an_image_is_given(engine: &'static dyn Engine) {
+fn an_image_is_named(engine: &'static dyn Engine) {
     let image = own(engine);
     let (path, libraries) = (path(), "LD_LIBRARY_PATH=/fiber/lib");
     let options =
@@ -31,7 +35,7 @@ fn an_image_is_given(engine: &'static dyn Engine) {
     fiber(engine, &options).run().code(0).says(&["pi: 3.14"]);
 }
 
-fn a_dockerfile_is_there(engine: &'static dyn Engine) {
+fn an_image_is_built_from_a_dockerfile(engine: &'static dyn Engine) {
     let text = format!(
         "FROM {}\nENV LD_LIBRARY_PATH=/fiber/lib\nENTRYPOINT [\"{}\"]\n",
         own(engine),
@@ -40,13 +44,13 @@ fn a_dockerfile_is_there(engine: &'static dyn Engine) {
     let options = ["run", "-a", "--env", "SCENARIO=pi"];
     let setup = fiber(engine, &options).file("Dockerfile", &text);
     let ending = setup.run().code(0).says(&["pi: 3.14"]);
-    // It is called after the directory, which had a name of its own.
+    // The image has the directory's name, which is unique.
     let directory =
         ending.directory().file_name().expect("it has a name").to_string_lossy().to_lowercase();
     let name = directory.replace(|c: char| !c.is_ascii_alphanumeric(), "");
     docker(&["rmi", "--force", &format!("fiber-dockerfile/{name}:latest")]);
 
-    // Another one is named; and one that is there can be left aside.
+    // --dockerfile names another file, and --bundle ignores the one in this directory.
     let directory = own_name("elsewhere");
     let setup =
         fiber(engine, &[&options[..], &["--dockerfile", &format!("{directory}/Image")]].concat());

@@ -1,10 +1,10 @@
-//! What may be wrong with what the command is given.
+//! Errors of the command line, the engine and the cluster.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 
-use crate::engine::{Claim, Engine, Started, fiber, own_name, run};
+use crate::engine::{Engine, StartedSession, TestVolume, fiber, own_name, run};
 use crate::kubectl::own_address;
 use crate::program::Setup;
 
@@ -14,11 +14,11 @@ crate::tests![
     a_volume_specification_that_does_not_parse,
     two_volumes_in_one_place,
     a_name_that_is_taken,
-    more_than_there_is,
+    more_resources_than_exist,
     a_program_of_another_architecture,
     a_script,
     a_program_that_the_image_does_not_have,
-    an_image_that_can_not_be_had,
+    an_image_that_cannot_be_pulled,
     an_image_that_takes_too_long,
     a_claim_that_stays_pending,
     a_namespace_that_does_not_exist,
@@ -45,7 +45,7 @@ fn no_engine(engine: &'static dyn Engine) {
 }
 
 fn a_claim_that_does_not_exist(engine: &'static dyn Engine) {
-    let claim = Claim::new(engine);
+    let claim = TestVolume::new(engine);
     let wrong = format!("{}-not", claim.name);
     fails(
         run(engine, &["-v", &wrong], "pi"),
@@ -69,20 +69,20 @@ fn two_volumes_in_one_place(engine: &'static dyn Engine) {
     fails(
         run(engine, &["-v", "a", "-v", "b"], "pi"),
         125,
-        &["`a` and `b` are both to be at /persistent", "-v b:/PATH"],
+        &["`a` and `b` have the same path /persistent", "-v b:/PATH"],
     );
 }
 
 fn a_name_that_is_taken(engine: &'static dyn Engine) {
-    let _none_cleans = crate::sessions::NOBODY_CLEANS.read();
-    let started = Started::new(engine, &[], "ready");
+    let _none_cleans = crate::sessions::NO_CLEANING.read();
+    let started = StartedSession::new(engine, &[], "ready");
     let taken = format!("a {} `{}` exists already", engine.unit(), started.name);
     fails(run(engine, &["--name", &started.name], "pi"), 125, &[&taken, "fiber kill"]);
-    // It is none the worse for it.
+    // The other session still runs.
     assert_eq!(started.listed()["state"], "running");
 }
 
-fn more_than_there_is(engine: &'static dyn Engine) {
+fn more_resources_than_exist(engine: &'static dyn Engine) {
     let impatient =
         |options: &[&str]| run(engine, options, "pi").env("FIBER_SCHEDULE_TIMEOUT", "1s");
     fails(impatient(&["--memory", "900TiB"]), 125, &["900.0 TiB", "ask for less"]);
@@ -90,7 +90,7 @@ fn more_than_there_is(engine: &'static dyn Engine) {
     fails(impatient(&["--gpu", "100"]), 125, &["GPUs", "ask for "]);
 }
 
-/// A file of a test's own, in a directory that goes with it.
+/// Creates an executable file in a directory that is removed when the result is dropped.
 fn file(name: &str, bytes: &[u8]) -> (tempfile::TempDir, String) {
     let directory = tempfile::tempdir().expect("there is room");
     let path = directory.path().join(name);
@@ -102,7 +102,7 @@ fn file(name: &str, bytes: &[u8]) -> (tempfile::TempDir, String) {
 
 fn a_program_of_another_architecture(engine: &'static dyn Engine) {
     let mut bytes = fs::read("/proc/self/exe").expect("it can be read");
-    // What the head of the file says of the machine: that it is a SPARC.
+    // e_machine of a SPARC.
     bytes[18..20].copy_from_slice(&[43, 0]);
     let (_directory, path) = file("program", &bytes);
     fails(fiber(engine, &["run", &path]), 125, &[&path, "another architecture"]);
@@ -121,18 +121,17 @@ fn a_program_that_the_image_does_not_have(engine: &'static dyn Engine) {
         "{}",
         ending.errors
     );
-    // A node finds it out before the program is started, an init process in the container
-    // afterwards.
+    // A kubelet fails before it starts the program, the init process of a container afterwards.
     ending.code(if engine.name() == "docker" { 127 } else { 125 });
 }
 
-fn an_image_that_can_not_be_had(engine: &'static dyn Engine) {
+fn an_image_that_cannot_be_pulled(engine: &'static dyn Engine) {
     let name = "localhost:1/fiber-test/no-such-image:1";
     fails(fiber(engine, &["run", "--image", name]), 125, &[name, "can't "]);
 }
 
 fn an_image_that_takes_too_long(engine: &'static dyn Engine) {
-    // A registry that takes calls and never answers.
+    // A registry that accepts connections and never answers.
     let host =
         if engine.name() == "kubernetes" { own_address() } else { Ipv4Addr::LOCALHOST.into() };
     let registry = TcpListener::bind((host, 0)).expect("a port is free");
@@ -141,7 +140,7 @@ fn an_image_that_takes_too_long(engine: &'static dyn Engine) {
     let options = ["run", "--name", &name, "--image", &image];
     let mut ending =
         fiber(engine, &options).env("FIBER_PULL_TIMEOUT", "4s").in_a_terminal().run().code(125);
-    // A terminal has shown what takes so long.
+    // A terminal shows the step that takes so long.
     let (step, problem) = match engine.name() {
         "docker" => (
             format!("pulling the image {image}"),

@@ -1,9 +1,9 @@
-//! The command on real engines: each test runs on every one that TEST_BACKENDS names. For
-//! Kubernetes it is the cluster of the kubeconfig, with `TEST_REGISTRY` if its nodes do not share
-//! this host's Docker engine.
+//! The command on real engines: each test runs on all engines that TEST_BACKENDS names. For
+//! Kubernetes, that is the cluster of the kubeconfig, with `TEST_REGISTRY` if its nodes do not
+//! share this host's Docker engine.
 //!
-//! This binary is also the program that `fiber run` is given: with a scenario in its environment it
-//! plays that.
+//! This binary is also the program for `fiber run`: with a scenario in its environment, it plays
+//! that.
 
 #[path = "../../../tests/programs/command.rs"]
 mod command;
@@ -96,7 +96,7 @@ fn main() -> ExitCode {
     conclusion.exit_code()
 }
 
-/// A topic's tests by their names.
+/// The tests of a topic by name.
 type Tests = &'static [(&'static str, fn(&'static dyn Engine))];
 
 /// Lists the tests of a topic.

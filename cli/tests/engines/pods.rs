@@ -1,12 +1,11 @@
-//! What there is on Kubernetes alone: users and their rights, and a node whose resources are waited
-//! for.
+//! Kubernetes only: users and their rights, and a node whose resources a pod waits for.
 
 use std::path::PathBuf;
 
 use tempfile::TempDir;
 
 use crate::engine::kubernetes::namespace;
-use crate::engine::{Claim, Engine, Started, fiber, own_name, run};
+use crate::engine::{Engine, StartedSession, TestVolume, fiber, own_name, run};
 use crate::gpus::Gpus;
 use crate::kubeconfig;
 use crate::kubectl::{kubectl, try_kubectl};
@@ -42,11 +41,11 @@ fn credentials_that_have_expired(engine: &'static dyn Engine) {
 
 fn a_right_that_is_missing(engine: &'static dyn Engine) {
     let directory = TempDir::new().expect("there is room");
-    let file = kubeconfig::of_user(directory.path(), "nobody-in-particular");
+    let file = kubeconfig::of_user(directory.path(), "user-without-rights");
     let missing = |setup: Setup, code: i32, what: &str| {
         let manifest =
             "kubectl apply -f deploy/kubernetes/rbac.yaml, with the namespace `fiber` changed to `";
-        let user = format!("User \"nobody-in-particular\" cannot {what}");
+        let user = format!("User \"user-without-rights\" cannot {what}");
         fails(setup.env("KUBECONFIG", &file), code, &[&user, manifest, namespace()]);
     };
     missing(run(engine, &[], "pi"), 125, "create resource \"pods\"");
@@ -68,14 +67,14 @@ fn the_rights_of_the_manifest_are_enough(engine: &'static dyn Engine) {
         let user = format!("--user={user}");
         kubectl(&["create", "rolebinding", &binding, &role, &user, "--namespace", namespace()]);
     }
-    let claim = Claim::new(engine);
+    let claim = TestVolume::new(engine);
     let allowed = |setup: Setup| setup.env("KUBECONFIG", &file).run().code(0);
     allowed(run(engine, &["-a", "-v", &claim.name], "persistent")).says(&["lines: 1"]);
     let copy = directory.path().join("copy");
     allowed(fiber(engine, &["cp", &claim.at("/notes.txt"), &copy.display().to_string()]));
     assert!(std::fs::read_to_string(copy).expect("it is there").contains("this is run 1"));
     let name = own_name("test");
-    let _started = Started::under(engine, &name);
+    let _started = StartedSession::under(engine, &name);
     allowed(run(engine, &["--name", &name], "ready"));
     allowed(fiber(engine, &["ps"])).says(&[&name]);
     allowed(fiber(engine, &["logs", &name]));
@@ -84,7 +83,7 @@ fn the_rights_of_the_manifest_are_enough(engine: &'static dyn Engine) {
 
 fn a_graphics_processor_is_waited_for(engine: &'static dyn Engine) {
     let _gpus = Gpus::new(1);
-    let holder = Started::new(engine, &["--gpu", "1"], "ready");
+    let holder = StartedSession::new(engine, &["--gpu", "1"], "ready");
     let listed = holder.wait_until("it has it", |session| session["state"] == "running");
     assert_eq!(listed["gpu"], 1);
 
@@ -97,7 +96,7 @@ fn a_graphics_processor_is_waited_for(engine: &'static dyn Engine) {
         try_kubectl(&get).is_ok_and(|reason| reason == "Unschedulable")
     });
     fiber(engine, &["kill", "--now", &holder.name]).run().code(0);
-    // A terminal has shown for what it waited.
+    // A terminal shows what the pod waits for.
     let step = format!("starting the pod {name}");
     waiting.end().code(3).says(&[&format!("{step}: 0/"), &format!("✓ {step} ("), "said"]);
 }

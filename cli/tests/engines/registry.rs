@@ -1,5 +1,4 @@
-//! Images that go through a registry: a real one, for these tests alone, or the one that the
-//! cluster's nodes use.
+//! Images in a registry: one that these tests start, or the one that the cluster's nodes use.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -14,15 +13,15 @@ use crate::wait::LONG;
 
 crate::tests![an_image_is_pushed_and_fetched_again];
 
-/// What Debian calls the program.
+/// The registry program in Debian.
 const PROGRAM: &str = "docker-registry";
 
-/// Whether a registry can be started here.
+/// Returns whether this host can run a registry.
 pub(crate) fn is_there() -> bool {
     Command::new(PROGRAM).arg("--version").output().is_ok()
 }
 
-/// A registry on this host, to which Docker talks without certificates. It ends with this.
+/// A registry on this host, which Docker uses without certificates. Dropping this ends it.
 struct Registry {
     child: Child,
     address: String,
@@ -81,7 +80,7 @@ fn an_image_is_pushed_and_fetched_again(engine: &'static dyn Engine) {
     let repository = format!("{place}/fiber-auto/engines");
     let published = docker(&["images", "--format", "{{.Repository}}:{{.Tag}}", &repository]);
     assert!(published.starts_with(&repository) && published.lines().count() == 1, "{published}");
-    // Under this name it is now in the registry alone.
+    // Now only the registry has the image under this name.
     docker(&["rmi", &published]);
     let options = [
         "run",
@@ -97,9 +96,9 @@ fn an_image_is_pushed_and_fetched_again(engine: &'static dyn Engine) {
         .run()
         .code(0)
         .says(&["pi: 3.14"]);
-    // Nodes that share no engine with this host have fetched it for themselves.
+    // A node that does not share this host's engine has pulled it for itself.
     let _ = try_docker(&["rmi", &published]);
-    // It has no other.
+    // The registry has no other image.
     let other = published.replace("/engines:", "/others:");
     let ending = fiber(engine, &["run", "--image", &other]).run().code(125);
     assert!(

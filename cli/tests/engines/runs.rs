@@ -4,24 +4,24 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::docker::docker;
-use crate::engine::{Engine, Started, fiber, output, own_name, run};
+use crate::engine::{Engine, StartedSession, fiber, output, own_name, run};
 
 crate::tests![
     pi_with_one_command,
     an_attached_run_ends_as_its_program_does,
-    a_run_that_was_left_alone_can_be_asked_later,
-    a_script_is_told_what_was_created,
-    what_takes_its_time_is_shown_in_a_terminal,
+    logs_and_exit_code_can_be_read_later,
+    json_output_names_what_was_created,
+    a_terminal_shows_progress,
     ctrl_c_in_a_terminal_ends_the_whole_session,
     a_signal_ends_the_whole_session,
-    who_asks_twice_does_not_wait,
-    a_reader_that_goes_ends_the_whole_session,
-    limits_are_those_that_were_asked_for,
-    too_little_memory_is_told,
-    the_environment_and_the_configuration_travel,
+    a_second_signal_skips_the_grace_period,
+    losing_the_reader_ends_the_whole_session,
+    limits_are_those_requested,
+    running_out_of_memory_is_reported,
+    environment_and_configuration_are_forwarded,
 ];
 
-/// A name of this test's own, under which nothing is left.
+/// Returns a unique session name.
 fn named() -> String {
     own_name("test")
 }
@@ -45,7 +45,7 @@ fn pi_with_one_command(engine: &'static dyn Engine) {
 
 fn an_attached_run_ends_as_its_program_does(engine: &'static dyn Engine) {
     let ending = run(engine, &["--attach"], "exit 3").run().code(3);
-    if engine.tells_streams_apart() {
+    if engine.separates_streams() {
         assert_eq!(ending.out, "said");
         assert!(ending.errors.contains("complained"), "{}", ending.errors);
     } else {
@@ -54,15 +54,15 @@ fn an_attached_run_ends_as_its_program_does(engine: &'static dyn Engine) {
     run(engine, &["-a"], "abort").run().code(128 + Signal::ABORT.as_raw());
 }
 
-fn a_run_that_was_left_alone_can_be_asked_later(engine: &'static dyn Engine) {
-    let _none_cleans = crate::sessions::NOBODY_CLEANS.read();
-    let started = Started::new(engine, &[], "exit 3");
+fn logs_and_exit_code_can_be_read_later(engine: &'static dyn Engine) {
+    let _none_cleans = crate::sessions::NO_CLEANING.read();
+    let started = StartedSession::new(engine, &[], "exit 3");
     let digits = started.name.strip_prefix("fiber-").expect("it has such a name");
     assert!(digits.len() == 8 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()), "{digits}");
     let ended = started.wait_until("it has ended", |session| session["state"] == "ended");
     assert_eq!(ended["exit_code"], 3);
     let logs = fiber(engine, &["logs", &started.name]).run().code(0);
-    match engine.tells_streams_apart() {
+    match engine.separates_streams() {
         true => assert_eq!((logs.out.as_str(), logs.errors.as_str()), ("said", "complained")),
         false => drop(logs.says(&["said", "complained"])),
     }
@@ -71,9 +71,9 @@ fn a_run_that_was_left_alone_can_be_asked_later(engine: &'static dyn Engine) {
     nothing_is_left(engine, &started.name);
 }
 
-fn a_script_is_told_what_was_created(engine: &'static dyn Engine) {
+fn json_output_names_what_was_created(engine: &'static dyn Engine) {
     let name = named();
-    let started = Started::under(engine, &name);
+    let started = StartedSession::under(engine, &name);
     let created: Value =
         serde_json::from_str(&output(run(engine, &["--json", "--name", &name], "ready")))
             .expect("JSON");
@@ -86,8 +86,8 @@ fn a_script_is_told_what_was_created(engine: &'static dyn Engine) {
     started.wait_until("it runs", |session| session["state"] == "running");
 }
 
-fn what_takes_its_time_is_shown_in_a_terminal(engine: &'static dyn Engine) {
-    // Under a name of its own it has an image of its own, which is not there yet.
+fn a_terminal_shows_progress(engine: &'static dyn Engine) {
+    // A copy with a new name has an image of its own, which does not exist yet.
     let name = named().replace('-', "_");
     let directory = tempfile::tempdir().expect("there is room");
     let program = directory.path().join(&name);
@@ -121,7 +121,7 @@ fn a_signal_ends_the_whole_session(engine: &'static dyn Engine) {
     }
 }
 
-fn who_asks_twice_does_not_wait(engine: &'static dyn Engine) {
+fn a_second_signal_skips_the_grace_period(engine: &'static dyn Engine) {
     let name = named();
     let setup = run(engine, &["-a", "--name", &name], "ready").env("FIBER_SHUTDOWN_TIMEOUT", "1h");
     let program = setup.start();
@@ -135,30 +135,30 @@ fn who_asks_twice_does_not_wait(engine: &'static dyn Engine) {
     }
 }
 
-fn a_reader_that_goes_ends_the_whole_session(engine: &'static dyn Engine) {
+fn losing_the_reader_ends_the_whole_session(engine: &'static dyn Engine) {
     let name = named();
     let program = run(engine, &["-a", "--name", &name], "ready").start_unread();
     program.end().code(128 + Signal::PIPE.as_raw());
     nothing_is_left(engine, &name);
 }
 
-fn limits_are_those_that_were_asked_for(engine: &'static dyn Engine) {
+fn limits_are_those_requested(engine: &'static dyn Engine) {
     let limits = ["--cpu", "0.5", "--memory", "96MiB"];
     run(engine, &[&["-a"], &limits[..]].concat(), "limits")
         .run()
         .code(0)
         .says(&["limits: 100663296 50000"]);
-    let started = Started::new(engine, &limits, "ready");
+    let started = StartedSession::new(engine, &limits, "ready");
     let listed = started.wait_until("it is listed", |session| session["state"] == "running");
     assert_eq!((&listed["cpu"], &listed["memory"]), (&0.5.into(), &100_663_296u64.into()));
 }
 
-fn too_little_memory_is_told(engine: &'static dyn Engine) {
+fn running_out_of_memory_is_reported(engine: &'static dyn Engine) {
     let ending = run(engine, &["-a", "--memory", "48MiB"], "hungry").run().code(137);
     assert!(ending.errors.contains("out of memory"), "{}", ending.errors);
 }
 
-fn the_environment_and_the_configuration_travel(engine: &'static dyn Engine) {
+fn environment_and_configuration_are_forwarded(engine: &'static dyn Engine) {
     let own = std::env::current_exe().expect("this binary is somewhere").display().to_string();
     let options = [
         "run",
@@ -166,9 +166,9 @@ fn the_environment_and_the_configuration_travel(engine: &'static dyn Engine) {
         "--env",
         "SCENARIO",
         "--env",
-        "TOLD=a=b c",
+        "GIVEN=a=b c",
         "--env",
-        "FIBER_ENVIRONMENT=TOLD,SCENARIO",
+        "FIBER_ENVIRONMENT=GIVEN,SCENARIO",
     ];
     fiber(engine, &[&options[..], &[&own, "-a", "two words"]].concat())
         .env("SCENARIO", "environment")

@@ -1,4 +1,4 @@
-//! The programs that `fiber run` is given.
+//! The programs for `fiber run`.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use fiber::{Pool, Process};
 use crate::tasks;
 
 pub(crate) fn run(name: &str) -> ExitCode {
-    // Deaths are to be seen soon, so that tests are short.
+    // Fast heartbeats keep the tests short.
     fiber::init_with(|config| {
         config.heartbeat = Duration::from_millis(200);
         config.heartbeat_timeout = Duration::from_secs(2);
@@ -31,7 +31,7 @@ pub(crate) fn run(name: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Two workers, for ever.
+/// Runs a pool of two workers forever.
 fn ready() {
     let pool =
         Pool::builder().processes(2).meta(fiber::Meta::new().memory(64 << 20)).build().unwrap();
@@ -43,12 +43,12 @@ fn ready() {
     }
 }
 
-/// What it was told, and what its workers know of it.
+/// Prints the environment and arguments of the program and its workers.
 fn environment() {
     let see = || {
         format!(
             "{:?} {:?}",
-            std::env::var("TOLD").ok(),
+            std::env::var("GIVEN").ok(),
             std::env::args().skip(1).collect::<Vec<_>>()
         )
     };

@@ -4,22 +4,22 @@ use std::sync::RwLock;
 
 use rustix::process::Signal;
 
-use crate::engine::{Engine, Started, fiber, output, own_name, run};
+use crate::engine::{Engine, StartedSession, fiber, output, own_name, run};
 use crate::wait::wait_until;
 
 crate::tests![
     a_session_is_shown_with_its_workers_and_their_restarts,
-    what_a_running_session_prints_can_be_followed,
-    a_kill_takes_the_workers_along,
-    names_may_be_cut_short_and_slips_are_recognised,
-    what_dead_sessions_left_is_cleaned,
-    what_is_cleaned_takes_no_exit_code_along,
+    the_output_of_a_running_session_can_be_followed,
+    killing_a_session_ends_its_workers,
+    names_may_be_abbreviated_and_typing_errors_are_recognised,
+    leftovers_of_dead_sessions_are_removed,
+    cleaning_keeps_the_exit_code_of_an_attached_run,
 ];
 
-/// Held to read by tests that need what has ended, and to write by those that clean.
-pub(crate) static NOBODY_CLEANS: Lock = Lock(RwLock::new(()));
+/// Read-locked by tests that need ended sessions, write-locked by tests that clean.
+pub(crate) static NO_CLEANING: Lock = Lock(RwLock::new(()));
 
-/// A lock that a failed test does not spoil.
+/// A lock without poisoning.
 pub(crate) struct Lock(RwLock<()>);
 
 impl Lock {
@@ -32,15 +32,15 @@ impl Lock {
     }
 }
 
-/// The names of a session's workers that run.
+/// Returns the names of a session's running workers.
 fn running(session: &serde_json::Value) -> Vec<String> {
     let workers = session["workers"].as_array().into_iter().flatten();
     let running = workers.filter(|worker| worker["state"] == "running");
     running.filter_map(|worker| worker["name"].as_str().map(String::from)).collect()
 }
 
-fn ready(engine: &'static dyn Engine) -> Started {
-    let started = Started::new(engine, &[], "ready");
+fn ready(engine: &'static dyn Engine) -> StartedSession {
+    let started = StartedSession::new(engine, &[], "ready");
     started.wait_until("its workers run", |session| running(session).len() == 2);
     started
 }
@@ -55,7 +55,7 @@ fn a_session_is_shown_with_its_workers_and_their_restarts(engine: &'static dyn E
     assert_eq!(session["workers"][0]["memory"], 64 << 20);
     assert_eq!(session["workers"][0]["restarts"], 0);
 
-    // A worker that is killed is started again, and that is seen.
+    // The session replaces a killed worker, and `fiber ps` shows that.
     let victim = running(&session).remove(0);
     fiber(engine, &["kill", "--now", &victim]).run().code(0).says(&[&victim, &started.name]);
     let later = started.wait_until("it was replaced", |session| {
@@ -73,8 +73,8 @@ fn a_session_is_shown_with_its_workers_and_their_restarts(engine: &'static dyn E
     }
 }
 
-fn what_a_running_session_prints_can_be_followed(engine: &'static dyn Engine) {
-    let started = Started::new(engine, &[], "ready");
+fn the_output_of_a_running_session_can_be_followed(engine: &'static dyn Engine) {
+    let started = StartedSession::new(engine, &[], "ready");
     let following = fiber(engine, &["logs", "--follow", &started.name]).start();
     following.line("ready: 2");
     following.line("a worker speaks");
@@ -83,7 +83,7 @@ fn what_a_running_session_prints_can_be_followed(engine: &'static dyn Engine) {
     following.end().code(0);
 }
 
-fn a_kill_takes_the_workers_along(engine: &'static dyn Engine) {
+fn killing_a_session_ends_its_workers(engine: &'static dyn Engine) {
     let started = ready(engine);
     let units = engine.units_of(&started.name);
     assert_eq!(units.len(), 3, "{units:?}");
@@ -97,8 +97,8 @@ fn a_kill_takes_the_workers_along(engine: &'static dyn Engine) {
     assert!(started.listed().is_null());
 }
 
-fn names_may_be_cut_short_and_slips_are_recognised(engine: &'static dyn Engine) {
-    let started = Started::new(engine, &[], "ready");
+fn names_may_be_abbreviated_and_typing_errors_are_recognised(engine: &'static dyn Engine) {
+    let started = StartedSession::new(engine, &[], "ready");
     let short = &started.name[..started.name.len() - 1];
     fiber(engine, &["logs", short]).run().code(0);
     let slip = format!("{short}_");
@@ -110,10 +110,10 @@ fn names_may_be_cut_short_and_slips_are_recognised(engine: &'static dyn Engine) 
     }
 }
 
-fn what_dead_sessions_left_is_cleaned(engine: &'static dyn Engine) {
-    let _nobody_else = NOBODY_CLEANS.write();
+fn leftovers_of_dead_sessions_are_removed(engine: &'static dyn Engine) {
+    let _alone = NO_CLEANING.write();
     let (ended, killed, lives) =
-        (Started::new(engine, &[], "exit 3"), ready(engine), ready(engine));
+        (StartedSession::new(engine, &[], "exit 3"), ready(engine), ready(engine));
     ended.wait_until("it has ended", |session| session["state"] == "ended");
     engine.kill(&killed.name);
     killed.wait_until("it has ended", |session| session["state"] == "ended");
@@ -125,12 +125,12 @@ fn what_dead_sessions_left_is_cleaned(engine: &'static dyn Engine) {
     assert_eq!(running(&lives.listed()).len(), 2);
 }
 
-fn what_is_cleaned_takes_no_exit_code_along(engine: &'static dyn Engine) {
-    let _nobody_else = NOBODY_CLEANS.write();
-    let started = Started::under(engine, &own_name("test"));
+fn cleaning_keeps_the_exit_code_of_an_attached_run(engine: &'static dyn Engine) {
+    let _alone = NO_CLEANING.write();
+    let started = StartedSession::under(engine, &own_name("test"));
     let attached = run(engine, &["-a", "--name", &started.name], "ready").start();
     attached.line("ready: 2");
-    // It hears of the end when nothing is left that could be asked.
+    // While it is stopped, `fiber clean` removes the head.
     attached.signal(Signal::STOP);
     engine.kill(&started.name);
     started.wait_until("it has ended", |session| session["state"] == "ended");

@@ -1,4 +1,4 @@
-//! Volumes: what outlives a session, and `fiber cp`.
+//! Volumes, which outlive sessions, and `fiber cp`.
 
 use std::fs;
 use std::io::Write;
@@ -6,41 +6,41 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 
 use rustix::process::Signal;
 
-use crate::engine::{Claim, Engine, fiber, run};
+use crate::engine::{Engine, TestVolume, fiber, run};
 use crate::wait::wait_until;
 
 crate::tests![
-    what_one_run_writes_the_next_one_reads,
-    a_volume_is_mounted_where_it_is_wanted,
+    files_outlive_the_session,
+    a_volume_is_mounted_at_its_path,
     files_are_copied_both_ways,
-    directories_are_copied_with_all_that_they_have,
+    directories_are_copied_recursively,
     files_are_copied_between_volumes,
-    what_can_not_be_copied_is_told_and_leaves_nothing,
+    a_failed_copy_is_explained_and_leaves_nothing,
     an_interrupted_copy_leaves_nothing,
 ];
 
-fn what_one_run_writes_the_next_one_reads(engine: &'static dyn Engine) {
-    let claim = Claim::new(engine);
+fn files_outlive_the_session(engine: &'static dyn Engine) {
+    let claim = TestVolume::new(engine);
     let again = || run(engine, &["-a", "-v", &claim.name], "persistent").run().code(0);
     again().says(&["lines: 1", "this is run 1"]);
     again().says(&["lines: 2", "this is run 1", "this is run 2"]);
-    // As in the example that came before this project: programs that know nothing of fiber.
+    // Programs that do not use fiber work as well.
     fiber(engine, &["run", "-a", "-v", &claim.name, "cat", "/persistent/notes.txt"])
         .run()
         .code(0)
         .says(&["this is run 2"]);
 }
 
-fn a_volume_is_mounted_where_it_is_wanted(engine: &'static dyn Engine) {
-    let (first, second) = (Claim::new(engine), Claim::new(engine));
+fn a_volume_is_mounted_at_its_path(engine: &'static dyn Engine) {
+    let (first, second) = (TestVolume::new(engine), TestVolume::new(engine));
     let volumes = [&*first.name, &second.at("/elsewhere:ro")];
-    // What the shell can do by itself: there is nothing else in the image.
+    // Only shell builtins: the image has no other programs.
     let line = "echo hello > /persistent/a && read word < /persistent/a && echo $word && ! echo \
                 hello > /elsewhere/a";
     let ending =
         fiber(engine, &["run", "-a", "-v", volumes[0], "-v", volumes[1], "bash", "-c", line]).run();
     let ending = ending.code(0).says(&["hello"]);
-    let said = if engine.tells_streams_apart() { &ending.errors } else { &ending.out };
+    let said = if engine.separates_streams() { &ending.errors } else { &ending.out };
     assert!(said.contains("Read-only file system"), "{said}");
 }
 
@@ -50,7 +50,7 @@ fn copies(engine: &'static dyn Engine, source: &str, target: &str) {
 }
 
 fn files_are_copied_both_ways(engine: &'static dyn Engine) {
-    let claim = Claim::new(engine);
+    let claim = TestVolume::new(engine);
     let host = tempfile::tempdir().expect("there is room");
     let path = |name: &str| host.path().join(name).display().to_string();
     let content: Vec<u8> =
@@ -70,14 +70,14 @@ fn files_are_copied_both_ways(engine: &'static dyn Engine) {
     assert!(engine.users_of(&claim.name).is_empty());
 }
 
-fn directories_are_copied_with_all_that_they_have(engine: &'static dyn Engine) {
-    let claim = Claim::new(engine);
+fn directories_are_copied_recursively(engine: &'static dyn Engine) {
+    let claim = TestVolume::new(engine);
     let host = tempfile::tempdir().expect("there is room");
     let path = |name: &str| host.path().join(name).display().to_string();
     fs::create_dir_all(path("in/deep/er")).expect("there is room");
     fs::write(path("in/deep/er/file"), "content").expect("there is room");
     symlink("deep/er/file", path("in/link")).expect("there is room");
-    // As `cp -r` does it: the target itself if there is none, below it if there is.
+    // Like `cp -r`: the copy becomes the target if there is none, and goes into it if there is one.
     copies(engine, &path("in"), &claim.at("/out"));
     copies(engine, &path("in"), &claim.at("/out"));
     copies(engine, &claim.at("/out"), &path("back"));
@@ -94,7 +94,7 @@ fn directories_are_copied_with_all_that_they_have(engine: &'static dyn Engine) {
 }
 
 fn files_are_copied_between_volumes(engine: &'static dyn Engine) {
-    let (first, second) = (Claim::new(engine), Claim::new(engine));
+    let (first, second) = (TestVolume::new(engine), TestVolume::new(engine));
     let host = tempfile::tempdir().expect("there is room");
     let path = |name: &str| host.path().join(name).display().to_string();
     fs::write(path("a"), "content").expect("there is room");
@@ -105,8 +105,8 @@ fn files_are_copied_between_volumes(engine: &'static dyn Engine) {
     assert!(engine.users_of(&first.name).is_empty() && engine.users_of(&second.name).is_empty());
 }
 
-fn what_can_not_be_copied_is_told_and_leaves_nothing(engine: &'static dyn Engine) {
-    let claim = Claim::new(engine);
+fn a_failed_copy_is_explained_and_leaves_nothing(engine: &'static dyn Engine) {
+    let claim = TestVolume::new(engine);
     let host = tempfile::tempdir().expect("there is room");
     let path = |name: &str| host.path().join(name).display().to_string();
     fs::create_dir(path("directory")).expect("there is room");
@@ -117,19 +117,19 @@ fn what_can_not_be_copied_is_told_and_leaves_nothing(engine: &'static dyn Engine
         assert!(ending.errors.contains(words), "`{words}` is missing in: {}", ending.errors);
         assert!(engine.users_of(&claim.name).is_empty());
     };
-    fails(&claim.at("/no/such"), &path("x"), "there is nothing at");
+    fails(&claim.at("/no/such"), &path("x"), "there is no file");
     fails(&path("no-such"), &claim.at("/"), "can't be read");
     fails(&path("file"), &claim.at("/no/such/"), "there is no directory");
     fails(&path("file"), &claim.at("/no/such"), "there is no directory");
-    fails(&path("directory"), &claim.at("/file"), "is a directory, and");
+    fails(&path("directory"), &claim.at("/file"), "is a directory, but");
     fails(&claim.at("/file"), &path("no/such"), "there is no directory");
     fails(&path("file"), "fiber-test-no-such-volume:/", "fiber-test-no-such-volume");
 }
 
 fn an_interrupted_copy_leaves_nothing(engine: &'static dyn Engine) {
-    let claim = Claim::new(engine);
+    let claim = TestVolume::new(engine);
     let host = tempfile::tempdir().expect("there is room");
-    // Large enough not to have arrived before it is seen to be on its way.
+    // Large enough for the copy to be still in progress when the test sees it.
     let path = host.path().join("large");
     let mut file = fs::File::create(&path).expect("there is room");
     let block: Vec<u8> = (0..1 << 20).map(|index: u32| (index % 251) as u8).collect();

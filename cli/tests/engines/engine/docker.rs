@@ -19,7 +19,7 @@ impl Engine for Docker {
         "container"
     }
 
-    fn tells_streams_apart(&self) -> bool {
+    fn separates_streams(&self) -> bool {
         true
     }
 
@@ -35,8 +35,7 @@ impl Engine for Docker {
 
     fn units_of(&self, head: &str) -> Vec<String> {
         let heads = names(&format!("name=^{head}$"));
-        // Once it is gone its id is, too: whatever is left then is found by its age, in the tests'
-        // own eyes.
+        // Without the head, its id is unknown.
         let Ok(id) = try_docker(&["inspect", "--format", "{{.Id}}", head]) else { return heads };
         heads.into_iter().chain(names(&format!("label=fiber.owner=container {id}"))).collect()
     }

@@ -1,4 +1,4 @@
-//! Kubernetes: a namespace of these tests' own, with the rights as they are shipped.
+//! Kubernetes, with a namespace for these tests that has the rights of fiber's manifest.
 
 use std::sync::OnceLock;
 
@@ -15,14 +15,14 @@ pub(crate) fn namespace() -> &'static str {
     NAMESPACE.get_or_init(|| format!("fiber-test-cli-{}", std::process::id()))
 }
 
-/// The pods of which this is true, by name.
+/// Returns the names of the pods that satisfy a condition.
 fn pods(wanted: impl Fn(&Value) -> bool) -> Vec<String> {
     let list = get(&["pods", "--namespace", namespace()]);
     let pods = list["items"].as_array().expect("it is a list").iter().filter(|pod| wanted(pod));
     pods.filter_map(|pod| pod["metadata"]["name"].as_str().map(String::from)).collect()
 }
 
-/// Where the volume of a claim is on its node.
+/// Returns the directory of a claim's volume on its node.
 fn directory(claim: &str) -> String {
     format!("/tmp/{}-{claim}", namespace())
 }
@@ -36,7 +36,7 @@ impl Engine for Kubernetes {
         "pod"
     }
 
-    fn tells_streams_apart(&self) -> bool {
+    fn separates_streams(&self) -> bool {
         false
     }
 
@@ -108,7 +108,7 @@ impl Engine for Kubernetes {
         let volume = format!("{}-{claim}", namespace());
         let removed = try_kubectl(&["delete", "pvc", claim, "--namespace", namespace()])
             .and_then(|_| try_kubectl(&["delete", "pv", &volume]))
-            // It is this host's if the node is this host.
+            // The node may be this host.
             .and_then(|_| match std::fs::remove_dir_all(directory(claim)) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                     Err(error.to_string())
@@ -116,7 +116,7 @@ impl Engine for Kubernetes {
                 _ => Ok(()),
             });
         if let Err(problem) = removed {
-            eprintln!("the volume {claim} stays behind: {problem}");
+            eprintln!("the volume {claim} can't be removed: {problem}");
         }
     }
 
