@@ -10,14 +10,16 @@ mod cli;
 mod cluster;
 mod container;
 mod context;
+mod current_container;
 mod engine;
 mod events;
 mod image;
+mod labels;
 mod network;
-mod owner;
 mod request;
 mod sessions;
 mod strip;
+mod sweep;
 mod volume;
 
 use std::sync::Arc;
@@ -121,7 +123,7 @@ impl Docker {
         let log = Log::of(&spec).map_err(|error| error.to_string())?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let name = request::container_name(&self.session, number, &spec.name);
-        let labels = owner::labels(&self.session, &spec, context.current.as_ref())?;
+        let labels = labels::labels(&self.session, &spec, context.current.as_ref())?;
         let body = request::body(&self.config, &spec, image, context, &resources, labels);
         Ok(container::start(
             context,
@@ -157,7 +159,7 @@ impl Backend for Docker {
         Box::pin(async move {
             let sweep = async {
                 let context = self.context().await?;
-                owner::sweep(&context.engine, context.current.as_ref()).await
+                sweep::sweep(&context.engine, context.current.as_ref()).await
             };
             sweep.await.map_err(|problem| {
                 Error::system("leftovers of dead sessions can't be removed", problem)

@@ -1,37 +1,30 @@
 //! Output of child processes: forwarded line by line, with the last lines kept for error messages.
 
 mod log;
+mod printer;
 
 use std::collections::VecDeque;
-use std::io::{self, IsTerminal, Write};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+#[cfg(feature = "docker")]
+use std::io::Write;
+use std::sync::Arc;
 use std::time::Duration;
 
-use fiber_core::{OutputMode, shortage};
-use parking_lot::{Condvar, Mutex};
+use fiber_core::OutputMode;
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 pub(crate) use self::log::Log;
+pub(crate) use self::printer::OutputStream;
+use self::printer::{PendingWrite, is_backlogged};
+pub use self::printer::{flush, flush_within, set_print_wrapper};
 
 /// The limits of the tail of a process's output, in lines and bytes.
 const TAIL_LINES: usize = 20;
 const TAIL_BYTES: usize = 4 << 10;
 /// The size of a read, in bytes. A longer line is forwarded in parts.
 const BUFFER: usize = 64 << 10;
-/// The number of writes that may wait for the printer thread.
-const WAITING: usize = 16;
-
-/// A standard stream of this process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OutputStream {
-    Stdout,
-    Stderr,
-}
-
 /// The last lines of a process's output.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tail(Arc<Mutex<VecDeque<String>>>);
@@ -149,15 +142,7 @@ impl OutputTarget {
                     Some(prefix) => prefixed(prefix, &lines),
                     None => lines,
                 };
-                let print = WriteRequest { stream: *stream, bytes, _pending: PendingWrite::new() };
-                match printer() {
-                    // The printer thread runs until the process exits.
-                    Ok(printer) => drop(printer.send(print).await),
-                    Err(error) => tracing::error!(
-                        "output of a child process is lost: {}",
-                        shortage::explain(&error)
-                    ),
-                }
+                printer::print(*stream, bytes).await;
             }
             #[cfg(feature = "docker")]
             OutputTarget::File(file) => {
@@ -185,121 +170,9 @@ fn prefixed(prefix: &str, lines: &[u8]) -> Vec<u8> {
     bytes
 }
 
-struct WriteRequest {
-    stream: OutputStream,
-    bytes: Vec<u8>,
-    _pending: PendingWrite,
-}
-
-/// Counts what children printed and this process has not.
-struct PendingWrite;
-
-static UNWRITTEN: Mutex<usize> = Mutex::new(0);
-static WRITTEN: Condvar = Condvar::new();
-
-impl PendingWrite {
-    fn new() -> PendingWrite {
-        *UNWRITTEN.lock() += 1;
-        PendingWrite
-    }
-}
-
-impl Drop for PendingWrite {
-    fn drop(&mut self) {
-        *UNWRITTEN.lock() -= 1;
-        WRITTEN.notify_all();
-    }
-}
-
-/// Whether the printer has the stream to itself, so that it waits for nobody but its reader.
-static WRITING: AtomicBool = AtomicBool::new(false);
-
-/// A thread of its own writes to this process's output, which may be slow or stand still. It is
-/// started when something is first to be written, and again at the next time if the system has no
-/// room for it.
-fn printer() -> io::Result<&'static mpsc::Sender<WriteRequest>> {
-    static PRINTER: OnceLock<mpsc::Sender<WriteRequest>> = OnceLock::new();
-    static STARTING: Mutex<()> = Mutex::new(());
-    if let Some(printer) = PRINTER.get() {
-        return Ok(printer);
-    }
-    let _one_at_a_time = STARTING.lock();
-    if let Some(printer) = PRINTER.get() {
-        return Ok(printer);
-    }
-    let (sender, mut receiver) = mpsc::channel::<WriteRequest>(WAITING);
-    let run = move || {
-        while let Some(print) = receiver.blocking_recv() {
-            print.stream.write(&print.bytes);
-        }
-    };
-    std::thread::Builder::new().name("fiber-output".into()).spawn(run)?;
-    Ok(PRINTER.get_or_init(|| sender))
-}
-
-/// Runs the writes to a terminal, in place of the printer.
-static PRINT_WRAPPER: OnceLock<fn(&mut dyn FnMut())> = OnceLock::new();
-
-/// Has `around` run what writes the output of children to a terminal, once each time: so it can
-/// clear the screen before and draw on it again afterwards. The first one stays.
-pub fn set_print_wrapper(around: fn(&mut dyn FnMut())) {
-    let _ = PRINT_WRAPPER.set(around);
-}
-
-impl OutputStream {
-    fn write(self, bytes: &[u8]) {
-        match (self, PRINT_WRAPPER.get()) {
-            (OutputStream::Stdout, Some(around)) if io::stdout().is_terminal() => {
-                let mut stream = io::stdout().lock();
-                around(&mut || write(&mut stream, bytes));
-            }
-            // Its lock may be held by a thread that waits for the screen.
-            (OutputStream::Stderr, Some(around)) if io::stderr().is_terminal() => {
-                around(&mut || write(Unlocked, bytes))
-            }
-            (OutputStream::Stdout, _) => write(io::stdout().lock(), bytes),
-            (OutputStream::Stderr, _) => write(io::stderr().lock(), bytes),
-        }
-    }
-}
-
-/// Standard error without its lock.
-struct Unlocked;
-
-impl Write for Unlocked {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        Ok(rustix::io::retry_on_intr(|| rustix::io::write(rustix::stdio::stderr(), bytes))?)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Whether the printer has something to write.
-fn is_backlogged() -> bool {
-    WRITING.load(Ordering::Relaxed) || printer().is_ok_and(|printer| printer.capacity() < WAITING)
-}
-
-fn write(mut stream: impl Write, bytes: &[u8]) {
-    WRITING.store(true, Ordering::Relaxed);
-    let written = stream.write_all(bytes).and_then(|()| stream.flush());
-    drop(stream);
-    WRITING.store(false, Ordering::Relaxed);
-    match written {
-        // Whoever read this process's output may have gone; that is no reason to stop the work.
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            tracing::error!(
-                "output of a child process is lost: this process's output can't be written: {error}"
-            );
-        }
-        _ => {}
-    }
-}
-
 /// Waits until `forwarding` has forwarded all output, but not longer than `limit`. After that, it
-/// continues in the background while the printer is busy with slow readers, and is aborted once it
-/// has no such excuse.
+/// continues in the background while the printer is busy, because a slow reader may be the reason,
+/// and is aborted otherwise.
 pub(crate) async fn drain(mut forwarding: JoinHandle<()>, limit: Duration) {
     if timeout(limit, &mut forwarding).await.is_ok() {
         return;
@@ -310,22 +183,6 @@ pub(crate) async fn drain(mut forwarding: JoinHandle<()>, limit: Duration) {
         forwarding.abort();
         drop(rest);
     });
-}
-
-/// Waits until all output of children is written, as long as its reader takes, like a process's own
-/// output. Gives up when another thread holds the stream for longer than `limit`.
-pub fn flush(limit: Duration) {
-    let mut unwritten = UNWRITTEN.lock();
-    while *unwritten > 0 {
-        if WRITTEN.wait_for(&mut unwritten, limit).timed_out() && !WRITING.load(Ordering::Relaxed) {
-            return;
-        }
-    }
-}
-
-/// Waits until all output of children is written, but not longer than `limit`.
-pub fn flush_within(limit: Duration) {
-    WRITTEN.wait_while_for(&mut UNWRITTEN.lock(), |unwritten| *unwritten > 0, limit);
 }
 
 #[cfg(test)]

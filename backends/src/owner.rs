@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_alive_and_told_apart_from_others() {
+    fn a_process_is_identified_by_its_start_time() {
         let started = |pid| started(pid).unwrap();
         let start = started(std::process::id());
         assert!(start.is_some());

@@ -1,42 +1,23 @@
 #!/usr/bin/env bash
-# Starts containerd for the nodes of a cluster that share no engine with this host, and a registry
-# to which images are pushed for them, if they do not answer yet. Called by k8s-up.sh with
-# RUNTIME=containerd; k8s-down.sh stops both. Needs root, and the Docker engine that docker-up.sh
-# starts, which hands over the image of a pod's first process.
+# Starts containerd for a node that does not share this host's Docker engine, and a registry for its
+# images, unless they answer already. k8s-up.sh calls this with RUNTIME=containerd; k8s-down.sh stops
+# both. Needs root, and the Docker engine that docker-up.sh starts, which has the image of the pods'
+# first process.
 
 set -euo pipefail
 
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-state=${CLUSTER_DIR:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/fiber/cluster}
-run=$state/k8s/run
-log=$state/k8s/log
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+run=$k8s/run
+log=$k8s/log
 data=$state/containerd
-# Sockets' paths have to be short.
-runtime=/run/fiber-containerd
-socket=$runtime/containerd.sock
-registry=$("$here/registry-address.sh")
-mkdir -p "$data"/{cni,registry} "$run" "$log" "$runtime"
+socket=$containerd/containerd.sock
+mkdir -p "$data"/{cni,registry} "$run" "$log" "$containerd"
 
-fail() {
-    tail -20 "$1" >&2
-    echo "error: $2; the log is $1" >&2
-    exit 1
-}
+install_missing "$log/containerd-install.log" containerd:containerd docker-registry:docker-registry \
+    /usr/lib/cni/bridge:containernetworking-plugins ip:iproute2 ||
+    fail_with_log "$log/containerd-install.log" "the packages could not be installed"
 
-packages=()
-for need in containerd:containerd docker-registry:docker-registry /usr/lib/cni/bridge:containernetworking-plugins ip:iproute2; do
-    command -v "${need%%:*}" >/dev/null || packages+=("${need##*:}")
-done
-if ((${#packages[@]})); then
-    echo "installing ${packages[*]} …"
-    export DEBIAN_FRONTEND=noninteractive
-    {
-        apt-get -o DPkg::Lock::Timeout=600 -q update
-        apt-get -o DPkg::Lock::Timeout=600 install -y -q --no-install-recommends "${packages[@]}"
-    } >"$log/containerd-install.log" 2>&1 || fail "$log/containerd-install.log" "the packages could not be installed"
-fi
-
-# Without a certificate: that is allowed for addresses of this host, to Docker as to containerd.
+# Docker and containerd use registries at loopback addresses without a certificate.
 if ! curl -sf -m 2 "http://$registry/v2/" >/dev/null; then
     cat >"$data/registry.yml" <<CONFIG
 version: 0.1
@@ -47,16 +28,12 @@ CONFIG
     echo $! >"$run/docker-registry.pid"
 fi
 
-# Root without CAP_SYS_RESOURCE can't do all that containers may ask for: see docker-up.sh.
-runc=$(command -v runc)
-if (((0x$(awk '/^CapEff/ { print $2 }' /proc/self/status) >> 24 & 1) == 0)); then
-    install -m 755 "$here/runc-modest" "$state/runc-modest"
-    runc=$state/runc-modest
-fi
+runc=$(modest_runc)
+runc=${runc:-$(command -v runc)}
 cat >"$data/config.toml" <<CONFIG
 version = 2
 root = "$data/root"
-state = "$runtime/state"
+state = "$containerd/state"
 [grpc]
 address = "$socket"
 [plugins."io.containerd.grpc.v1.cri"]
@@ -71,7 +48,7 @@ BinaryName = "$runc"
 [plugins."io.containerd.grpc.v1.cri".registry.mirrors."$registry"]
 endpoint = ["http://$registry"]
 CONFIG
-# The firewall's part lets pods through where Docker has the host drop what it forwards.
+# The plugin `firewall` lets pods through if Docker makes the host drop forwarded packets.
 cat >"$data/cni/10-fiber.conflist" <<CONFIG
 {
   "cniVersion": "0.4.0",
@@ -101,6 +78,6 @@ for _ in $(seq 300); do
     answers && break
     sleep 0.1
 done
-timeout 5 ctr --address "$socket" version >/dev/null 2>&1 || fail "$log/containerd.log" "containerd did not start"
-answers || fail "$log/docker-registry.log" "the registry did not start"
+timeout 5 ctr --address "$socket" version >/dev/null 2>&1 || fail_with_log "$log/containerd.log" "containerd did not start"
+answers || fail_with_log "$log/docker-registry.log" "the registry did not start"
 docker save fiber-test/pause:1 | ctr --address "$socket" --namespace k8s.io images import - >/dev/null

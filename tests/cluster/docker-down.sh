@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Stops the Docker engine that docker-up.sh has started, and no other.
+# Stops the Docker engine that docker-up.sh started, and no other.
 
 set -euo pipefail
 
-state=${CLUSTER_DIR:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/fiber/cluster}
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 pidfile=$state/dockerd.pid
 if [[ ! -f $pidfile ]]; then
-    echo "no Docker engine was started by docker-up.sh"
+    echo "docker-up.sh has started no Docker engine"
     exit 0
 fi
 pid=$(<"$pidfile")

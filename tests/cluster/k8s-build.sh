@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Builds Kubernetes 1.20.2, the control plane and what a node runs, from Debian bookworm's source
-# package, into $CLUSTER_DIR/bin. Its dependencies come in the package, so that no Go module is
-# downloaded. It takes six to twelve minutes and 4 GB on two cores, once: with everything there,
-# this says nothing and does nothing. Needs root, to install the Go compiler.
+# Builds Kubernetes 1.20.2, the control plane and a node's programs, from Debian bookworm's source
+# package, into $CLUSTER_DIR/bin. The package has all dependencies, so no Go module is downloaded.
+# The build takes six to twelve minutes and 4 GB on two cores, once: if all programs exist, this does
+# nothing. Needs root, to install the Go compiler.
 
 set -euo pipefail
 
-state=${CLUSTER_DIR:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/fiber/cluster}
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 bin=$state/bin
 work=$state/src
 version='1.20.5+really1.20.2-1.1+deb12u1'
@@ -21,8 +21,7 @@ if ((${#missing[@]} == 0)); then
     exit 0
 fi
 if [[ $(id -u) != 0 ]]; then
-    echo "error: Kubernetes is not built yet, and its build installs packages: run this as root" >&2
-    exit 1
+    fail "Kubernetes is not built yet, and its build installs packages: run this as root"
 fi
 mkdir -p "$work"
 log=$state/k8s-build.log
@@ -30,20 +29,13 @@ echo "building ${missing[*]} from Debian's source, log $log …"
 trap 'code=$?; ((code == 0)) || { tail -20 "$log" >&2; echo "error: Kubernetes could not be built" >&2; }' EXIT
 
 build() {
-    export DEBIAN_FRONTEND=noninteractive
-    local packages=()
-    command -v go >/dev/null || packages+=(golang-go)
-    command -v dpkg-source >/dev/null || packages+=(dpkg-dev)
-    if ((${#packages[@]})); then
-        apt-get -o DPkg::Lock::Timeout=600 -q update
-        apt-get -o DPkg::Lock::Timeout=600 install -y -q --no-install-recommends "${packages[@]}"
-    fi
+    install_missing "$state/k8s-build-install.log" go:golang-go dpkg-source:dpkg-dev
 
     local source=$work/gopath/src/k8s.io/kubernetes
     [[ -f $source/go.mod ]] || unpack "$source"
     cd "$source"
 
-    # As the package's own make does: in module mode a later Go wants to rewrite go.mod.
+    # Like the package's own Makefile: in module mode, a later Go would rewrite go.mod.
     export GO111MODULE=off GOPATH=$work/gopath GOCACHE=$work/gocache GOPROXY=off GOTOOLCHAIN=local CGO_ENABLED=0 GOFLAGS=
     local generated=pkg/generated/openapi/zz_generated.openapi.go
     [[ -s $generated ]] || generate "$generated"
@@ -55,19 +47,19 @@ build() {
         flags+=" -X $package.gitTreeState=archive -X $package.gitCommit=faecb196815e248d3ecfb03c680a4507229c2a56"
         flags+=" -X $package.buildDate=2021-01-13T13:20:00Z"
     done
-    # Without the clouds' own code, which is most of the build. A program is put in its place when
-    # it is whole.
+    # Without the code of cloud providers, which is most of the build. A program is moved to its place
+    # when it is complete.
     for program in "${missing[@]}"; do
         go build -trimpath -tags providerless -ldflags "$flags" -o "$work/$program" "./cmd/$program"
         mv "$work/$program" "$bin/$program"
     done
-    # What is kept are the programs: the sources and the compiler's cache are ten times their size.
+    # Keep the programs only: the sources and the compiler's cache are ten times their size.
     cd "$state"
     chmod -R u+w "$work"
     rm -rf "$work"
 }
 
-# The source package, by a package list of its own: that of the machine stays as it is.
+# Unpacks the source package, with a package list of its own: the machine's list stays unchanged.
 unpack() {
     local uri apt=$work/apt
     uri=$(awk '/^URIs:/ { print $2; exit }' /etc/apt/sources.list.d/debian.sources 2>/dev/null || true)
@@ -90,7 +82,7 @@ LIST
     dpkg-source -x "kubernetes_$version.dsc" "$1"
 }
 
-# The one generated file that the tarball lacks.
+# Generates the only generated file that the tarball lacks.
 generate() {
     local packages
     go build -o "$work/openapi-gen" ./vendor/k8s.io/kube-openapi/cmd/openapi-gen

@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
-# Stops the Kubernetes cluster that k8s-up.sh has started, and removes its pods' containers. What
-# the cluster knows is kept for the next start, unless RESET=1 is set.
+# Stops the Kubernetes cluster that k8s-up.sh started, and removes its pods' containers. Keeps the
+# cluster's state for the next start, unless RESET=1 is set.
 
 set -euo pipefail
 
-state=${CLUSTER_DIR:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/fiber/cluster}
-k8s=$state/k8s
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-# Some don't end by being asked: an API server whose etcd is gone, say.
+# Some processes ignore SIGTERM: an API server whose etcd is gone, for example.
 stop() {
     local pidfile=$k8s/run/$1.pid pid
     [[ -s $pidfile ]] || return 0
@@ -30,9 +29,8 @@ if command -v docker >/dev/null && pods=$(timeout 30 docker ps -aq --filter labe
     # shellcheck disable=SC2086 # one word a container
     [[ -z $pods ]] || docker rm -f $pods >/dev/null 2>&1 || true
 fi
-runtime=/run/fiber-containerd
 containers() {
-    timeout 60 ctr --address "$runtime/containerd.sock" --namespace k8s.io "$@"
+    timeout 60 ctr --address "$containerd/containerd.sock" --namespace k8s.io "$@"
 }
 if [[ -s $k8s/run/containerd.pid ]]; then
     for container in $(containers containers ls -q 2>/dev/null); do
@@ -41,10 +39,10 @@ if [[ -s $k8s/run/containerd.pid ]]; then
     done
     stop containerd
     stop docker-registry
-    # What each pod had: its shared memory, its network, its address.
-    awk -v root="$runtime/" 'index($2, root) == 1 { print $2 }' /proc/mounts | sort -r | xargs -r umount
+    # The shared memory, network and address of each pod.
+    awk -v root="$containerd/" 'index($2, root) == 1 { print $2 }' /proc/mounts | sort -r | xargs -r umount
     ip netns list | awk '/^cni-/ { print $1 }' | xargs -r -n1 ip netns delete
-    rm -rf "$runtime" "$state/containerd/addresses"
+    rm -rf "$containerd" "$state/containerd/addresses"
 fi
 if [[ ${RESET:-0} == 1 ]]; then
     awk -v root="$k8s/kubelet" 'index($2, root) == 1 { print $2 }' /proc/mounts | sort -r | xargs -r umount

@@ -1,18 +1,16 @@
 #!/usr/bin/env bash
-# Starts a Kubernetes cluster of one node for the tests, if ours does not answer yet: etcd, API
-# server (TLS, RBAC), controller manager, scheduler, kubelet and kube-proxy, by hand, without
-# systemd. Pods are containers of the Docker engine that docker-up.sh starts, so an image that is
-# made there needs no registry; with RUNTIME=containerd they are containers of a containerd of their
-# own, which fetches images from a registry (containerd-up.sh), as on clusters of today. Only one of
-# the two runs at a time. k8s-build.sh builds the programs, once. Run it as root. State is kept in
-# $CLUSTER_DIR, outside of the checkout; the administrator's kubeconfig is k8s/admin.conf there.
-# k8s-down.sh stops what this started. There is no DNS in the cluster.
+# Starts a Kubernetes cluster of one node for the tests, unless it answers already: etcd, API server
+# (TLS, RBAC), controller manager, scheduler, kubelet and kube-proxy, without systemd. Pods are
+# containers of the Docker engine that docker-up.sh starts, so images built there need no registry.
+# With RUNTIME=containerd they are containers of a separate containerd, which pulls images from a
+# registry (containerd-up.sh), as current clusters do. Only one of the two runs at a time.
+# k8s-build.sh builds the programs, once. Run it as root. The state is in $CLUSTER_DIR, outside of
+# the checkout; the administrator's kubeconfig is k8s/admin.conf there. k8s-down.sh stops the
+# cluster. The cluster has no DNS.
 
 set -euo pipefail
 
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-state=${CLUSTER_DIR:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/fiber/cluster}
-k8s=$state/k8s
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 node=node1
 port=16443
 etcd=12379
@@ -20,12 +18,7 @@ services=10.96.0.0/24
 runtime=${RUNTIME:-docker}
 export PATH=$state/bin:$PATH
 
-fail() {
-    echo "error: $*" >&2
-    exit 1
-}
-
-# Waits up to a minute for a command to succeed, while a process lives.
+# Waits up to a minute for a command to succeed, while a process runs.
 await() { # process command…
     local process=$1
     shift
@@ -34,8 +27,7 @@ await() { # process command…
         kill -0 "$(<"$k8s/run/$process.pid")" 2>/dev/null || break
         sleep 0.1
     done
-    tail -20 "$k8s/log/$process.log" >&2
-    fail "$process did not come up; its log is $k8s/log/$process.log"
+    fail_with_log "$k8s/log/$process.log" "$process did not start"
 }
 
 ready() {
@@ -56,27 +48,15 @@ fi
 mkdir -p "$k8s"/{pki,etcd,kubelet,log,run,manifests}
 chmod 700 "$k8s/pki" "$k8s/etcd"
 
-packages=()
-for need in etcd:etcd-server kubectl:kubernetes-client openssl:openssl conntrack:conntrack iptables:iptables ip:iproute2 \
-    curl:curl socat:socat ebtables:ebtables ethtool:ethtool gcc:gcc; do
-    command -v "${need%%:*}" >/dev/null || packages+=("${need##*:}")
-done
-if ((${#packages[@]})); then
-    echo "installing ${packages[*]} …"
-    export DEBIAN_FRONTEND=noninteractive
-    # Debian starts what it installs where it can; this etcd is started below.
-    {
-        apt-get -o DPkg::Lock::Timeout=600 -q update
-        apt-get -o DPkg::Lock::Timeout=600 install -y -q --no-install-recommends "${packages[@]}"
-    } >"$k8s/log/install.log" 2>&1 || {
-        tail -20 "$k8s/log/install.log" >&2
-        fail "the packages could not be installed; the log is $k8s/log/install.log"
-    }
-fi
+# Debian may start the etcd that it installs; this cluster starts its own below.
+install_missing "$k8s/log/install.log" etcd:etcd-server kubectl:kubernetes-client openssl:openssl \
+    conntrack:conntrack iptables:iptables ip:iproute2 curl:curl socat:socat ebtables:ebtables \
+    ethtool:ethtool gcc:gcc ||
+    fail_with_log "$k8s/log/install.log" "the packages could not be installed"
 "$here/k8s-build.sh"
 "$here/k8s-down.sh" >/dev/null
 
-# The first process of each pod: it owns the pod's network, passes nothing on and buries orphans.
+# The first process of each pod: it owns the pod's network, forwards no signals and reaps orphans.
 if ! docker image inspect fiber-test/pause:1 >/dev/null 2>&1; then
     pause=$(mktemp -d)
     cat >"$pause/pause.c" <<'C'
@@ -84,8 +64,8 @@ if ! docker image inspect fiber-test/pause:1 >/dev/null 2>&1; then
 #include <sys/wait.h>
 #include <unistd.h>
 static void end(int signal) { (void)signal; _exit(0); }
-static void bury(int signal) { (void)signal; while (waitpid(-1, 0, WNOHANG) > 0); }
-int main(void) { signal(SIGINT, end); signal(SIGTERM, end); signal(SIGCHLD, bury); for (;;) pause(); }
+static void reap(int signal) { (void)signal; while (waitpid(-1, 0, WNOHANG) > 0); }
+int main(void) { signal(SIGINT, end); signal(SIGTERM, end); signal(SIGCHLD, reap); for (;;) pause(); }
 C
     gcc -Os -static -s -o "$pause/pause" "$pause/pause.c"
     tar -C "$pause" -c pause | docker import -c 'ENTRYPOINT ["/pause"]' - fiber-test/pause:1 >/dev/null
@@ -101,12 +81,12 @@ docker)
 containerd)
     "$here/containerd-up.sh"
     pods=10.244.0.0/16
-    socket=/run/fiber-containerd/containerd.sock
+    socket=$containerd/containerd.sock
     container_runtime=(--container-runtime=remote "--container-runtime-endpoint=unix://$socket" "--containerd=$socket")
     ;;
 esac
 service=${services%.*}.1
-# A service's address that kube-proxy has not (yet) rewritten must never leave the machine by the
+# Packets to a service that kube-proxy has not rewritten (yet) must not leave the machine by the
 # default route.
 ip route replace "$services" dev docker0
 
@@ -117,7 +97,7 @@ certify() { # name subject [alternative names]
             "${3:+subjectAltName=$3}")
 }
 cd "$k8s/pki"
-# Once: later starts find the state of earlier ones, which these sign for.
+# Only once: the state of earlier starts depends on these certificates.
 if [[ ! -s done ]]; then
     {
         openssl ecparam -genkey -name prime256v1 -noout -out ca.key
@@ -175,7 +155,7 @@ protectKernelDefaults: false
 CONFIG
 
 cd "$k8s"
-# Each process is started by a script of its own name, so that the tests can start it again.
+# Starts each process with a script of its name, so the tests can start it again.
 start() { # name command…
     local name=$1
     {

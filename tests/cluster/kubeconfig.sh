@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
-# Says where the kubeconfig of the cluster is that k8s-up.sh starts.
+# Prints the path of the kubeconfig of the cluster that k8s-up.sh starts.
 
-echo "${CLUSTER_DIR:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/fiber/cluster}/k8s/admin.conf"
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+echo "$k8s/admin.conf"

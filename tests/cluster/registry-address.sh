@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
-# Says where the registry is that containerd-up.sh starts.
+# Prints the address of the registry that containerd-up.sh starts.
 
-echo 127.0.0.1:15000
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+echo "$registry"

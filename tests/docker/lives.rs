@@ -10,11 +10,11 @@ use crate::wait::wait_until;
 
 crate::tests![
     pi_is_estimated_in_containers_and_nothing_is_left,
-    containers_say_whose_they_are,
+    labels_name_the_owner_of_containers,
     a_killed_program_leaves_nothing,
-    what_a_killed_program_could_not_take_along_is_swept_by_the_next,
-    a_program_that_is_asked_to_end_takes_its_containers_along,
-    a_program_that_ends_in_the_middle_of_starts_leaves_nothing,
+    leftovers_of_a_killed_program_are_swept_by_the_next,
+    sigterm_ends_the_program_and_its_containers,
+    a_program_that_exits_during_starts_leaves_nothing,
     pools_in_pools,
     actors_queues_pipes_locks_and_rings_reach_across_containers,
     the_session_key_is_in_no_log_and_no_process_list,
@@ -24,7 +24,7 @@ fn pi_is_estimated_in_containers_and_nothing_is_left() {
     leaves_nothing(program("pi").start()).code(0).says(&["pi: 3.14"]);
 }
 
-fn containers_say_whose_they_are() {
+fn labels_name_the_owner_of_containers() {
     let mut program = program("ready").start();
     program.line("ready: 2");
     for container in containers(program.pid()) {
@@ -44,7 +44,7 @@ fn a_killed_program_leaves_nothing() {
     leaves_nothing(program).signal(Signal::KILL);
 }
 
-fn what_a_killed_program_could_not_take_along_is_swept_by_the_next() {
+fn leftovers_of_a_killed_program_are_swept_by_the_next() {
     let killed = program("ready").start();
     killed.line("ready: 2");
     let pid = killed.pid();
@@ -60,11 +60,11 @@ fn what_a_killed_program_could_not_take_along_is_swept_by_the_next() {
     leaves_nothing(next).code(0).says(&["sum: 55"]);
 }
 
-fn a_program_that_ends_in_the_middle_of_starts_leaves_nothing() {
+fn a_program_that_exits_during_starts_leaves_nothing() {
     leaves_nothing(program("hasty").start()).code(0).says(&["first: 1"]);
 }
 
-fn a_program_that_is_asked_to_end_takes_its_containers_along() {
+fn sigterm_ends_the_program_and_its_containers() {
     let program = program("ready").start();
     program.line("ready: 2");
     program.signal(Signal::TERM);
@@ -102,7 +102,7 @@ fn the_session_key_is_in_no_log_and_no_process_list() {
         .out
         .split("key backwards: ")
         .nth(1)
-        .expect("a child tells it")
+        .expect("a child prints it")
         .chars()
         .take(64)
         .collect();

@@ -12,7 +12,7 @@ crate::tests![
     a_program_in_a_pod_has_pods_of_its_own,
     pools_in_pools_go_with_the_pod_that_began,
     without_rights_the_missing_one_is_named,
-    pods_inherit_what_their_parents_pod_has,
+    pods_inherit_from_their_parents_pod,
 ];
 
 /// The namespace of the manifest.
@@ -148,7 +148,7 @@ fn without_rights_the_missing_one_is_named() {
     inside.ended("Succeeded");
 }
 
-fn pods_inherit_what_their_parents_pod_has() {
+fn pods_inherit_from_their_parents_pod() {
     let inside = ProgramInPod::start("ready", "fiber", |pod| {
         let spec = &mut pod["spec"];
         spec["volumes"] = json!([{"name": "data", "hostPath": {"path": "/tmp"}}]);

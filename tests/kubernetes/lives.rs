@@ -13,21 +13,21 @@ use crate::wait::{LONG, wait_until};
 
 crate::tests![
     pi_is_estimated_in_pods_and_nothing_is_left,
-    pods_say_whose_they_are,
+    labels_and_annotations_describe_pods,
     the_key_is_in_a_secret_alone,
-    pods_that_have_done_their_work_are_completed,
+    finished_pods_have_the_status_completed,
     a_killed_program_ends_its_pods_and_the_next_sweeps,
-    a_program_that_is_asked_to_end_takes_its_pods_along,
-    a_program_that_ends_in_the_middle_of_starts_leaves_nothing,
+    sigterm_ends_the_program_and_its_pods,
+    a_program_that_exits_during_starts_leaves_nothing,
     actors_queues_pipes_locks_and_rings_reach_across_pods,
-    what_pods_print_comes_out,
+    output_of_pods_is_forwarded,
 ];
 
 fn pi_is_estimated_in_pods_and_nothing_is_left() {
     leaves_nothing(program("pi").start()).code(0).says(&["pi: 3.14"]);
 }
 
-fn pods_say_whose_they_are() {
+fn labels_and_annotations_describe_pods() {
     let mut program = program("ready").start();
     program.line("ready: 2");
     for pod in pods(program.pid()) {
@@ -69,7 +69,7 @@ fn the_key_is_in_a_secret_alone() {
         let key = variables
             .iter()
             .find(|variable| variable["name"] == "FIBER_KEY")
-            .expect("it is told the key");
+            .expect("it has the key");
         let reference = &key["valueFrom"]["secretKeyRef"];
         assert_eq!(
             (text(&reference["name"]), &key["value"]),
@@ -80,7 +80,7 @@ fn the_key_is_in_a_secret_alone() {
     leaves_nothing(program).code(0);
 }
 
-fn pods_that_have_done_their_work_are_completed() {
+fn finished_pods_have_the_status_completed() {
     let mut watch = Command::new("kubectl");
     // Not the pod's phase: the pod may be deleted before its node reports `Succeeded`.
     let state = ".status.containerStatuses[0].state.terminated";
@@ -129,11 +129,11 @@ fn a_killed_program_ends_its_pods_and_the_next_sweeps() {
     leaves_nothing(next).code(0).says(&["sum: 55"]);
 }
 
-fn a_program_that_ends_in_the_middle_of_starts_leaves_nothing() {
+fn a_program_that_exits_during_starts_leaves_nothing() {
     leaves_nothing(program("hasty").start()).code(0).says(&["first: 1"]);
 }
 
-fn a_program_that_is_asked_to_end_takes_its_pods_along() {
+fn sigterm_ends_the_program_and_its_pods() {
     let program = program("ready").start();
     program.line("ready: 2");
     program.signal(Signal::TERM);
@@ -145,7 +145,7 @@ fn actors_queues_pipes_locks_and_rings_reach_across_pods() {
     leaves_nothing(program("together").start()).code(0).says(&expected);
 }
 
-fn what_pods_print_comes_out() {
+fn output_of_pods_is_forwarded() {
     let mut program = program("talk").env("FIBER_OUTPUT", "prefix").start();
     // The output arrives while the pod runs, and stays in the pod's own log.
     assert_eq!(program.line("[pool-1/worker-1]"), "from a worker");

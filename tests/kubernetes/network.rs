@@ -13,12 +13,12 @@ use crate::proxy::Proxy;
 use crate::wait::wait_until;
 
 crate::tests![
-    a_start_whose_connection_is_reset_is_made_up_for,
-    a_start_that_is_not_heard_for_a_while_is_made_up_for,
-    a_worker_whose_connection_is_reset_or_lost_is_made_up_for,
+    a_start_with_a_reset_connection_is_repeated,
+    a_start_with_lost_packets_is_repeated,
+    a_worker_with_a_reset_or_lost_connection_is_replaced,
     a_short_delay_costs_no_worker,
-    a_while_of_random_resets_is_outlived,
-    a_pod_whose_end_goes_unheard_is_replaced,
+    a_pool_survives_random_resets,
+    a_pod_with_an_unreported_end_is_replaced,
 ];
 
 /// A program with a pool of two workers, and the port where it listens.
@@ -38,7 +38,7 @@ impl Pair {
     /// Starts a program. Skips the test if pods' packets do not pass this host's firewall.
     fn begin(setup: Setup) -> Pair {
         if !cluster::is_of_this_host() || iptables(&["-S", "INPUT"]).is_err() {
-            crate::skip("it takes root on the cluster's only node to disturb what pods send");
+            crate::skip("disturbing packets of pods requires root on the cluster's only node");
         }
         let program = setup.start();
         let mut address = None;
@@ -180,7 +180,7 @@ impl FirewallRules {
     }
 }
 
-fn a_start_whose_connection_is_reset_is_made_up_for() {
+fn a_start_with_a_reset_connection_is_repeated() {
     let mut pair = Pair::start("pair");
     // Once at each step of a start: connecting, the handshake, the first message, readiness.
     for packet in [0, 1, 2, 3, 4, 5, 6, 8] {
@@ -200,7 +200,7 @@ fn a_start_whose_connection_is_reset_is_made_up_for() {
     pair.ends();
 }
 
-fn a_start_that_is_not_heard_for_a_while_is_made_up_for() {
+fn a_start_with_lost_packets_is_repeated() {
     let mut pair = Pair::start("pair");
     for packet in [1, 2, 4, 6] {
         // All packets from that one on.
@@ -217,7 +217,7 @@ fn a_start_that_is_not_heard_for_a_while_is_made_up_for() {
     pair.ends();
 }
 
-fn a_worker_whose_connection_is_reset_or_lost_is_made_up_for() {
+fn a_worker_with_a_reset_or_lost_connection_is_replaced() {
     let mut pair = Pair::start("pair");
     for fate in [RESET, "-j DROP"] {
         let rules = FirewallRules::between(&pair.worker(), &pair.port, fate);
@@ -237,7 +237,7 @@ fn a_short_delay_costs_no_worker() {
     pair.ends();
 }
 
-fn a_pod_whose_end_goes_unheard_is_replaced() {
+fn a_pod_with_an_unreported_end_is_replaced() {
     let (proxy, directory) = (Proxy::start(), TempDir::new().expect("there is room"));
     let setup = program("calm pair").env("KUBECONFIG", proxy.kubeconfig(directory.path()));
     let mut pair = Pair::begin(setup.env("FIBER_START_TIMEOUT", "10m"));
@@ -263,7 +263,7 @@ fn a_pod_whose_end_goes_unheard_is_replaced() {
     pair.ends();
 }
 
-fn a_while_of_random_resets_is_outlived() {
+fn a_pool_survives_random_resets() {
     let mut pair = Pair::start("pair");
     let often = format!("-m statistic --mode random --probability 0.2 {RESET}");
     let rules = FirewallRules::on_new_connections(&pair.port, &often);

@@ -4,8 +4,8 @@ use std::os::unix::fs::MetadataExt;
 
 use bollard::models::{Mount, MountType};
 
+use super::current_container::CurrentContainer;
 use super::engine::{Engine, SOCKET};
-use super::owner::CurrentContainer;
 
 /// The mount, variable and group by which a container reaches the engine.
 #[derive(Debug, Default)]

@@ -4,20 +4,21 @@
 //! another program, its own loader lists them. Each library keeps its path, and a directory in
 //! LD_LIBRARY_PATH gets a link to it under the name by which the program asks for it.
 
+mod libraries;
+
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use bytes::Bytes;
 use fiber_core::BuildId;
 use futures_util::Stream;
-use object::elf;
-use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
-use object::read::{ReadCache, ReadRef};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
+use self::libraries::{
+    Library, Requirements, executable_mappings, list_libraries, requirements, soname_or_file_name,
+};
 use super::strip::Stripped;
 
 const EXECUTABLE: &str = "/proc/self/exe";
@@ -44,13 +45,6 @@ pub(super) struct Bundle {
     libraries: Vec<Library>,
 }
 
-#[derive(Clone, Debug)]
-struct Library {
-    path: PathBuf,
-    /// The name by which programs ask for it (its soname).
-    name: String,
-}
-
 impl Bundle {
     /// # Errors
     /// A file that can't be read, with a remedy.
@@ -64,24 +58,24 @@ impl Bundle {
             .trim_end_matches(" (deleted)")
             .to_string();
         let executable = PathBuf::from(EXECUTABLE);
-        let Needs { loader, machine } =
-            needs(&executable).map_err(|error| format!("{EXECUTABLE} can't be read: {error}"))?;
+        let requirements = requirements(&executable)
+            .map_err(|error| format!("{EXECUTABLE} can't be read: {error}"))?;
         let maps = fs::read_to_string("/proc/self/maps")
             .map_err(|error| format!("/proc/self/maps: {error}"))?;
         let mut libraries = Vec::new();
-        for path in code_in(&maps).into_iter().filter(|path| *path != own) {
+        for path in executable_mappings(&maps).into_iter().filter(|path| *path != own) {
             if path.to_string_lossy().ends_with(" (deleted)") {
                 return Err(format!(
                     "its library {} was replaced since this process started: restart the program",
                     path.display()
                 ));
             }
-            let name = name_of(&path)
+            let name = soname_or_file_name(&path)
                 .map_err(|error| format!("its library {}: {error}", path.display()))?;
             libraries.push(Library { path, name });
         }
         let build = BuildId::current().map_err(|error| error.to_string())?.clone();
-        Ok(Bundle::new(name, build, executable, Needs { loader, machine }, libraries))
+        Ok(Bundle::new(name, build, executable, requirements, libraries))
     }
 
     /// Bundles any program with the libraries that its loader finds on this host.
@@ -101,26 +95,26 @@ impl Bundle {
                  image that has its interpreter"
             ));
         }
-        let needs = needs(program).map_err(|_| {
+        let requirements = requirements(program).map_err(|_| {
             format!(
                 "`{shown}` is no program for Linux (64-bit ELF): build it for Linux, or name \
                      an image that has it"
             )
         })?;
-        let libraries = match &needs.loader {
-            Some(loader) => libraries(program, loader, needs.machine)?,
+        let libraries = match &requirements.loader {
+            Some(loader) => list_libraries(program, loader, requirements.machine)?,
             None => Vec::new(),
         };
         let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let build = BuildId::of(program).map_err(unreadable)?;
-        Ok(Bundle::new(name, build, program.to_path_buf(), needs, libraries))
+        Ok(Bundle::new(name, build, program.to_path_buf(), requirements, libraries))
     }
 
     fn new(
         name: String,
         build: BuildId,
         executable: PathBuf,
-        needs: Needs,
+        requirements: Requirements,
         libraries: Vec<Library>,
     ) -> Bundle {
         // Without the linker's id, the id is a hash of all bytes.
@@ -135,10 +129,10 @@ impl Bundle {
             name,
             build,
             bytes,
-            machine: needs.machine,
+            machine: requirements.machine,
             executable,
             stripped,
-            loader: needs.loader,
+            loader: requirements.loader,
             libraries,
         }
     }
@@ -234,121 +228,6 @@ fn relative(path: &Path) -> &Path {
     path.strip_prefix("/").unwrap_or(path)
 }
 
-/// Returns the files with executable mappings in this table of `/proc/PID/maps`.
-fn code_in(maps: &str) -> Vec<PathBuf> {
-    let mut paths: Vec<PathBuf> = maps
-        .lines()
-        .filter_map(|line| {
-            let mut fields = line.splitn(6, ' ').skip(1);
-            let rights = fields.next()?;
-            let path = fields.nth(3)?.trim_start();
-            (rights.contains('x') && path.starts_with('/')).then(|| PathBuf::from(path))
-        })
-        .collect();
-    paths.sort();
-    paths.dedup();
-    paths
-}
-
-/// The requirements in a program's ELF header.
-struct Needs {
-    /// Its loader (`PT_INTERP`).
-    loader: Option<PathBuf>,
-    machine: Option<&'static str>,
-}
-
-fn needs(program: &Path) -> io::Result<Needs> {
-    let cache = ReadCache::new(File::open(program)?);
-    let data = &cache;
-    let header = elf::FileHeader64::<object::Endianness>::parse(data).map_err(io::Error::other)?;
-    let endian = header.endian().map_err(io::Error::other)?;
-    if !matches!(header.e_type(endian), elf::ET_EXEC | elf::ET_DYN) {
-        return Err(io::Error::other("it is no executable"));
-    }
-    let machine = match header.e_machine(endian) {
-        elf::EM_X86_64 => Some("x86_64"),
-        elf::EM_AARCH64 => Some("aarch64"),
-        elf::EM_RISCV => Some("riscv64"),
-        elf::EM_PPC64 => Some("ppc64le"),
-        elf::EM_S390 => Some("s390x"),
-        _ => None,
-    };
-    let mut segments = header.program_headers(endian, data).map_err(io::Error::other)?.iter();
-    let loader = segments.find_map(|segment| segment.interpreter(endian, data).ok().flatten());
-    let loader = loader.map(|path| PathBuf::from(String::from_utf8_lossy(path).into_owned()));
-    Ok(Needs { loader, machine })
-}
-
-/// Lists the libraries of a program, by asking its loader.
-fn libraries(program: &Path, loader: &Path, machine: Option<&str>) -> Result<Vec<Library>, String> {
-    let shown = program.display();
-    if machine != Some(std::env::consts::ARCH) {
-        return Err(format!(
-            "`{shown}` is for another architecture ({}) than this host ({}): build it for this \
-             one, or name an image that has it",
-            machine.unwrap_or("an unusual one"),
-            std::env::consts::ARCH
-        ));
-    }
-    let listing = Command::new(loader).arg("--list").arg(program).output().map_err(|error| {
-        format!(
-            "the loader of `{shown}`, {}, can't be run: {error}; link it statically, or name an \
-             image",
-            loader.display()
-        )
-    })?;
-    let said = String::from_utf8_lossy(&listing.stdout);
-    if let Some(missing) = missing_in(&said) {
-        return Err(format!(
-            "`{shown}` needs the library {missing}, which is not found: install it, or set \
-             LD_LIBRARY_PATH"
-        ));
-    }
-    if !listing.status.success() {
-        let problem = String::from_utf8_lossy(&listing.stderr);
-        return Err(format!("the libraries of `{shown}` can't be listed: {}", problem.trim()));
-    }
-    Ok(listed(&said))
-}
-
-/// Parses the loader's listing, one `name => path (address)` a line. Entries without a path are
-/// the kernel's, or the loader itself.
-fn listed(said: &str) -> Vec<Library> {
-    let library = |line: &str| {
-        let (name, found) = line.trim().split_once(" => ")?;
-        let (path, _) = found.rsplit_once(" (")?;
-        let name = Path::new(name).file_name()?.to_string_lossy().into_owned();
-        path.starts_with('/').then(|| Library { path: path.into(), name })
-    };
-    said.lines().filter_map(library).collect()
-}
-
-fn missing_in(said: &str) -> Option<&str> {
-    said.lines().find_map(|line| line.trim().strip_suffix(" => not found"))
-}
-
-/// Returns a library's soname, or else its file name.
-fn name_of(path: &Path) -> io::Result<String> {
-    let cache = ReadCache::new(File::open(path)?);
-    let name = soname(&cache).map(|name| String::from_utf8_lossy(name).into_owned());
-    Ok(name.unwrap_or_else(|| path.file_name().unwrap_or_default().to_string_lossy().into_owned()))
-}
-
-fn soname<'data, R: ReadRef<'data>>(data: R) -> Option<&'data [u8]> {
-    let header = elf::FileHeader64::<object::Endianness>::parse(data).ok()?;
-    let endian = header.endian().ok()?;
-    let sections = header.sections(endian, data).ok()?;
-    sections.iter().find_map(|section| {
-        let (entries, strings) = section.dynamic(endian, data).ok()??;
-        let strings = sections.strings(endian, data, strings).ok()?;
-        entries.iter().find_map(|entry| {
-            use object::read::elf::Dyn;
-            let wanted = entry.tag32(endian) == Some(elf::DT_SONAME);
-            wanted.then(|| strings.get(entry.val32(endian)?).ok()).flatten()
-        })
-    })
-}
-
 /// A writer that sends chunks of its input to a channel.
 struct Sink {
     chunks: mpsc::Sender<io::Result<Bytes>>,
@@ -390,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn another_program_is_bundled_with_what_its_loader_finds() {
+    fn another_program_is_bundled_with_the_libraries_of_its_loader() {
         let own = std::env::current_exe().unwrap();
         let (other, this) = (Bundle::of(&own).unwrap(), Bundle::of_this_program().unwrap());
         assert_eq!(
@@ -405,20 +284,6 @@ mod tests {
             "{:?}",
             other.libraries
         );
-    }
-
-    #[test]
-    fn a_loaders_list_of_libraries_is_parsed() {
-        let said = "\tlinux-vdso.so.1 (0x00007ffc)\n\tlibc.so.6 => /lib/with space/libc.so.6 \
-                    (0x00007f00)\n\t/lib64/ld-linux-x86-64.so.2 (0x00007f01)\n";
-        let libraries = listed(said);
-        assert_eq!(libraries.len(), 1);
-        assert_eq!(
-            (libraries[0].name.as_str(), &*libraries[0].path),
-            ("libc.so.6", Path::new("/lib/with space/libc.so.6"))
-        );
-        assert_eq!(missing_in(said), None);
-        assert_eq!(missing_in("\tlibz.so.1 => not found\n"), Some("libz.so.1"));
     }
 
     #[test]
@@ -443,19 +308,5 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), bytes).unwrap();
         assert!(Bundle::of(file.path()).unwrap_err().contains("another architecture"));
-    }
-
-    #[test]
-    fn only_executable_mappings_count_as_code() {
-        let maps = "55d0-55d1 r--p 00000000 08:01 1   /bin/program\n\
-                    55d1-55d2 r-xp 00001000 08:01 1   /bin/program\n\
-                    7f00-7f01 r-xp 00000000 08:01 2   /lib/with space.so\n\
-                    7f01-7f02 rw-p 00000000 00:00 0 \n\
-                    7f02-7f03 r--p 00000000 08:01 3   /data\n\
-                    7ffd-7ffe r-xp 00000000 00:00 0   [vdso]\n";
-        assert_eq!(
-            code_in(maps),
-            [PathBuf::from("/bin/program"), PathBuf::from("/lib/with space.so")]
-        );
     }
 }

@@ -15,11 +15,12 @@ use futures_util::stream::LocalBoxStream;
 use super::access::EngineAccess;
 use super::bundle::Bundle;
 use super::container::remedy;
+use super::current_container::CurrentContainer;
 use super::engine::{Engine, is_missing, refusal};
 use super::image::{self, ContainerImage};
-use super::owner::{self, CurrentContainer, SESSION};
+use super::labels::SESSION;
 use super::request;
-use super::{cli, sessions, volume};
+use super::{cli, sessions, sweep, volume};
 use crate::cluster::session::{
     Cluster, ExitStatus, OutputChunk, ProgramSource, RunRequest, SessionProcess,
 };
@@ -78,7 +79,7 @@ impl DockerCluster {
         let started = self.engine.api.start_container(&created.id, None).await;
         if let Err(error) = started {
             let problem = self.engine.explain(&error);
-            if let Err(error) = owner::remove(&self.engine, &created.id).await {
+            if let Err(error) = self.engine.remove(&created.id).await {
                 tracing::warn!(
                     "the container {} can't be removed: {}",
                     run.name,
@@ -181,7 +182,7 @@ impl Cluster for DockerCluster {
                 .await
                 .map_err(self.failed(failed()))?;
             for id in listed.into_iter().filter_map(|container| container.id) {
-                owner::remove(&self.engine, &id).await.map_err(self.failed(failed()))?;
+                self.engine.remove(&id).await.map_err(self.failed(failed()))?;
             }
             Ok(())
         })
@@ -267,7 +268,7 @@ impl Cluster for DockerCluster {
 
     fn remove<'a>(&'a self, name: &'a str) -> LocalBoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            let removed = owner::remove(&self.engine, name).await;
+            let removed = self.engine.remove(name).await;
             removed.map_err(self.failed(format!("{name} can't be removed")))
         })
     }
@@ -277,7 +278,7 @@ impl Cluster for DockerCluster {
             let failed = || "leftovers of dead sessions can't be removed".to_string();
             let mut removed =
                 sessions::remove_ended_heads(&self.engine).await.map_err(self.failed(failed()))?;
-            let swept = owner::sweep(&self.engine, self.current.as_ref()).await;
+            let swept = sweep::sweep(&self.engine, self.current.as_ref()).await;
             removed.extend(swept.map_err(|problem| Error::system(failed(), problem))?);
             Ok(removed)
         })

@@ -19,7 +19,6 @@ use super::context::DockerContext;
 use super::engine::{Engine, is_missing, refusal};
 use super::events::{ContainerEvent, ContainerEvents};
 use super::image::ContainerImage;
-use super::owner;
 use super::request::Resources;
 use crate::job_handle::{self, JobCommand, JobCommands};
 use crate::oom::OomKills;
@@ -30,7 +29,7 @@ use crate::{Job, JobSpec, JobState};
 /// late.
 const DRAIN: Duration = Duration::from_secs(2);
 /// The exit code of shells and init processes for a program killed by a signal, minus the signal.
-const BY_SIGNAL: i64 = 128;
+const SIGNAL_BASE: i64 = 128;
 
 /// A request to create and start a container.
 #[derive(Debug)]
@@ -119,7 +118,7 @@ impl ContainerTask {
         states.send_replace(JobState::Running);
 
         let mut exit = ContainerExit { code: None, out_of_memory: false };
-        let mut may_command = true;
+        let mut accepts_commands = true;
         loop {
             tokio::select! {
                 biased;
@@ -131,9 +130,9 @@ impl ContainerTask {
                     }
                     ContainerEvent::Removed => break,
                 },
-                order = self.commands.next(), if may_command => {
-                    may_command = order == JobCommand::Terminate;
-                    if let Err(error) = self.execute(&id, order).await {
+                command = self.commands.next(), if accepts_commands => {
+                    accepts_commands = command == JobCommand::Terminate;
+                    if let Err(error) = self.execute(&id, command).await {
                         let problem = self.engine.explain(&error);
                         return Exit::new(ExitReason::LinkLost(problem), self.tail.lines());
                     }
@@ -141,8 +140,8 @@ impl ContainerTask {
             }
         }
         drain(forwarding, DRAIN).await;
-        let killed = exit.code == Some(BY_SIGNAL + 9);
-        if killed && limited && may_command && !exit.out_of_memory {
+        let killed = exit.code == Some(SIGNAL_BASE + 9);
+        if killed && limited && accepts_commands && !exit.out_of_memory {
             // The engine may report the exit before the reason; the removal comes after both.
             let late_event = async {
                 loop {
@@ -154,7 +153,7 @@ impl ContainerTask {
                 }
             };
             // A busy engine may never report it. With an engine on this host, the kernel's own
-            // count tells.
+            // count helps.
             let is_here = self.engine.socket().is_some();
             exit.out_of_memory = timeout(DRAIN, late_event).await.unwrap_or(false)
                 || is_here && oom_kills.have_risen();
@@ -164,7 +163,7 @@ impl ContainerTask {
 
     /// Removes a container that has not started.
     async fn discard(&self, name: &str, id: &str, reason: ExitReason) -> Exit {
-        if let Err(error) = owner::remove(&self.engine, id).await {
+        if let Err(error) = self.engine.remove(id).await {
             tracing::warn!(
                 "the container {name} can't be removed: {}",
                 self.engine.explain(&error)
@@ -223,9 +222,9 @@ impl ContainerTask {
         Ok(forwarding)
     }
 
-    async fn execute(&self, id: &str, order: JobCommand) -> Result<(), bollard::errors::Error> {
-        match order {
-            JobCommand::Kill => owner::remove(&self.engine, id).await,
+    async fn execute(&self, id: &str, command: JobCommand) -> Result<(), bollard::errors::Error> {
+        match command {
+            JobCommand::Kill => self.engine.remove(id).await,
             JobCommand::Terminate => {
                 let options = KillContainerOptions { signal: "SIGTERM".into() };
                 match self.engine.api.kill_container(id, Some(options)).await {
@@ -246,7 +245,7 @@ impl ContainerTask {
             Some(0) => ExitReason::Normal,
             Some(137) if exit.out_of_memory => ExitReason::OutOfMemory,
             Some(code @ (126 | 127)) => self.no_program().unwrap_or(ExitReason::Code(code as i32)),
-            Some(code @ 129..=192) => ExitReason::Signal((code - BY_SIGNAL) as i32),
+            Some(code @ 129..=192) => ExitReason::Signal((code - SIGNAL_BASE) as i32),
             Some(code) => ExitReason::Code(code as i32),
             None => ExitReason::LinkLost(
                 "its container was removed, or the Docker engine stopped".into(),

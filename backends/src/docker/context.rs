@@ -5,10 +5,11 @@ use std::sync::Arc;
 use fiber_core::Config;
 
 use super::access::EngineAccess;
+use super::current_container::CurrentContainer;
 use super::engine::Engine;
 use super::events::ContainerEvents;
 use super::network::ContainerNetwork;
-use super::owner::{self, CurrentContainer};
+use super::sweep;
 use crate::owner::spawn_sweep;
 
 /// The engine, and the ways by which this process and its containers reach each other.
@@ -32,7 +33,7 @@ impl DockerContext {
         let network = ContainerNetwork::choose(&engine, config, current.as_ref()).await?;
         let events = ContainerEvents::follow(Arc::clone(&engine), session);
         let (sweeper, sweeping) = (Arc::clone(&engine), current.clone());
-        spawn_sweep(async move { owner::sweep(&sweeper, sweeping.as_ref()).await });
+        spawn_sweep(async move { sweep::sweep(&sweeper, sweeping.as_ref()).await });
         let access = match config.nested {
             true => EngineAccess::new(&engine, current.as_ref()),
             false => EngineAccess::default(),

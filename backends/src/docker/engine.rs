@@ -3,6 +3,7 @@
 use std::io;
 
 use bollard::errors::Error;
+use bollard::query_parameters::RemoveContainerOptions;
 
 use crate::error_chain::{causes, chain};
 
@@ -43,6 +44,17 @@ impl Engine {
         };
         let (memory, cores) = (natural(info.mem_total), natural(info.ncpu));
         Ok(Engine { api, host, memory, cores, architecture: info.architecture })
+    }
+
+    /// Kills and removes a container and its anonymous volumes. A container that does not exist is no
+    /// error.
+    pub(super) async fn remove(&self, id: &str) -> Result<(), Error> {
+        let options = RemoveContainerOptions { force: true, v: true, link: false };
+        match self.api.remove_container(id, Some(options)).await {
+            // It is gone, or being removed.
+            Err(Error::DockerResponseServerError { status_code: 404 | 409, .. }) => Ok(()),
+            result => result,
+        }
     }
 
     /// Returns the path of its socket in this process's file system, if it has one.

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::engine::Engine;
-use super::owner::SESSION;
+use super::labels::SESSION;
 
 /// The pause before the next attempt to connect, at first and at most.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));

@@ -13,8 +13,8 @@ use tokio::time::timeout;
 
 use super::bundle::Bundle;
 use super::cli;
+use super::current_container::CurrentContainer;
 use super::engine::{Engine, is_missing};
-use super::owner::CurrentContainer;
 use crate::progress::Progress;
 
 /// The repository of images built of programs: `fiber-auto/<program>:<build id>`.

@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use bollard::models::NetworkInspect;
 use fiber_core::{Config, LinkKind};
 
+use super::current_container::CurrentContainer;
 use super::engine::{Engine, is_missing};
-use super::owner::CurrentContainer;
 use crate::{ListenAddress, Locality};
 
 const BRIDGE: &str = "bridge";

@@ -8,9 +8,10 @@ use fiber_core::{Config, Error, Meta, Result};
 
 use super::access::EngineAccess;
 use super::context::DockerContext;
+use super::current_container::CurrentContainer;
 use super::engine::Engine;
 use super::image::ContainerImage;
-use super::owner::{self, CurrentContainer};
+use super::labels;
 use crate::cluster::session::RunRequest;
 use crate::gpus::{GpuAllocation, GpuAllocator};
 use crate::mounts::{MountSource, MountSpec};
@@ -190,7 +191,7 @@ pub(super) fn head(
         env: Some(environment.collect()),
         user: config.user.clone().or_else(|| image.user.clone()),
         working_dir: config.working_dir.clone(),
-        labels: Some(owner::head_labels(run)),
+        labels: Some(labels::head_labels(run)),
         host_config: Some(HostConfig {
             network_mode: config.network.clone(),
             mounts: Some(volumes.chain(mounts).chain(access.mount.clone()).collect()),

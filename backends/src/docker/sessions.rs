@@ -12,7 +12,8 @@ use bollard::query_parameters::ListContainersOptions;
 use fiber_core::Meta;
 
 use super::engine::{Engine, is_missing};
-use super::owner::{self, NAME, OWNER, RESTARTS, SESSION};
+use super::labels::{NAME, OWNER, RESTARTS, SESSION};
+use super::sweep;
 use crate::cluster::session::{ExitStatus, Location, ProcessState, SessionProcess};
 use crate::owner::JobOwner;
 
@@ -75,7 +76,7 @@ pub(super) async fn remove_ended_heads(engine: &Engine) -> Result<Vec<String>, E
             Err(error) => return Err(error),
         };
         if is_head && matches!(state(details.state.unwrap_or_default()), ProcessState::Ended(_)) {
-            owner::remove(engine, id).await?;
+            engine.remove(id).await?;
             removed.push(name);
         }
     }
@@ -108,7 +109,7 @@ fn name(container: &ContainerSummary) -> Option<String> {
 /// Returns a head outside of fiber's containers: a program on this or another host, or in a user's
 /// own container.
 async fn external_head(engine: &Engine, owner: &JobOwner) -> Result<SessionProcess, Error> {
-    let dead = owner::is_dead(owner, engine).await;
+    let dead = sweep::is_dead(owner, engine).await;
     let process = |name: String, role: String, location, state| SessionProcess {
         name,
         role,

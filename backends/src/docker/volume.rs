@@ -13,8 +13,9 @@ use futures_util::StreamExt;
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream::{BoxStream, LocalBoxStream};
 
+use super::current_container::CurrentContainer;
 use super::engine::{Engine, is_missing};
-use super::owner::{self, CurrentContainer};
+use super::labels;
 use crate::JobSpec;
 use crate::cluster::volume::{Volume, VolumeKind};
 
@@ -82,7 +83,7 @@ impl<'a> Helper<'a> {
         let body = ContainerCreateBody {
             image: Some(image),
             entrypoint: Some(vec!["/never-started".into()]),
-            labels: Some(owner::labels(session, &spec, current)?),
+            labels: Some(labels::labels(session, &spec, current)?),
             host_config: Some(HostConfig {
                 network_mode: Some("none".into()),
                 mounts: Some(vec![Mount {

@@ -44,7 +44,13 @@ pub(super) async fn follow(
         let was_ended = *ended.borrow_and_update();
         let passed_before = passed;
         let whole = match pods.log_stream(&pod, &parameters).await {
-            Ok(stream) => pass(stream, &mut forwarder, &mut passed).await,
+            Ok(stream) => {
+                let push = async |chunk: &[u8]| {
+                    forwarder.push(chunk).await;
+                    true
+                };
+                read_stream(stream, &mut passed, push).await == StreamEnd::Complete
+            }
             Err(error) => {
                 tracing::debug!("the log of {pod} can't be read for now: {error}");
                 false
@@ -58,28 +64,40 @@ pub(super) async fn follow(
     forwarder.finish().await;
 }
 
-/// Forwards a stream except for its first `passed` bytes, which were forwarded before. Returns
-/// whether it came to its end.
-async fn pass(
+/// The end of one stream of a log.
+#[derive(Debug, PartialEq, Eq)]
+enum StreamEnd {
+    Complete,
+    Broken,
+    ReaderGone,
+}
+
+/// Reads a stream, which begins at the log's beginning, and passes on all but its first `passed`
+/// bytes, which an earlier stream has brought. `take` returns `false` if the reader is gone.
+async fn read_stream(
     stream: impl AsyncBufRead,
-    forwarder: &mut LineForwarder,
     passed: &mut usize,
-) -> bool {
+    mut take: impl AsyncFnMut(&[u8]) -> bool,
+) -> StreamEnd {
     let mut stream = std::pin::pin!(stream);
     let mut known = *passed;
     loop {
         let chunk = match stream.fill_buf().await {
-            Ok([]) => return true,
-            Ok(chunk) if known == *passed && chunk.starts_with(NO_LOG) => return true,
+            Ok([]) => return StreamEnd::Complete,
+            Ok(chunk) if known == *passed && chunk.starts_with(NO_LOG) => {
+                return StreamEnd::Complete;
+            }
             Ok(chunk) => chunk,
             Err(error) => {
                 tracing::debug!("a log stream broke: {error}");
-                return false;
+                return StreamEnd::Broken;
             }
         };
         let length = chunk.len();
         let old = known.min(length);
-        forwarder.push(&chunk[old..]).await;
+        if old < length && !take(&chunk[old..]).await {
+            return StreamEnd::ReaderGone;
+        }
         known -= old;
         *passed += length - old;
         stream.as_mut().consume(length);
@@ -124,27 +142,13 @@ pub(super) async fn read(
         let mut whole = true;
         match streams.log_stream(name, &parameters).await {
             Ok(stream) => {
-                let mut stream = std::pin::pin!(stream);
-                let mut known = passed;
-                loop {
-                    let chunk = match stream.fill_buf().await {
-                        Ok([]) => break,
-                        Ok(chunk) => chunk,
-                        Err(error) => {
-                            tracing::debug!("a log stream broke: {error}");
-                            whole = false;
-                            break;
-                        }
-                    };
-                    let length = chunk.len();
-                    let old = known.min(length);
-                    let new = Bytes::copy_from_slice(&chunk[old..]);
-                    known -= old;
-                    passed += length - old;
-                    stream.as_mut().consume(length);
-                    if !new.is_empty() && chunks.send(Ok(new)).await.is_err() {
-                        return Ok(());
-                    }
+                let send = async |chunk: &[u8]| {
+                    chunks.send(Ok(Bytes::copy_from_slice(chunk))).await.is_ok()
+                };
+                match read_stream(stream, &mut passed, send).await {
+                    StreamEnd::Complete => {}
+                    StreamEnd::Broken => whole = false,
+                    StreamEnd::ReaderGone => return Ok(()),
                 }
             }
             // The pod was removed meanwhile, which is its end.
@@ -156,5 +160,39 @@ pub(super) async fn read(
             return Ok(());
         }
         tokio::time::sleep(PAUSE).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::io::Cursor;
+
+    use super::*;
+
+    async fn read_text(log: &str, passed: &mut usize) -> (String, StreamEnd) {
+        let mut text = String::new();
+        let take = async |chunk: &[u8]| {
+            text.push_str(&String::from_utf8_lossy(chunk));
+            true
+        };
+        let end = read_stream(Cursor::new(log), passed, take).await;
+        (text, end)
+    }
+
+    #[tokio::test]
+    async fn a_second_stream_brings_only_what_is_new() {
+        let mut passed = 0;
+        let first = read_text("one\n", &mut passed).await;
+        let second = read_text("one\ntwo\n", &mut passed).await;
+        assert_eq!(first, ("one\n".to_string(), StreamEnd::Complete));
+        assert_eq!(second, ("two\n".to_string(), StreamEnd::Complete));
+        assert_eq!(passed, 8);
+    }
+
+    #[tokio::test]
+    async fn the_message_of_a_node_without_the_log_is_no_output() {
+        let message = "unable to retrieve container logs for docker://4711";
+        let (text, end) = read_text(message, &mut 0).await;
+        assert_eq!((text.as_str(), end), ("", StreamEnd::Complete));
     }
 }

@@ -7,7 +7,7 @@ use super::names::CONTAINER;
 use crate::WaitReason;
 
 /// The exit code of shells and containers for a program killed by a signal, minus the signal.
-const BY_SIGNAL: i32 = 128;
+const SIGNAL_BASE: i32 = 128;
 
 /// The problem of a deleted pod: its node may forget the container before it reports the exit
 /// status.
@@ -51,7 +51,7 @@ pub(super) fn pod_state(pod: &Pod) -> PodState {
             }
             (_, Some("ContainerStatusUnknown")) => ExitReason::LinkLost(DELETED.into()),
             (0, _) => ExitReason::Normal,
-            (code @ 129..=192, _) => ExitReason::Signal(code - BY_SIGNAL),
+            (code @ 129..=192, _) => ExitReason::Signal(code - SIGNAL_BASE),
             (code, _) => ExitReason::Code(code),
         });
     }

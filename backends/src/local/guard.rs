@@ -67,7 +67,7 @@ impl Groups {
             rustix::io::pwrite(&table, &bytes, 0)?;
             self.table = Some(table);
         }
-        Ok(self.table.as_ref().expect("the table was just made"))
+        Ok(self.table.as_ref().expect("the table was just created"))
     }
 
     fn set(&mut self, index: usize, leader: i32) {

@@ -69,7 +69,7 @@ pub(crate) fn run_if_asked() -> Option<ExitCode> {
 /// Connects, sends a line, and stays until the other side closes.
 fn call(address: &str) -> ExitCode {
     let mut stream = TcpStream::connect(address).expect("the address can be reached");
-    stream.write_all(b"here\n").expect("somebody listens");
+    stream.write_all(b"here\n").expect("the test listens");
     stream.read_to_end(&mut Vec::new()).expect("the other side closes");
     ExitCode::SUCCESS
 }

@@ -1,50 +1,11 @@
-//! The owners of containers: the labels that name them, this process's own container, and the
-//! removal of orphans.
+//! The container that this process runs in, if it runs in one.
 
-use std::collections::HashMap;
 use std::fs;
 
-use bollard::errors::Error;
 use bollard::models::{ContainerInspectResponse, Mount, MountType};
-use bollard::query_parameters::{ListContainersOptions, RemoveContainerOptions};
 use fiber_core::shortage;
 
 use super::engine::{Engine, SOCKET, is_missing};
-use crate::JobSpec;
-use crate::cluster::session::RunRequest;
-use crate::owner::JobOwner;
-
-/// The label with the session's id.
-pub(super) const SESSION: &str = "fiber.session";
-/// The label with the process that created a container, as [`JobOwner`] formats it.
-pub(super) const OWNER: &str = "fiber.owner";
-/// The label with the job's name.
-pub(super) const NAME: &str = "fiber.name";
-/// The label with the number of the job's earlier restarts.
-pub(super) const RESTARTS: &str = "fiber.restarts";
-
-/// Returns the labels of a job's container.
-///
-/// # Errors
-/// The owner of the container can't be determined.
-pub(super) fn labels(
-    session: &str,
-    spec: &JobSpec,
-    current: Option<&CurrentContainer>,
-) -> Result<HashMap<String, String>, String> {
-    let (owner, restarts) = (this_owner(current)?.to_text(), spec.restarts.to_string());
-    let labels = [(SESSION, session), (OWNER, &owner), (NAME, &spec.name), (RESTARTS, &restarts)];
-    Ok(HashMap::from(labels.map(|(key, value)| (key.into(), value.into()))))
-}
-
-/// Returns the labels of a session's head. It has no owner.
-pub(super) fn head_labels(run: &RunRequest) -> HashMap<String, String> {
-    let role = run.role();
-    HashMap::from(
-        [(SESSION, run.session.as_str()), (NAME, role.as_str())]
-            .map(|(key, value)| (key.into(), value.into())),
-    )
-}
 
 /// The container that this process runs in.
 #[derive(Clone, Debug)]
@@ -74,9 +35,7 @@ impl CurrentContainer {
             Err(error) => Err(engine.explain(&error)),
         }
     }
-}
 
-impl CurrentContainer {
     /// Returns the named volumes and host paths mounted into this container, which its children
     /// mount too. The engine's socket is not among them.
     pub(super) fn mounts(&self) -> Vec<Mount> {
@@ -127,62 +86,6 @@ fn container_of(mountinfo: &str) -> Option<&str> {
         let id = root.split_once("/containers/")?.1.split('/').next()?;
         (id.len() == 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(id)
     })
-}
-
-fn this_owner(current: Option<&CurrentContainer>) -> Result<JobOwner, String> {
-    current
-        .map_or_else(JobOwner::this_process, |current| Ok(JobOwner::Container(current.id.clone())))
-}
-
-/// Returns whether an owner is certainly dead.
-pub(super) async fn is_dead(owner: &JobOwner, engine: &Engine) -> bool {
-    let JobOwner::Container(id) = owner else { return owner.is_a_dead_process() };
-    match engine.api.inspect_container(id, None).await {
-        Ok(details) => details.state.and_then(|state| state.running) == Some(false),
-        Err(error) => is_missing(&error),
-    }
-}
-
-/// Removes containers whose owners are dead, and returns their names.
-pub(super) async fn sweep(
-    engine: &Engine,
-    current: Option<&CurrentContainer>,
-) -> Result<Vec<String>, String> {
-    let options = ListContainersOptions {
-        all: true,
-        filters: Some(HashMap::from([("label".to_string(), vec![SESSION.to_string()])])),
-        ..Default::default()
-    };
-    let this = this_owner(current)?;
-    let mut removed = Vec::new();
-    let listed =
-        engine.api.list_containers(Some(options)).await.map_err(|error| engine.explain(&error))?;
-    for container in listed {
-        let (Some(id), Some(labels)) = (container.id, container.labels) else { continue };
-        let Some(owner) = labels.get(OWNER).and_then(|text| JobOwner::from_text(text)) else {
-            continue;
-        };
-        if owner == this || !is_dead(&owner, engine).await {
-            continue;
-        }
-        remove(engine, &id).await.map_err(|error| engine.explain(&error))?;
-        let names = container.names.unwrap_or_default();
-        removed.push(
-            names.first().map_or(id.as_str(), |name| name.trim_start_matches('/')).to_string(),
-        );
-    }
-    Ok(removed)
-}
-
-/// Kills and removes a container and its anonymous volumes. A container that does not exist is no
-/// error.
-pub(super) async fn remove(engine: &Engine, id: &str) -> Result<(), Error> {
-    let options = RemoveContainerOptions { force: true, v: true, link: false };
-    match engine.api.remove_container(id, Some(options)).await {
-        // It is gone, or being removed.
-        Err(Error::DockerResponseServerError { status_code: 404 | 409, .. }) => Ok(()),
-        result => result,
-    }
 }
 
 #[cfg(test)]

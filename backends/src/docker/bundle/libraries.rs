@@ -1,0 +1,181 @@
+//! The loader and libraries that a program needs.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use object::elf;
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
+use object::read::{ReadCache, ReadRef};
+
+/// A library of a program.
+#[derive(Clone, Debug)]
+pub(super) struct Library {
+    pub(super) path: PathBuf,
+    /// The name by which programs ask for it (its soname).
+    pub(super) name: String,
+}
+
+/// Returns the files with executable mappings in this table of `/proc/PID/maps`.
+pub(super) fn executable_mappings(maps: &str) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> = maps
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.splitn(6, ' ').skip(1);
+            let rights = fields.next()?;
+            let path = fields.nth(3)?.trim_start();
+            (rights.contains('x') && path.starts_with('/')).then(|| PathBuf::from(path))
+        })
+        .collect();
+    paths.sort();
+    paths.dedup();
+    paths
+}
+
+/// The requirements in a program's ELF header.
+pub(super) struct Requirements {
+    /// Its loader (`PT_INTERP`).
+    pub(super) loader: Option<PathBuf>,
+    /// Its architecture, as in `uname -m`. `None` for an unusual one.
+    pub(super) machine: Option<&'static str>,
+}
+
+/// Reads the requirements of a program.
+///
+/// # Errors
+/// The file can't be read, or is no 64-bit ELF executable.
+pub(super) fn requirements(program: &Path) -> io::Result<Requirements> {
+    let cache = ReadCache::new(File::open(program)?);
+    let data = &cache;
+    let header = elf::FileHeader64::<object::Endianness>::parse(data).map_err(io::Error::other)?;
+    let endian = header.endian().map_err(io::Error::other)?;
+    if !matches!(header.e_type(endian), elf::ET_EXEC | elf::ET_DYN) {
+        return Err(io::Error::other("it is no executable"));
+    }
+    let machine = match header.e_machine(endian) {
+        elf::EM_X86_64 => Some("x86_64"),
+        elf::EM_AARCH64 => Some("aarch64"),
+        elf::EM_RISCV => Some("riscv64"),
+        elf::EM_PPC64 => Some("ppc64le"),
+        elf::EM_S390 => Some("s390x"),
+        _ => None,
+    };
+    let mut segments = header.program_headers(endian, data).map_err(io::Error::other)?.iter();
+    let loader = segments.find_map(|segment| segment.interpreter(endian, data).ok().flatten());
+    let loader = loader.map(|path| PathBuf::from(String::from_utf8_lossy(path).into_owned()));
+    Ok(Requirements { loader, machine })
+}
+
+/// Lists the libraries of a program, by asking its loader.
+///
+/// # Errors
+/// The reason why they can't be listed, with a remedy.
+pub(super) fn list_libraries(
+    program: &Path,
+    loader: &Path,
+    machine: Option<&str>,
+) -> Result<Vec<Library>, String> {
+    let shown = program.display();
+    if machine != Some(std::env::consts::ARCH) {
+        return Err(format!(
+            "`{shown}` is for another architecture ({}) than this host ({}): build it for this \
+             one, or name an image that has it",
+            machine.unwrap_or("an unusual one"),
+            std::env::consts::ARCH
+        ));
+    }
+    let listing = Command::new(loader).arg("--list").arg(program).output().map_err(|error| {
+        format!(
+            "the loader of `{shown}`, {}, can't be run: {error}; link it statically, or name an \
+             image",
+            loader.display()
+        )
+    })?;
+    let stdout = String::from_utf8_lossy(&listing.stdout);
+    if let Some(missing) = missing_in(&stdout) {
+        return Err(format!(
+            "`{shown}` needs the library {missing}, which is not found: install it, or set \
+             LD_LIBRARY_PATH"
+        ));
+    }
+    if !listing.status.success() {
+        let problem = String::from_utf8_lossy(&listing.stderr);
+        return Err(format!("the libraries of `{shown}` can't be listed: {}", problem.trim()));
+    }
+    Ok(listed(&stdout))
+}
+
+/// Parses the loader's listing, one `name => path (address)` a line. Entries without a path are
+/// the kernel's, or the loader itself.
+fn listed(listing: &str) -> Vec<Library> {
+    let library = |line: &str| {
+        let (name, found) = line.trim().split_once(" => ")?;
+        let (path, _) = found.rsplit_once(" (")?;
+        let name = Path::new(name).file_name()?.to_string_lossy().into_owned();
+        path.starts_with('/').then(|| Library { path: path.into(), name })
+    };
+    listing.lines().filter_map(library).collect()
+}
+
+fn missing_in(listing: &str) -> Option<&str> {
+    listing.lines().find_map(|line| line.trim().strip_suffix(" => not found"))
+}
+
+/// Returns a library's soname, or else its file name.
+///
+/// # Errors
+/// The file can't be read.
+pub(super) fn soname_or_file_name(path: &Path) -> io::Result<String> {
+    let cache = ReadCache::new(File::open(path)?);
+    let name = soname(&cache).map(|name| String::from_utf8_lossy(name).into_owned());
+    Ok(name.unwrap_or_else(|| path.file_name().unwrap_or_default().to_string_lossy().into_owned()))
+}
+
+fn soname<'data, R: ReadRef<'data>>(data: R) -> Option<&'data [u8]> {
+    let header = elf::FileHeader64::<object::Endianness>::parse(data).ok()?;
+    let endian = header.endian().ok()?;
+    let sections = header.sections(endian, data).ok()?;
+    sections.iter().find_map(|section| {
+        let (entries, strings) = section.dynamic(endian, data).ok()??;
+        let strings = sections.strings(endian, data, strings).ok()?;
+        entries.iter().find_map(|entry| {
+            use object::read::elf::Dyn;
+            let wanted = entry.tag32(endian) == Some(elf::DT_SONAME);
+            wanted.then(|| strings.get(entry.val32(endian)?).ok()).flatten()
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loaders_list_of_libraries_is_parsed() {
+        let listing = "\tlinux-vdso.so.1 (0x00007ffc)\n\tlibc.so.6 => /lib/with space/libc.so.6 \
+                    (0x00007f00)\n\t/lib64/ld-linux-x86-64.so.2 (0x00007f01)\n";
+        let libraries = listed(listing);
+        assert_eq!(libraries.len(), 1);
+        assert_eq!(
+            (libraries[0].name.as_str(), &*libraries[0].path),
+            ("libc.so.6", Path::new("/lib/with space/libc.so.6"))
+        );
+        assert_eq!(missing_in(listing), None);
+        assert_eq!(missing_in("\tlibz.so.1 => not found\n"), Some("libz.so.1"));
+    }
+
+    #[test]
+    fn only_executable_mappings_count_as_code() {
+        let maps = "55d0-55d1 r--p 00000000 08:01 1   /bin/program\n\
+                    55d1-55d2 r-xp 00001000 08:01 1   /bin/program\n\
+                    7f00-7f01 r-xp 00000000 08:01 2   /lib/with space.so\n\
+                    7f01-7f02 rw-p 00000000 00:00 0 \n\
+                    7f02-7f03 r--p 00000000 08:01 3   /data\n\
+                    7ffd-7ffe r-xp 00000000 00:00 0   [vdso]\n";
+        assert_eq!(
+            executable_mappings(maps),
+            [PathBuf::from("/bin/program"), PathBuf::from("/lib/with space.so")]
+        );
+    }
+}

@@ -1,0 +1,59 @@
+//! Removes the containers of dead processes.
+
+use std::collections::HashMap;
+
+use bollard::query_parameters::ListContainersOptions;
+
+use super::current_container::CurrentContainer;
+use super::engine::{Engine, is_missing};
+use super::labels::{OWNER, SESSION};
+use crate::owner::JobOwner;
+
+/// Returns this process as the owner of containers.
+///
+/// # Errors
+/// See [`JobOwner::this_process`].
+pub(super) fn this_owner(current: Option<&CurrentContainer>) -> Result<JobOwner, String> {
+    current
+        .map_or_else(JobOwner::this_process, |current| Ok(JobOwner::Container(current.id.clone())))
+}
+
+/// Returns whether an owner is certainly dead.
+pub(super) async fn is_dead(owner: &JobOwner, engine: &Engine) -> bool {
+    let JobOwner::Container(id) = owner else { return owner.is_a_dead_process() };
+    match engine.api.inspect_container(id, None).await {
+        Ok(details) => details.state.and_then(|state| state.running) == Some(false),
+        Err(error) => is_missing(&error),
+    }
+}
+
+/// Removes containers whose owners are dead, and returns their names.
+pub(super) async fn sweep(
+    engine: &Engine,
+    current: Option<&CurrentContainer>,
+) -> Result<Vec<String>, String> {
+    let options = ListContainersOptions {
+        all: true,
+        filters: Some(HashMap::from([("label".to_string(), vec![SESSION.to_string()])])),
+        ..Default::default()
+    };
+    let this = this_owner(current)?;
+    let mut removed = Vec::new();
+    let listed =
+        engine.api.list_containers(Some(options)).await.map_err(|error| engine.explain(&error))?;
+    for container in listed {
+        let (Some(id), Some(labels)) = (container.id, container.labels) else { continue };
+        let Some(owner) = labels.get(OWNER).and_then(|text| JobOwner::from_text(text)) else {
+            continue;
+        };
+        if owner == this || !is_dead(&owner, engine).await {
+            continue;
+        }
+        engine.remove(&id).await.map_err(|error| engine.explain(&error))?;
+        let names = container.names.unwrap_or_default();
+        removed.push(
+            names.first().map_or(id.as_str(), |name| name.trim_start_matches('/')).to_string(),
+        );
+    }
+    Ok(removed)
+}

@@ -1,0 +1,162 @@
+//! The printer: the thread that writes the output of child processes to this process's own streams.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use fiber_core::shortage;
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::mpsc;
+
+/// The number of writes that may wait for the printer thread.
+const WAITING: usize = 16;
+
+/// A standard stream of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OutputStream {
+    Stdout,
+    Stderr,
+}
+
+struct WriteRequest {
+    stream: OutputStream,
+    bytes: Vec<u8>,
+    _pending: PendingWrite,
+}
+
+/// Queues lines for a standard stream of this process. Waits while the queue is full.
+pub(super) async fn print(stream: OutputStream, bytes: Vec<u8>) {
+    let request = WriteRequest { stream, bytes, _pending: PendingWrite::new() };
+    match printer() {
+        // The printer thread runs until the process exits.
+        Ok(printer) => drop(printer.send(request).await),
+        Err(error) => {
+            tracing::error!("output of a child process is lost: {}", shortage::explain(&error))
+        }
+    }
+}
+
+/// Output of a child that this process has not written yet. [`flush`] waits for it.
+pub(super) struct PendingWrite;
+
+/// The number of [`PendingWrite`]s.
+static UNWRITTEN: Mutex<usize> = Mutex::new(0);
+static WRITTEN: Condvar = Condvar::new();
+
+impl PendingWrite {
+    pub(super) fn new() -> PendingWrite {
+        *UNWRITTEN.lock() += 1;
+        PendingWrite
+    }
+}
+
+impl Drop for PendingWrite {
+    fn drop(&mut self) {
+        *UNWRITTEN.lock() -= 1;
+        WRITTEN.notify_all();
+    }
+}
+
+/// Whether the printer holds the lock of a stream, so that only the stream's reader delays it.
+static WRITING: AtomicBool = AtomicBool::new(false);
+
+/// Returns the queue of the printer, the thread that writes to this process's output: its reader may
+/// be slow or stopped. Starts the thread on first use, and tries again on the next use if the system
+/// can't start it.
+fn printer() -> io::Result<&'static mpsc::Sender<WriteRequest>> {
+    static PRINTER: OnceLock<mpsc::Sender<WriteRequest>> = OnceLock::new();
+    static STARTING: Mutex<()> = Mutex::new(());
+    if let Some(printer) = PRINTER.get() {
+        return Ok(printer);
+    }
+    let _one_at_a_time = STARTING.lock();
+    if let Some(printer) = PRINTER.get() {
+        return Ok(printer);
+    }
+    let (sender, mut receiver) = mpsc::channel::<WriteRequest>(WAITING);
+    let run = move || {
+        while let Some(request) = receiver.blocking_recv() {
+            request.stream.write(&request.bytes);
+        }
+    };
+    std::thread::Builder::new().name("fiber-output".into()).spawn(run)?;
+    Ok(PRINTER.get_or_init(|| sender))
+}
+
+/// Runs all writes to a terminal.
+static PRINT_WRAPPER: OnceLock<fn(&mut dyn FnMut())> = OnceLock::new();
+
+/// Sets a function that runs all writes of children's output to a terminal, by calling its argument
+/// once: it can clear a progress bar before the write and draw it again afterwards. Only the first
+/// call of this has an effect.
+pub fn set_print_wrapper(wrapper: fn(&mut dyn FnMut())) {
+    let _ = PRINT_WRAPPER.set(wrapper);
+}
+
+impl OutputStream {
+    fn write(self, bytes: &[u8]) {
+        match (self, PRINT_WRAPPER.get()) {
+            (OutputStream::Stdout, Some(wrapper)) if io::stdout().is_terminal() => {
+                let mut stream = io::stdout().lock();
+                wrapper(&mut || write(&mut stream, bytes));
+            }
+            // Without the lock: a thread that waits for the terminal may hold it.
+            (OutputStream::Stderr, Some(wrapper)) if io::stderr().is_terminal() => {
+                wrapper(&mut || write(Unlocked, bytes))
+            }
+            (OutputStream::Stdout, _) => write(io::stdout().lock(), bytes),
+            (OutputStream::Stderr, _) => write(io::stderr().lock(), bytes),
+        }
+    }
+}
+
+/// Standard error without its lock.
+struct Unlocked;
+
+impl Write for Unlocked {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(rustix::io::retry_on_intr(|| rustix::io::write(rustix::stdio::stderr(), bytes))?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Returns whether the printer has something to write.
+pub(super) fn is_backlogged() -> bool {
+    WRITING.load(Ordering::Relaxed) || printer().is_ok_and(|printer| printer.capacity() < WAITING)
+}
+
+fn write(mut stream: impl Write, bytes: &[u8]) {
+    WRITING.store(true, Ordering::Relaxed);
+    let written = stream.write_all(bytes).and_then(|()| stream.flush());
+    drop(stream);
+    WRITING.store(false, Ordering::Relaxed);
+    match written {
+        // Losing the reader of this process's output does not stop the work.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            tracing::error!(
+                "output of a child process is lost: this process's output can't be written: {error}"
+            );
+        }
+        _ => {}
+    }
+}
+
+/// Waits until all output of children is written, as long as its reader takes, like a process's own
+/// output. Gives up when another thread holds the stream for longer than `limit`.
+pub fn flush(limit: Duration) {
+    let mut unwritten = UNWRITTEN.lock();
+    while *unwritten > 0 {
+        if WRITTEN.wait_for(&mut unwritten, limit).timed_out() && !WRITING.load(Ordering::Relaxed) {
+            return;
+        }
+    }
+}
+
+/// Waits until all output of children is written, but not longer than `limit`.
+pub fn flush_within(limit: Duration) {
+    WRITTEN.wait_while_for(&mut UNWRITTEN.lock(), |unwritten| *unwritten > 0, limit);
+}
