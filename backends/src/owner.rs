@@ -22,6 +22,8 @@ pub(crate) enum JobOwner {
 }
 
 impl JobOwner {
+    /// Returns this process of this host.
+    ///
     /// # Errors
     /// `/proc` can't be read. Without it, the next sweep would remove this process's jobs as
     /// orphans.

@@ -127,7 +127,7 @@ impl RunRequest {
     }
 }
 
-/// Where a program comes from.
+/// The source of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProgramSource {
     /// An executable of this host. Fiber builds an image of it; `command` has its arguments only.

@@ -46,6 +46,8 @@ pub(super) struct Bundle {
 }
 
 impl Bundle {
+    /// Bundles this program with the libraries that it has loaded.
+    ///
     /// # Errors
     /// A file that can't be read, with a remedy.
     pub(super) fn of_this_program() -> Result<Bundle, String> {

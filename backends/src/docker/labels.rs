@@ -9,7 +9,8 @@ use crate::cluster::session::RunRequest;
 
 /// The label with the session's id.
 pub(super) const SESSION: &str = "fiber.session";
-/// The label with the process that created a container, as [`JobOwner`](crate::owner::JobOwner) formats it.
+/// The label with the process that created a container, as [`JobOwner`](crate::owner::JobOwner)
+/// formats it.
 pub(super) const OWNER: &str = "fiber.owner";
 /// The label with the job's name.
 pub(super) const NAME: &str = "fiber.name";

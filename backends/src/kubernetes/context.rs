@@ -25,6 +25,8 @@ pub(super) struct ClusterAccess {
 }
 
 impl ClusterAccess {
+    /// Connects to the cluster, and chooses the address to listen at.
+    ///
     /// # Errors
     /// The reason, with a remedy.
     pub(super) async fn find(config: &Config) -> Result<ClusterAccess, String> {

@@ -17,7 +17,7 @@ enum PodEnd {
     Deleted,
 }
 
-/// What a watch for one pod has shown.
+/// The progress of a watch for one pod.
 #[derive(Debug, Default)]
 struct ExitWatch {
     /// Whether the list at the beginning of the current watch has the pod.

@@ -30,6 +30,8 @@ impl PodImage {
     }
 }
 
+/// Returns the image to use, after building it if necessary.
+///
 /// # Errors
 /// The reason, with a remedy.
 pub(super) async fn find(

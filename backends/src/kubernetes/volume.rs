@@ -29,6 +29,8 @@ const SERVE: &str = "serve-volume";
 /// The size in bytes of the buffer for an archive.
 const PIPE: usize = 256 << 10;
 
+/// Fails if there is no such claim.
+///
 /// # Errors
 /// It does not exist, with the names of those that do.
 pub(super) async fn must_exist(server: &ApiServer, claim: &str) -> Result<(), String> {
