@@ -57,7 +57,7 @@ pub(super) async fn exceeded(
         // The message may have changed meanwhile.
         return match &*states.borrow() {
             JobState::Waiting(WaitReason::Resources(message)) => format!(
-                "there was no room for it within {limit:?} (`schedule_timeout` sets the limit): \
+                "it was not scheduled within {limit:?} (`schedule_timeout` sets the limit): \
                  {message}"
             ),
             JobState::Waiting(WaitReason::Image(message)) => format!(
