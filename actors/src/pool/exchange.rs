@@ -18,6 +18,7 @@ use super::buffer::Buffer;
 use super::keep_alive::TaskKeepAlives;
 use super::run::{CallId, Run};
 use super::scheduler::{Caller, Completion};
+use crate::runtime::Runtime;
 
 /// See the module's documentation.
 pub(crate) struct Exchange {
@@ -82,6 +83,7 @@ impl Drop for StoredArguments {
 impl Exchange {
     /// Returns the exchange of a call that stores at most `limit` bytes.
     pub(super) fn new(
+        runtime: &'static Runtime,
         id: CallId,
         function: &'static str,
         order: Order,
@@ -99,7 +101,7 @@ impl Exchange {
             released: AtomicU64::new(0),
             run_size: AtomicU64::new(1),
             stopped: AtomicBool::new(false),
-            keep_alive: TaskKeepAlives::default(),
+            keep_alive: TaskKeepAlives::new(runtime),
         })
     }
 

@@ -18,14 +18,18 @@ use crate::runtime::Runtime;
 const GRACE: Duration = Duration::from_secs(5);
 
 /// The keep-alives of tasks that are not completed.
-#[derive(Debug, Default)]
 pub(super) struct TaskKeepAlives {
+    runtime: &'static Runtime,
     /// Whether any task has one. Most calls have none.
     any: AtomicBool,
     tasks: Mutex<BTreeMap<u64, KeepAlive>>,
 }
 
 impl TaskKeepAlives {
+    pub(super) fn new(runtime: &'static Runtime) -> TaskKeepAlives {
+        TaskKeepAlives { runtime, any: AtomicBool::new(false), tasks: Mutex::default() }
+    }
+
     /// Adds the keep-alive of a task, before it is submitted.
     pub(super) fn add(&self, task: u64, keep_alive: KeepAlive) {
         if !keep_alive.is_empty() {
@@ -48,11 +52,9 @@ impl TaskKeepAlives {
 impl Drop for TaskKeepAlives {
     fn drop(&mut self) {
         let left = std::mem::take(self.tasks.get_mut());
-        if !left.is_empty()
-            && let Some(runtime) = Runtime::current()
-        {
+        if !left.is_empty() {
             // Workers may run these tasks, or be about to start them.
-            runtime.spawn(move || async move {
+            self.runtime.spawn(move || async move {
                 tokio::time::sleep(GRACE).await;
                 drop(left);
             });

@@ -75,8 +75,8 @@ impl Pool {
     fn begin(&self, entry: &'static Entry, order: Order, meta: Meta) -> Result<Arc<Exchange>> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let state = self.state();
-        let exchange =
-            Exchange::new(NEXT.fetch_add(1, Ordering::Relaxed), entry.name(), order, self.buffer);
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let exchange = Exchange::new(state.runtime, id, entry.name(), order, self.buffer);
         let phase = state.phase.lock();
         state.check_open(&phase)?;
         // Under the lock of the phase, so that no call begins while the pool ends.
