@@ -1,5 +1,5 @@
-//! Four environments, each an actor in a process of its own, stepped one after the other, and all
-//! at once.
+//! Four environments, each an actor in its own process. They are stepped first one after the other,
+//! then in parallel.
 //!
 //! ```text
 //! cargo run --release -p fiber-examples --example async_manager [-- STEPS]
@@ -37,7 +37,7 @@ fn action(step: usize) -> Action {
     if step.is_multiple_of(2) { Action::Left } else { Action::Right }
 }
 
-fn step_one_by_one(steps: usize) -> fiber::Result<()> {
+fn step_in_turn(steps: usize) -> fiber::Result<()> {
     let environments: Vec<_> = (0..ENVIRONMENTS)
         .map(|seed| SyncManager::start(CartPole::new, seed))
         .collect::<fiber::Result<_>>()?;
@@ -51,7 +51,7 @@ fn step_one_by_one(steps: usize) -> fiber::Result<()> {
     Ok(())
 }
 
-fn step_all_at_once(steps: usize) -> fiber::Result<()> {
+fn step_in_parallel(steps: usize) -> fiber::Result<()> {
     let starting: Vec<_> =
         (0..ENVIRONMENTS).map(|seed| AsyncManager::start(CartPole::new, seed)).collect();
     let environments: Vec<_> =
@@ -68,7 +68,7 @@ fn step_all_at_once(steps: usize) -> fiber::Result<()> {
     Ok(())
 }
 
-/// As all at once, but without waiting for one step before the next is sent.
+/// Sends all steps before it waits for the first answer.
 fn step_ahead(steps: usize) -> fiber::Result<()> {
     let starting: Vec<_> =
         (0..ENVIRONMENTS).map(|seed| AsyncManager::start(CartPole::new, seed)).collect();
@@ -89,8 +89,8 @@ fn step_ahead(steps: usize) -> fiber::Result<()> {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     fiber::init();
     let steps = std::env::args().nth(1).map_or(Ok(STEPS), |steps| steps.parse())?;
-    step_one_by_one(steps)?;
-    step_all_at_once(steps)?;
+    step_in_turn(steps)?;
+    step_in_parallel(steps)?;
     step_ahead(steps)?;
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! A tree of one's own: two local actors, an actor in a process of its own, and a pool, under one
-//! supervisor. It is printed before and after some of it has died.
+//! A supervisor with two local actors, one of which owns a pool, and an actor in its own process.
+//! The program prints the tree before and after some of them have died.
 //!
 //! ```text
 //! cargo run -p fiber-examples --example supervised_tree
@@ -12,7 +12,7 @@ use fiber::supervisor::{ChildSpec, ChildState};
 use fiber::{AsyncManager, Pool, Supervisor, error::ExitReason};
 use serde::{Deserialize, Serialize};
 
-/// Counts words, on a pool of worker processes that it owns.
+/// Counts words on a pool of worker processes that it owns.
 struct Librarian {
     pool: Pool,
 }
@@ -34,12 +34,12 @@ impl Handler<CountWords> for Librarian {
     }
 }
 
-/// Keeps a number, in a process of its own.
-struct Scheduler {
+/// Keeps a balance, in a process of its own.
+struct Account {
     balance: i64,
 }
 
-impl Actor for Scheduler {
+impl Actor for Account {
     type Context = Context<Self>;
 }
 
@@ -47,7 +47,7 @@ impl Actor for Scheduler {
 #[rtype(result = "i64")]
 struct Book(i64);
 
-impl Handler<Book> for Scheduler {
+impl Handler<Book> for Account {
     type Result = i64;
 
     fn handle(&mut self, book: Book, _: &mut Context<Self>) -> i64 {
@@ -56,7 +56,7 @@ impl Handler<Book> for Scheduler {
     }
 }
 
-/// Has a bad day.
+/// Panics at each complaint.
 struct Clerk;
 
 impl Actor for Clerk {
@@ -71,24 +71,24 @@ impl Handler<Complain> for Clerk {
     type Result = ();
 
     fn handle(&mut self, _: Complain, _: &mut Context<Self>) {
-        panic!("enough is enough");
+        panic!("the clerk is busy");
     }
 }
 
 #[fiber::main]
 async fn main() -> fiber::Result<()> {
-    let (ledger_child, scheduler) = AsyncManager::<Scheduler>::builder()
-        .name("scheduler")
-        .child(|| Scheduler { balance: 100 }, ())?;
-    let librarian = || Librarian { pool: Pool::new(2).expect("a pool can be made") };
+    let (account_child, account) = AsyncManager::<Account>::builder()
+        .name("account")
+        .child(|| Account { balance: 100 }, ())?;
+    let librarian = || Librarian { pool: Pool::new(2).expect("the pool's options are valid") };
     let office = Supervisor::builder("office")
-        .child(ledger_child)
+        .child(account_child)
         .child(ChildSpec::actor("librarian", librarian))
         .child(ChildSpec::actor("clerk", || Clerk))
         .start()
         .await?;
 
-    println!("the scheduler says {}", scheduler.send(Book(5)).await?);
+    println!("the balance is {}", account.send(Book(5)).await?);
     let pages = vec!["to be or not to be".to_string(), "that is the question".to_string()];
     println!(
         "the pages have {} words",
@@ -97,16 +97,16 @@ async fn main() -> fiber::Result<()> {
     println!("\n{}", fiber::tree());
 
     let complaint = office.child::<Clerk>("clerk")?.send(Complain).await;
-    println!("the clerk: {}", complaint.expect_err("it panics"));
-    office.kill_child("scheduler", ExitReason::Signal(9)).await?;
+    println!("the clerk failed: {}", complaint.expect_err("it panics"));
+    office.kill_child("account", ExitReason::Signal(9)).await?;
 
-    // Started anew, it begins with what its factory gives it. What is sent meanwhile waits.
+    // The restarted account has the balance that its factory sets. Messages wait until then.
     let restarted =
-        || fiber::tree().find("office/scheduler").is_some_and(|scheduler| scheduler.restarts > 0);
+        || fiber::tree().find("office/account").is_some_and(|account| account.restarts > 0);
     while !restarted() {
         actix::clock::sleep(Duration::from_millis(1)).await;
     }
-    println!("the scheduler, killed, says {}", scheduler.send(Book(5)).await?);
+    println!("after the restart the balance is {}", account.send(Book(5)).await?);
     while fiber::tree().find("office/clerk").is_none_or(|clerk| clerk.state != ChildState::Running)
     {
         actix::clock::sleep(Duration::from_millis(1)).await;

@@ -1,5 +1,5 @@
-//! Processes of actors are killed at random while they are called: every call ends, and those that
-//! may be sent again are all answered.
+//! Calls to managed actors whose processes are killed at random: every call ends, and all calls of
+//! addresses with `resend` are answered.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 fiber::test_harness!();
 
 const CALLS: u64 = 1000;
-/// No call takes as long, unless it hangs.
-const HANGS: Duration = Duration::from_secs(60);
+/// The time limit of each call.
+const LIMIT: Duration = Duration::from_secs(60);
 
 struct Echo;
 
@@ -29,7 +29,7 @@ struct Say(u64);
 impl Handler<Say> for Echo {
     type Result = ResponseFuture<u64>;
 
-    /// Every third answer comes later than the next.
+    /// Answers every third message after the next one.
     fn handle(&mut self, Say(number): Say, _: &mut Context<Self>) -> Self::Result {
         Box::pin(async move {
             if number.is_multiple_of(3) {
@@ -40,7 +40,7 @@ impl Handler<Say> for Echo {
     }
 }
 
-/// Has an actor ask another one, process to process.
+/// Asks another managed actor.
 #[derive(Message, Serialize, Deserialize)]
 #[rtype(result = "Result<u64, String>")]
 struct Relay(RemoteAddr<Echo>, u64);
@@ -53,7 +53,7 @@ impl Handler<Relay> for Echo {
     }
 }
 
-fn torment(managers: &[AsyncManager<Echo>], end: &AtomicBool) {
+fn kill_at_random(managers: &[AsyncManager<Echo>], end: &AtomicBool) {
     let mut random = rand::rngs::SmallRng::seed_from_u64(5);
     while !end.load(Ordering::Acquire) {
         std::thread::sleep(Duration::from_millis(random.random_range(5..40)));
@@ -71,12 +71,12 @@ fn every_call_ends_while_actors_are_killed() {
         builder.start(|| Echo, ()).wait().unwrap()
     };
     let managers: Vec<_> = (0..3).map(start).collect();
-    let addrs: Vec<_> = managers.iter().map(|manager| manager.addr().timeout(HANGS)).collect();
+    let addrs: Vec<_> = managers.iter().map(|manager| manager.addr().timeout(LIMIT)).collect();
     let end = Arc::new(AtomicBool::new(false));
     std::thread::scope(|scope| {
         let ending = Arc::clone(&end);
         let managers = &managers;
-        scope.spawn(move || torment(managers, &ending));
+        scope.spawn(move || kill_at_random(managers, &ending));
 
         let certain = scope.spawn(|| {
             let addrs: Vec<_> = addrs.iter().map(|addr| addr.clone().resend()).collect();

@@ -1,4 +1,4 @@
-//! The `ring_sgd` example: what a ring trains is what one process would have trained.
+//! The `ring_sgd` example: a ring trains the same weights as one process.
 
 use std::path::PathBuf;
 
@@ -22,11 +22,11 @@ fn plan() -> Plan {
     Plan { epochs: EPOCHS, ..Plan::default() }
 }
 
-/// Rank 1 dies after some epochs, once, if there is a file to remember it by.
+/// Trains. If there is a file, rank 1 dies once, after half of the epochs; the file marks it.
 fn work(mut node: RingNode, death: Option<PathBuf>) -> anyhow::Result<Trained> {
     let data = digits::uci()?;
     let mortal = node.rank() == 1;
-    let tell = |epochs| {
+    let report = |epochs| {
         if let Some(file) = &death
             && mortal
             && epochs == EPOCHS / 2
@@ -36,20 +36,17 @@ fn work(mut node: RingNode, death: Option<PathBuf>) -> anyhow::Result<Trained> {
         }
         Ok(())
     };
-    Ok(train(&mut node, &data, &plan(), tell)?)
+    Ok(train(&mut node, &data, &plan(), report)?)
 }
 
 #[test]
-fn a_ring_trains_the_same_weights_as_one_process_that_computes_the_same_batches() {
+fn a_ring_trains_the_same_weights_as_one_process_with_the_same_batches() {
     let data = digits::uci().unwrap();
     for size in [1, 2, 3] {
         let trained = Ring::builder().size(size).try_run(work, None).wait().unwrap();
         let alone = train_alone(&data, &plan(), size);
         for (rank, one) in trained.iter().enumerate() {
-            assert!(
-                one.weights == alone,
-                "rank {rank} of {size} has other weights than one process"
-            );
+            assert!(one.weights == alone, "rank {rank} of {size} has different weights");
             assert!(
                 one.losses.last() < one.losses.first(),
                 "rank {rank} of {size} does not learn: {:?}",
@@ -57,7 +54,7 @@ fn a_ring_trains_the_same_weights_as_one_process_that_computes_the_same_batches(
             );
             assert!(
                 one.accuracy > 0.85,
-                "rank {rank} of {size} tells only {} correctly",
+                "rank {rank} of {size} has an accuracy of {}",
                 one.accuracy
             );
         }
@@ -65,7 +62,7 @@ fn a_ring_trains_the_same_weights_as_one_process_that_computes_the_same_batches(
 }
 
 #[test]
-fn a_node_that_is_killed_in_the_midst_of_it_changes_nothing() {
+fn the_death_of_a_node_does_not_change_the_result() {
     let place = tempfile::tempdir().unwrap();
     let disturbed =
         Ring::builder().size(2).try_run(work, Some(place.path().join("died"))).wait().unwrap();

@@ -1,4 +1,4 @@
-//! Pools of actors in processes of their own.
+//! Pools of managed actors, which share messages.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -12,24 +12,26 @@ use futures_util::future::try_join_all;
 
 use crate::manager::{AsyncManager, ManagerBuilder, NoSnapshots, SnapshotPolicy};
 use crate::mesh::Load;
+use crate::options::{Numbers, builder_options};
 use crate::remote::{RemoteAddr, RemoteMessage};
 use crate::reply::Reply;
 
-/// Which actor of an [`ActorPool`] a message goes to.
+/// How an [`ActorPool`] chooses the actor that gets a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Routing {
-    /// One after the other.
+    /// The actors take turns.
     #[default]
     RoundRobin,
-    /// That with the fewest calls of this pool that have not been answered; among equals, one after
-    /// the other.
+    /// The actor with the fewest unanswered calls of this pool gets it. Actors with equally many
+    /// take turns.
     LeastLoaded,
 }
 
-/// Supervised actors of one type, each in a process of its own, that share the messages.
+/// Actors of one type, each in a process of its own, that share the messages sent to the pool.
 ///
-/// Each is a [manager](AsyncManager), restarted as one. Dropping the pool ends them.
+/// Each actor has an [`AsyncManager`], and is restarted independently. Dropping the pool stops all
+/// actors.
 ///
 /// # Examples
 /// ```
@@ -57,42 +59,46 @@ pub enum Routing {
 /// }
 ///
 /// let pool = ActorPool::builder().routing(Routing::LeastLoaded).start(|_: u32| Squarer, 0..2).wait()?;
-/// let pending: Vec<_> = (0..10).map(|x| pool.send(Square(x))).collect();
-/// let squares: Vec<u64> = pending.into_iter().map(|call| call.wait()).collect::<fiber::Result<_>>()?;
-/// assert_eq!(squares[9], 81);
+/// let replies: Vec<_> = (0..10).map(|x| pool.send(Square(x))).collect();
+/// for (x, reply) in replies.into_iter().enumerate() {
+///     assert_eq!(reply.wait()?, (x * x) as u64);
+/// }
+/// pool.stop().wait()?;
 /// # Ok::<(), fiber::Error>(())
 /// ```
 pub struct ActorPool<A: Actor> {
-    members: Vec<Member<A>>,
+    actors: Vec<PooledActor<A>>,
     routing: Routing,
-    next: AtomicUsize,
+    /// Counts the messages, for actors that take turns.
+    turn: AtomicUsize,
 }
 
-struct Member<A: Actor> {
+struct PooledActor<A: Actor> {
     manager: AsyncManager<A>,
     addr: RemoteAddr<A>,
+    /// The number of unanswered calls.
     load: Arc<AtomicUsize>,
 }
 
-/// An actor pool to be; [`ActorPool::builder`] makes one.
+/// A builder that configures and starts an [`ActorPool`]. [`ActorPool::builder`] returns one.
 #[derive(Clone, Debug)]
-#[must_use]
-pub struct ActorPoolBuilder<K = NoSnapshots> {
-    manager: ManagerBuilder<K>,
+#[must_use = "a builder does nothing until `start` is called"]
+pub struct ActorPoolBuilder<P = NoSnapshots> {
+    manager: ManagerBuilder<P>,
     name: Option<String>,
     routing: Routing,
     resend: bool,
 }
 
 impl ActorPool<UnspecifiedActor> {
-    /// An actor pool to be.
+    /// Returns a builder with the default options.
     pub fn builder() -> ActorPoolBuilder {
         let manager = AsyncManager::<UnspecifiedActor>::builder();
         ActorPoolBuilder { manager, name: None, routing: Routing::default(), resend: false }
     }
 }
 
-/// Stands where the type of a pool's actors is not known yet.
+/// The type of a pool's actors before [`ActorPoolBuilder::start`] infers it.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub enum UnspecifiedActor {}
@@ -101,40 +107,57 @@ impl Actor for UnspecifiedActor {
     type Context = Context<UnspecifiedActor>;
 }
 
-impl<K> ActorPoolBuilder<K> {
-    /// Names the pool; its actors have this name and a number. The default is `actors-1` and so on.
-    pub fn name(mut self, name: impl Into<String>) -> ActorPoolBuilder<K> {
-        self.name = Some(name.into());
-        self
+impl<P> ActorPoolBuilder<P> {
+    builder_options! {
+        /// The actors have this name and a number. The default is `actors-1` and so on.
+        name => name;
     }
 
-    /// Sets which actor a message goes to.
-    pub fn routing(mut self, routing: Routing) -> ActorPoolBuilder<K> {
+    /// Sets how the pool chooses the actor that gets a message. The default is
+    /// [`Routing::RoundRobin`].
+    pub fn routing(mut self, routing: Routing) -> ActorPoolBuilder<P> {
         self.routing = routing;
         self
     }
 
-    /// Has calls sent again when their actor's process dies before it has answered them: see
+    /// Sends a call again if its actor's process dies before the answer: see
     /// [`RemoteAddr::resend`].
-    pub fn resend(mut self) -> ActorPoolBuilder<K> {
+    pub fn resend(mut self) -> ActorPoolBuilder<P> {
         self.resend = true;
         self
     }
 
-    /// Sets all else about each of the actors: restarts, mailbox, resources, snapshots.
-    pub fn manager<L>(
+    /// Sets the options of each actor: restarts, mailbox, resources, output, snapshots.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// # use actix::prelude::*;
+    /// # struct Idle;
+    /// # impl Actor for Idle {
+    /// #     type Context = Context<Self>;
+    /// # }
+    /// use fiber::ActorPool;
+    ///
+    /// let pool = ActorPool::builder().manager(|manager| manager.mailbox(1000));
+    /// assert_eq!(pool.start(|_: u32| Idle, 0..2).wait()?.len(), 2);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    pub fn manager<Q>(
         self,
-        change: impl FnOnce(ManagerBuilder<K>) -> ManagerBuilder<L>,
-    ) -> ActorPoolBuilder<L> {
+        change: impl FnOnce(ManagerBuilder<P>) -> ManagerBuilder<Q>,
+    ) -> ActorPoolBuilder<Q> {
         let ActorPoolBuilder { manager, name, routing, resend } = self;
         ActorPoolBuilder { manager: change(manager), name, routing, resend }
     }
 
-    /// Starts an actor for each of `args`, all at once. The reply comes when all are there.
+    /// Starts one actor for each item of `args`, all at the same time.
+    ///
+    /// The reply is ready when all actors have started. If one of them cannot start, the others
+    /// stop.
     ///
     /// # Errors
-    /// [`Error::Invalid`] without any; else as [`ManagerBuilder::start`]: if one can't be started,
-    /// none is kept.
+    /// [`Error::Invalid`] if `args` has no items; otherwise as [`ManagerBuilder::start`].
     pub fn start<F, Args, M>(
         self,
         factory: F,
@@ -145,12 +168,11 @@ impl<K> ActorPoolBuilder<K> {
         F::Output: Actor<Context = Context<F::Output>>,
         Args: Portable + 'static,
         M: 'static,
-        K: SnapshotPolicy<F::Output>,
+        P: SnapshotPolicy<F::Output>,
     {
         const { assert_captures_nothing::<F>() };
-        static NEXT: AtomicUsize = AtomicUsize::new(1);
-        let name =
-            self.name.unwrap_or_else(|| format!("actors-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
+        static NUMBERS: Numbers = Numbers::new();
+        let name = self.name.unwrap_or_else(|| NUMBERS.next("actors"));
         let start = |(number, args)| {
             self.manager.clone().name(format!("{name}-{number}")).start(factory, args)
         };
@@ -158,77 +180,78 @@ impl<K> ActorPoolBuilder<K> {
         let (routing, resend) = (self.routing, self.resend);
         Reply::new(async move {
             if starting.is_empty() {
-                let problem = "it needs arguments for one actor at least".to_string();
-                return Err(Error::invalid("ActorPoolBuilder::size", problem));
+                let problem = "a pool needs arguments for at least 1 actor";
+                return Err(Error::invalid("ActorPoolBuilder::start", problem));
             }
             let managers = try_join_all(starting).await?;
-            let member = |manager: AsyncManager<F::Output>| {
+            let pooled = |manager: AsyncManager<F::Output>| {
                 let addr = if resend { manager.addr().resend() } else { manager.addr() };
-                Member { manager, addr, load: Arc::default() }
+                PooledActor { manager, addr, load: Arc::default() }
             };
-            let members = managers.into_iter().map(member).collect();
-            Ok(ActorPool { members, routing, next: AtomicUsize::new(0) })
+            let actors = managers.into_iter().map(pooled).collect();
+            Ok(ActorPool { actors, routing, turn: AtomicUsize::new(0) })
         })
     }
 }
 
 impl<A: Actor> ActorPool<A> {
-    /// How many actors there are.
+    /// Returns the number of actors.
     pub fn len(&self) -> usize {
-        self.members.len()
+        self.actors.len()
     }
 
-    /// `false`: a pool has one actor at least.
+    /// Returns `false`: a pool has at least one actor.
     pub fn is_empty(&self) -> bool {
-        self.members.is_empty()
+        self.actors.is_empty()
     }
 
-    /// The addresses of all actors.
+    /// Returns the addresses of all actors, in the order of their arguments.
     pub fn addrs(&self) -> Vec<RemoteAddr<A>> {
-        self.members.iter().map(|member| member.addr.clone()).collect()
+        self.actors.iter().map(|actor| actor.addr.clone()).collect()
     }
 
-    /// The managers of all actors.
+    /// Returns the managers of all actors, in the order of their arguments.
     pub fn managers(&self) -> impl Iterator<Item = &AsyncManager<A>> {
-        self.members.iter().map(|member| &member.manager)
+        self.actors.iter().map(|actor| &actor.manager)
     }
 
-    /// Sends a message to one of the actors, by the pool's [`Routing`].
+    /// Sends a message to the actor that the pool's [`Routing`] chooses.
     pub fn send<M>(&self, message: M) -> Reply<M::Result>
     where
         M: RemoteMessage,
         A: Handler<M>,
         A::Context: ToEnvelope<A, M> + 'static,
     {
-        self.next().send(message)
+        self.choose().send(message)
     }
 
-    /// Sends a message to the actor that a key belongs to: always the same for the same key, in
-    /// pools of one size, in all runs of a program.
+    /// Sends a message to the actor to which `key` belongs.
+    ///
+    /// In pools of the same size, a key always belongs to the same actor, in all runs of a program.
     pub fn send_to<M>(&self, key: &(impl Hash + ?Sized), message: M) -> Reply<M::Result>
     where
         M: RemoteMessage,
         A: Handler<M>,
         A::Context: ToEnvelope<A, M> + 'static,
     {
-        self.members[place(key, self.members.len())].send(message)
+        self.actors[actor_of(key, self.actors.len())].send(message)
     }
 
-    /// Sends a message to each of the actors; the calls are in the actors' order.
+    /// Sends a message to each actor, and returns the replies in the actors' order.
     pub fn broadcast<M>(&self, message: M) -> Vec<Reply<M::Result>>
     where
         M: RemoteMessage + Clone,
         A: Handler<M>,
         A::Context: ToEnvelope<A, M> + 'static,
     {
-        self.members.iter().map(|member| member.send(message.clone())).collect()
+        self.actors.iter().map(|actor| actor.send(message.clone())).collect()
     }
 
     /// Stops all actors and their processes, as [`AsyncManager::stop`].
     ///
     /// The reply is ready when all processes are gone. It happens whether or not it is awaited.
     pub fn stop(&self) -> Reply<()> {
-        let stopping: Vec<_> = self.members.iter().map(|member| member.manager.stop()).collect();
+        let stopping: Vec<_> = self.actors.iter().map(|actor| actor.manager.stop()).collect();
         Reply::new(async move { try_join_all(stopping).await.map(drop) })
     }
 
@@ -236,24 +259,24 @@ impl<A: Actor> ActorPool<A> {
     ///
     /// It does not stop them.
     pub fn join(&self) -> Reply<Vec<ExitReason>> {
-        let ending: Vec<_> = self.members.iter().map(|member| member.manager.join()).collect();
+        let ending: Vec<_> = self.actors.iter().map(|actor| actor.manager.join()).collect();
         Reply::new(try_join_all(ending))
     }
 
-    fn next(&self) -> &Member<A> {
-        let turn = self.next.fetch_add(1, Ordering::Relaxed);
-        let in_turn = |offset: usize| &self.members[turn.wrapping_add(offset) % self.members.len()];
+    fn choose(&self) -> &PooledActor<A> {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let in_turn = |offset: usize| &self.actors[turn.wrapping_add(offset) % self.actors.len()];
         match self.routing {
             Routing::RoundRobin => in_turn(0),
-            Routing::LeastLoaded => (0..self.members.len())
+            Routing::LeastLoaded => (0..self.actors.len())
                 .map(in_turn)
-                .min_by_key(|member| member.load.load(Ordering::Relaxed))
-                .expect("a pool has one actor at least"),
+                .min_by_key(|actor| actor.load.load(Ordering::Relaxed))
+                .expect("a pool has at least one actor"),
         }
     }
 }
 
-impl<A: Actor> Member<A> {
+impl<A: Actor> PooledActor<A> {
     fn send<M>(&self, message: M) -> Reply<M::Result>
     where
         M: RemoteMessage,
@@ -264,23 +287,23 @@ impl<A: Actor> Member<A> {
     }
 }
 
-/// Where a key belongs among `count` places, by rendezvous hashing (D. G. Thaler and C. V.
+/// Returns to which of `count` actors a key belongs, by rendezvous hashing (D. G. Thaler and C. V.
 /// Ravishankar, "Using name-based mappings to increase hit rates", IEEE/ACM Transactions on
-/// Networking 6 (1998)): with one place more, only the keys that move there change theirs.
-fn place(key: &(impl Hash + ?Sized), count: usize) -> usize {
-    let weight = |place: usize| {
-        let mut hasher = Stable(blake3::Hasher::new());
-        (place as u64).hash(&mut hasher);
+/// Networking 6 (1998)): with one actor more, only the keys that move to it change theirs.
+fn actor_of(key: &(impl Hash + ?Sized), count: usize) -> usize {
+    let weight = |actor: usize| {
+        let mut hasher = StableHasher(blake3::Hasher::new());
+        (actor as u64).hash(&mut hasher);
         key.hash(&mut hasher);
         hasher.finish()
     };
-    (0..count).max_by_key(|place| weight(*place)).unwrap_or_default()
+    (0..count).max_by_key(|actor| weight(*actor)).unwrap_or_default()
 }
 
-/// The standard library's hasher may change from release to release, and so may where keys belong.
-struct Stable(blake3::Hasher);
+/// A hasher whose values stay the same. Those of the standard library may change with a release.
+struct StableHasher(blake3::Hasher);
 
-impl Hasher for Stable {
+impl Hasher for StableHasher {
     fn finish(&self) -> u64 {
         u64::from_le_bytes(
             self.0.finalize().as_bytes()[..8].try_into().expect("a hash has 32 bytes"),
@@ -303,15 +326,15 @@ impl<A: Actor> fmt::Debug for ActorPool<A> {
 
 #[cfg(test)]
 mod tests {
-    use super::place;
+    use super::actor_of;
 
     #[test]
-    fn one_place_more_moves_only_the_keys_that_go_there() {
+    fn one_actor_more_takes_keys_from_the_others_and_moves_no_other_key() {
         for key in 0..1000 {
-            let (before, after) = (place(&key, 7), place(&key, 8));
+            let (before, after) = (actor_of(&key, 7), actor_of(&key, 8));
             assert!(after == before || after == 7);
         }
-        let there = (0..1000).filter(|key| place(key, 8) == 7).count();
-        assert!((60..200).contains(&there), "an eighth of the keys moves there, not {there}");
+        let moved = (0..1000).filter(|key| actor_of(key, 8) == 7).count();
+        assert!((60..200).contains(&moved), "{moved} of 1000 keys moved, not about 125");
     }
 }

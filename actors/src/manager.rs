@@ -1,14 +1,16 @@
 //! Actors in processes of their own.
 //!
 //! The process that owns a manager has a supervisor for it, whose only child is the actor's process
-//! ([`start`]). That process runs the actor under a supervisor of its own ([`host`]). A handler's
-//! panic restarts the actor there; the process's death restarts the process. An address finds the
-//! current incarnation by asking the owner.
+//! ([`start`]). That process runs the actor under a supervisor of its own ([`process`]). A
+//! handler's panic restarts the actor there; the process's death restarts the process. An address
+//! finds the current incarnation by asking the owner.
 
 mod builder;
-mod host;
+mod lifecycle;
+mod process;
 mod snapshot;
 mod start;
+mod wire;
 
 use std::fmt;
 use std::ops::Deref;

@@ -33,7 +33,7 @@ impl Numbers {
         Numbers(AtomicU64::new(1))
     }
 
-    fn next(&self, prefix: &str) -> String {
+    pub(crate) fn next(&self, prefix: &str) -> String {
         format!("{prefix}-{}", self.0.fetch_add(1, Ordering::Relaxed))
     }
 }

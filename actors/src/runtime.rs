@@ -32,7 +32,9 @@ use parking_lot::Mutex;
 
 pub use self::child::init;
 pub(crate) use self::child_main::{ChildMain, ParentMessage, StartRequest, StartedMain};
-pub(crate) use self::launch::{Launch, ProcessCommand, SchedulingPolicy, launch, monitor};
+pub(crate) use self::launch::{
+    Launch, Launched, ProcessCommand, SchedulingPolicy, launch, monitor,
+};
 use self::listen::Listening;
 pub(crate) use self::protocol::ControlMessage;
 use crate::endpoint::Endpoint;

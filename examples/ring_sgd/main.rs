@@ -1,12 +1,12 @@
 //! Data-parallel training on a ring: each rank computes the gradient of its shard of a batch, and
-//! all-reduce adds them up.
+//! all-reduce sums them.
 //!
 //! ```text
 //! cargo run --release -p fiber-examples --features science --example ring_sgd -- --nodes 4 --epochs 20
 //! cargo run --release -p fiber-examples --features science --example ring_sgd -- --mnist path/to/mnist --hidden 128
 //! ```
 //!
-//! Kill one of the nodes while it runs (`kill -9`): all go on from the last checkpoint, and the
+//! Kill a node while it runs (`kill -9`): all nodes restart from the last checkpoint, and the
 //! result is the same.
 
 mod digits;
@@ -25,51 +25,50 @@ use training::{Plan, Trained, train, train_alone};
 
 #[derive(Parser)]
 struct Options {
-    /// Nodes of the ring; one a core by default.
+    /// Number of nodes in the ring [default: one for each core].
     #[arg(long)]
     nodes: Option<usize>,
-    /// How often all images are gone through.
+    /// Number of passes over all training images.
     #[arg(long, default_value_t = Plan::default().epochs)]
     epochs: usize,
-    /// Images in a batch, over all nodes.
+    /// Number of images in a batch, over all nodes.
     #[arg(long, default_value_t = Plan::default().batch)]
     batch: usize,
-    /// Hidden units.
+    /// Number of hidden units.
     #[arg(long, default_value_t = Plan::default().hidden)]
     hidden: usize,
     /// The learning rate.
     #[arg(long, default_value_t = Plan::default().rate)]
     rate: f32,
-    /// A directory with MNIST in IDX format, to train on that in place of the digits that ship with
-    /// this.
+    /// Directory with MNIST in IDX format, to train on instead of the UCI digits.
     #[arg(long)]
     mnist: Option<PathBuf>,
-    /// Compute the same batches in this process too, and compare the weights.
+    /// Also train on the same batches in this process, and compare the weights.
     #[arg(long)]
     compare: bool,
 }
 
-fn load(place: Option<PathBuf>) -> anyhow::Result<Split> {
-    place.map_or_else(uci, |place| mnist(&place))
+fn load(mnist_directory: Option<PathBuf>) -> anyhow::Result<Split> {
+    mnist_directory.map_or_else(uci, |directory| mnist(&directory))
 }
 
 fn work(
     mut node: RingNode,
     plan: Plan,
-    place: Option<PathBuf>,
+    mnist_directory: Option<PathBuf>,
     done: Value<usize>,
 ) -> anyhow::Result<Trained> {
-    let data = load(place)?;
+    let data = load(mnist_directory)?;
     let first = node.rank() == 0;
-    let tell = |epochs| if first { done.set(epochs).wait() } else { Ok(()) };
-    Ok(train(&mut node, &data, &plan, tell)?)
+    let report = |epochs| if first { done.set(epochs).wait() } else { Ok(()) };
+    Ok(train(&mut node, &data, &plan, report)?)
 }
 
 #[fiber::main]
 fn main() -> anyhow::Result<()> {
     let Options { nodes, epochs, batch, hidden, rate, mnist, compare } = Options::parse();
     let plan = Plan { epochs, batch, hidden, rate, ..Plan::default() };
-    // What can't be read is better told before anything is started.
+    // An unreadable data set is an error before the ring starts.
     let data = load(mnist.clone())?;
     let done = Value::new(0)?;
     let mut ring = Ring::builder().name("sgd");
@@ -85,7 +84,7 @@ fn main() -> anyhow::Result<()> {
         std::thread::park_timeout(Duration::from_millis(50));
     }
     bar.finish_and_clear();
-    let trained = training.join().expect("waiting for a ring does not panic")?;
+    let trained = training.join().expect("`RingRun::wait` does not panic")?;
     for (rank, Trained { losses, .. }) in trained.iter().enumerate() {
         let text: Vec<String> = losses.iter().map(|loss| format!("{loss:.4}")).collect();
         println!("rank {rank}: loss of each epoch: {}", text.join(" "));

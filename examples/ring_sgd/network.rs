@@ -9,11 +9,11 @@ use super::training::small;
 
 const DIGITS: usize = 10;
 
-/// Pixels, a hidden layer of rectified units, and a softmax over ten digits.
+/// A network of pixels, a hidden layer of rectified units, and a softmax over ten digits.
 pub(crate) struct Network {
     inputs: usize,
     hidden: usize,
-    /// All weights, one layer after the other: what ranks exchange.
+    /// The weights of all layers in one vector, as ranks exchange them.
     pub(crate) weights: Vec<f32>,
 }
 
@@ -53,21 +53,21 @@ impl Network {
         }
     }
 
-    /// What the hidden layer makes of images, and how likely each digit is.
+    /// Returns the outputs of the hidden layer, and the probability of each digit.
     fn forward(&self, images: &Array2<f32>) -> (Array2<f32>, Array2<f32>) {
         let layers = self.layers();
         let hidden = (images.dot(&layers.first) + layers.first_bias).mapv(|x| x.max(0.0));
-        let mut likely = hidden.dot(&layers.second) + layers.second_bias;
-        for mut row in likely.rows_mut() {
+        let mut probabilities = hidden.dot(&layers.second) + layers.second_bias;
+        for mut row in probabilities.rows_mut() {
             let most = row.fold(f32::NEG_INFINITY, |most, x| most.max(*x));
             row.mapv_inplace(|x| (x - most).exp());
             let sum = row.sum();
             row /= sum;
         }
-        (hidden, likely)
+        (hidden, probabilities)
     }
 
-    /// The gradient of the loss, added up over some of the images, and that loss.
+    /// Returns the gradient of the loss, summed over the chosen images, and that loss.
     pub(crate) fn gradient(&self, data: &Digits, chosen: &[usize]) -> (Vec<f32>, f32) {
         let images = data.images.select(Axis(0), chosen);
         let (hidden, mut error) = self.forward(&images);
@@ -97,11 +97,11 @@ impl Network {
         self.weights.iter_mut().zip(gradient).for_each(|(weight, slope)| *weight -= rate * slope);
     }
 
-    /// The part of the images that is told correctly.
+    /// Returns the fraction of the images that are classified correctly.
     pub(crate) fn accuracy(&self, data: &Digits) -> f32 {
-        let (_, likely) = self.forward(&data.images);
+        let (_, probabilities) = self.forward(&data.images);
         let right = (0..data.labels.len()).filter(|image| {
-            let row = likely.slice(s![*image, ..]);
+            let row = probabilities.slice(s![*image, ..]);
             let best = (0..DIGITS).max_by(|a, b| row[*a].total_cmp(&row[*b]));
             best == Some(data.labels[*image])
         });

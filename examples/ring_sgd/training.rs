@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::digits::Split;
 use super::network::Network;
 
-/// How to train.
+/// The parameters of a training.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Plan {
     pub(crate) epochs: usize,
@@ -27,30 +27,30 @@ impl Default for Plan {
     }
 }
 
-/// What came of it.
+/// The result of a training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Trained {
     pub(crate) weights: Vec<f32>,
     /// The mean loss over this rank's shards, for each epoch.
     pub(crate) losses: Vec<f32>,
-    /// The part of the test images that is told correctly.
+    /// The fraction of the test images that are classified correctly.
     pub(crate) accuracy: f32,
 }
 
-/// What a checkpoint holds.
-type State = (usize, Vec<f32>, Vec<f32>);
+/// A checkpoint: the number of finished epochs, the weights, and the losses.
+type Checkpoint = (usize, Vec<f32>, Vec<f32>);
 
-/// The part of a rank in the training. All ranks go through the same batches; each computes the
-/// gradient of its shard, and all make the same step with the sum.
+/// Trains on one rank. All ranks take the same batches. Each computes the gradient of its shard,
+/// and all make the same step with the sum. It calls `report` after each epoch.
 pub(crate) fn train(
     node: &mut RingNode,
     data: &Split,
     plan: &Plan,
-    mut tell: impl FnMut(usize) -> fiber::Result<()>,
+    mut report: impl FnMut(usize) -> fiber::Result<()>,
 ) -> fiber::Result<Trained> {
     let mut network = Network::new(data.train.images.ncols(), plan.hidden, plan.seed);
-    let (first, weights, mut losses) = match node.restored::<State>()? {
-        Some(state) => state,
+    let (first, weights, mut losses) = match node.restored::<Checkpoint>()? {
+        Some(checkpoint) => checkpoint,
         None => (0, network.weights.clone(), Vec::new()),
     };
     network.weights = weights;
@@ -65,12 +65,12 @@ pub(crate) fn train(
         }
         losses.push(loss / seen.max(1) as f32);
         node.checkpoint(&(epoch + 1, &network.weights, &losses))?;
-        tell(epoch + 1)?;
+        report(epoch + 1)?;
     }
     Ok(Trained { accuracy: network.accuracy(&data.test), weights: network.weights, losses })
 }
 
-/// The same in one process, with the batches in as many shards as a ring of this size has ranks.
+/// Trains in one process, with each batch in as many shards as a ring of this size has ranks.
 pub(crate) fn train_alone(data: &Split, plan: &Plan, shards: usize) -> Vec<f32> {
     let mut network = Network::new(data.train.images.ncols(), plan.hidden, plan.seed);
     for epoch in 0..plan.epochs {
@@ -93,14 +93,14 @@ fn segment(length: usize, size: usize, rank: usize) -> Range<usize> {
     start(rank)..start(rank + 1)
 }
 
-/// The batches of an epoch: which images, in an order that follows from the seed.
+/// Returns the images of each batch of an epoch, shuffled by the seed.
 fn batches(data: &Split, plan: &Plan, epoch: usize) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..data.train.labels.len()).collect();
     order.shuffle(&mut SmallRng::seed_from_u64(plan.seed ^ (epoch as u64 + 1) << 32));
     order.chunks(plan.batch).map(<[usize]>::to_vec).collect()
 }
 
-/// A small number with either sign.
+/// Returns a random number from `-limit` to `limit`.
 pub(crate) fn small(random: &mut SmallRng, limit: f32) -> f32 {
     random.random_range(-limit..limit)
 }

@@ -1,4 +1,4 @@
-//! Addresses that travel, of managed and of exported actors.
+//! Addresses of managed and exported actors, in other processes.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use crate::counter::{Add, AskOther, Counter, Remark, Stop, counter};
 use crate::{kill, stopped};
 
 #[test]
-fn addresses_work_wherever_they_travel() {
+fn an_address_works_in_every_process_that_it_reaches() {
     let manager = counter(0);
     let add = |addr: RemoteAddr<Counter>| {
         let grandchild = |addr: RemoteAddr<Counter>| addr.send(Add(1)).wait().unwrap();
@@ -30,7 +30,7 @@ fn addresses_work_wherever_they_travel() {
 }
 
 #[test]
-fn a_local_actor_can_be_exported_and_a_full_mailbox_keeps_the_order() {
+fn an_exported_actor_gets_messages_in_order_even_if_its_mailbox_is_full() {
     System::new().block_on(async {
         let local = Counter::new(0).start();
         let addr = RemoteAddr::export(local.clone()).unwrap();
@@ -49,7 +49,7 @@ fn a_local_actor_can_be_exported_and_a_full_mailbox_keeps_the_order() {
 }
 
 #[test]
-fn an_address_of_another_session_is_refused() {
+fn an_address_of_another_session_is_an_error() {
     let manager = counter(0);
     let mut other = serde_json::to_value(manager.addr()).unwrap();
     other["target"]["session"] = 7.into();
@@ -60,7 +60,7 @@ fn an_address_of_another_session_is_refused() {
 }
 
 #[test]
-fn an_address_whose_process_has_ended_says_so() {
+fn a_call_to_an_actor_whose_process_has_ended_fails_with_the_reason() {
     let export = || {
         let system = System::new();
         let addr = system.block_on(async { RemoteAddr::export(Counter::new(0).start()).unwrap() });
@@ -87,36 +87,36 @@ impl Handler<Down> for Watcher {
 }
 
 #[test]
-fn who_watches_an_address_is_told_of_each_end() {
+fn a_watcher_gets_a_down_message_for_each_end() {
     System::new().block_on(async {
         let manager = AsyncManager::start(Counter::new, 0).await.unwrap();
-        let (sender, mut told) = mpsc::unbounded_channel();
+        let (sender, mut reasons) = mpsc::unbounded_channel();
         let watcher = Watcher(sender).start();
         manager.watch(watcher.recipient()).await.unwrap();
         kill(manager.pid().unwrap());
-        assert_eq!(told.recv().await, Some(ExitReason::Signal(9)));
+        assert_eq!(reasons.recv().await, Some(ExitReason::Signal(9)));
         manager.send(Add(1)).await.unwrap();
         kill(manager.pid().unwrap());
-        assert_eq!(told.recv().await, Some(ExitReason::Signal(9)));
+        assert_eq!(reasons.recv().await, Some(ExitReason::Signal(9)));
         manager.send(Add(1)).await.unwrap();
         manager.stop().await.unwrap();
-        assert_eq!(told.recv().await, Some(ExitReason::Shutdown));
+        assert_eq!(reasons.recv().await, Some(ExitReason::Shutdown));
     });
 }
 
 #[test]
-fn what_was_sent_before_a_process_ended_is_handled() {
+fn messages_that_a_process_sent_before_its_end_are_handled() {
     let manager = counter(0);
-    let tell = |addr: RemoteAddr<Counter>| {
+    let send_all = |addr: RemoteAddr<Counter>| {
         (0..64).for_each(|_| addr.do_send(Remark("x".repeat(1 << 20))));
         addr.do_send(Add(1));
     };
     let all = (64 << 20) + 1;
-    Process::spawn(tell, manager.addr()).wait().unwrap();
+    Process::spawn(send_all, manager.addr()).wait().unwrap();
     assert_eq!(manager.send(Add(0)).wait().unwrap(), all);
 
     let pool = Pool::new(1).unwrap();
-    pool.apply(tell, manager.addr()).wait().unwrap();
+    pool.apply(send_all, manager.addr()).wait().unwrap();
     pool.stop().wait().unwrap();
     assert_eq!(manager.send(Add(0)).wait().unwrap(), 2 * all);
 }

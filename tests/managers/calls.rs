@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::counter::{Add, AskInACircle, AskOther, Counter, Gate, Meet, WhichProcess, counter};
 
 #[test]
-fn an_actor_lives_in_a_process_of_its_own_and_answers() {
+fn a_managed_actor_runs_in_its_own_process_and_answers() {
     let manager =
         AsyncManager::<Counter>::builder().name("account").start(Counter::new, 5).wait().unwrap();
     assert_eq!(manager.send(Add(2)).wait().unwrap(), 7);
@@ -48,7 +48,7 @@ fn messages_are_handled_in_the_order_in_which_they_were_sent() {
 }
 
 #[test]
-fn async_handlers_run_side_by_side_and_results_travel_as_they_are() {
+fn async_handlers_run_concurrently_and_return_errors_as_values() {
     let manager = counter(0);
     let waits = manager.send(Gate::Wait);
     assert_eq!(manager.send(Gate::Release).wait().unwrap(), Err("released".to_string()));
@@ -56,20 +56,20 @@ fn async_handlers_run_side_by_side_and_results_travel_as_they_are() {
 }
 
 #[test]
-fn actors_in_different_processes_work_at_the_same_time() {
+fn actors_in_different_processes_run_in_parallel() {
     let directory = tempfile::tempdir().unwrap();
     let managers: Vec<_> = (0..4).map(|_| counter(0)).collect();
     let place = directory.path();
     let meet = |(manager, name): (&AsyncManager<Counter>, u32)| {
         manager.send(Meet { place: place.into(), name, others: 4 })
     };
-    // None of them ends before all have begun.
+    // Each handler returns only after all have begun.
     let calls: Vec<_> = managers.iter().zip(0..).map(meet).collect();
     calls.into_iter().for_each(|call| call.wait().unwrap());
 }
 
 #[test]
-fn two_actors_that_wait_for_each_other_are_named_when_time_is_over() {
+fn a_timeout_of_two_actors_that_wait_for_each_other_names_both() {
     let named = |name: &str| {
         AsyncManager::<Counter>::builder().name(name).start(Counter::new, 0).wait().unwrap()
     };
@@ -85,20 +85,20 @@ fn two_actors_that_wait_for_each_other_are_named_when_time_is_over() {
 fn a_full_mailbox_is_an_error_that_names_its_size() {
     let manager =
         AsyncManager::<Counter>::builder().mailbox(2).start(Counter::new, 0).wait().unwrap();
-    // It is busy until the second is answered by this process, which is asked by none of these.
+    // The actor is busy while it waits for the other one.
     let other = counter(0);
     let busy = manager.send(AskOther(other.addr(), 1));
     let many: Vec<_> = (0..10_000).map(|_| manager.send(Add(1))).collect();
     let full = many.into_iter().map(|call| call.wait()).filter(Result::is_err);
-    let first = full.map(Result::unwrap_err).next().expect("that was too much");
+    let first = full.map(Result::unwrap_err).next().expect("the mailbox is full");
     assert!(matches!(first, Error::MailboxFull { capacity: 2, .. }), "{first}");
     assert!(first.to_string().contains("(2 messages)"), "{first}");
     assert_eq!(busy.wait().unwrap(), Ok(1));
 }
 
-/// What it writes is not what it reads.
+/// A message whose `Serialize` does not match its `Deserialize`.
 #[derive(Debug, Deserialize)]
-struct Crooked(#[expect(dead_code, reason = "it is never read")] u32);
+struct Crooked(#[expect(dead_code, reason = "no handler reads it")] u32);
 
 impl Serialize for Crooked {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -117,7 +117,7 @@ impl Handler<Crooked> for Counter {
 }
 
 #[test]
-fn a_message_that_does_not_deserialise_is_told_to_its_sender() {
+fn a_message_that_cannot_be_deserialised_is_an_error_for_its_sender() {
     let manager = counter(0);
     let error = manager.send(Crooked(1)).wait().unwrap_err();
     let named = error.to_string().contains("Crooked");

@@ -1,10 +1,10 @@
-//! The actor of these tests.
+//! The actor that these tests manage.
 
 use actix::prelude::*;
 use fiber::{AsyncManager, RemoteAddr, manager::Snapshot};
 use serde::{Deserialize, Serialize};
 
-/// An actor that counts, and can be made to fail in all ways.
+/// An actor that counts, and fails on request.
 pub(crate) struct Counter {
     count: u64,
 }
@@ -15,7 +15,7 @@ impl Counter {
     }
 }
 
-/// One in a process of its own.
+/// Starts a managed counter.
 pub(crate) fn counter(count: u64) -> AsyncManager<Counter> {
     AsyncManager::start(Counter::new, count).wait().unwrap()
 }
@@ -67,7 +67,7 @@ pub(crate) enum Fail {
     Panic,
     PanicLater,
     Abort,
-    /// Aborts the first time only, which this file is there to remember.
+    /// Aborts the first time only. The file marks it.
     AbortOnce(std::path::PathBuf),
 }
 
@@ -105,7 +105,7 @@ impl Handler<Stop> for Counter {
     }
 }
 
-/// Waits until another message releases it: only possible if both are handled side by side.
+/// `Wait` waits for `Release`, which works only if handlers run concurrently.
 #[derive(Message, Serialize, Deserialize)]
 #[rtype(result = "Result<u64, String>")]
 pub(crate) enum Gate {
@@ -134,7 +134,7 @@ impl Handler<Gate> for Counter {
     }
 }
 
-/// Blocks its actor until so many files are there, of which it makes one.
+/// Creates a file, and blocks the actor until there are this many.
 #[derive(Message, Serialize, Deserialize)]
 #[rtype(result = "()")]
 pub(crate) struct Meet {
@@ -154,7 +154,7 @@ impl Handler<Meet> for Counter {
     }
 }
 
-/// Has this actor ask another one, and wait for the answer as an actor should not.
+/// Asks another actor and blocks until the answer, which actors should not do.
 #[derive(Message, Serialize, Deserialize)]
 #[rtype(result = "Result<u64, String>")]
 pub(crate) struct AskOther(pub(crate) RemoteAddr<Counter>, pub(crate) u64);
@@ -167,7 +167,7 @@ impl Handler<AskOther> for Counter {
     }
 }
 
-/// Asks another one to ask this one, which is busy meanwhile.
+/// Asks another actor to ask this one, which is blocked meanwhile.
 #[derive(Message, Serialize, Deserialize)]
 #[rtype(result = "Result<u64, String>")]
 pub(crate) struct AskInACircle(pub(crate) RemoteAddr<Counter>, pub(crate) RemoteAddr<Counter>);
@@ -180,7 +180,7 @@ impl Handler<AskInACircle> for Counter {
     }
 }
 
-/// Counts by its length.
+/// Adds its length to the count.
 #[derive(Message, Serialize, Deserialize)]
 #[rtype(result = "()")]
 pub(crate) struct Remark(pub(crate) String);

@@ -1,4 +1,4 @@
-//! Managed actors that end for good, and what is left of them: nothing.
+//! The end of managed actors and of their processes.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use crate::counter::{Add, Counter, Stop, counter};
 use crate::{exists, stopped};
 
 #[test]
-fn an_actor_that_stops_by_itself_has_ended_for_good() {
+fn an_actor_that_stops_itself_is_not_restarted() {
     let manager = counter(0);
     manager.send(Stop).wait().unwrap();
     assert_eq!(manager.join().wait().unwrap(), ExitReason::Normal);
@@ -16,7 +16,7 @@ fn an_actor_that_stops_by_itself_has_ended_for_good() {
 }
 
 #[test]
-fn a_stopped_manager_leaves_no_process_and_a_dropped_one_neither() {
+fn a_stopped_or_dropped_manager_leaves_no_process() {
     let manager = counter(0);
     let (pid, addr) = (manager.pid().unwrap(), manager.addr());
     manager.stop().wait().unwrap();
@@ -30,7 +30,7 @@ fn a_stopped_manager_leaves_no_process_and_a_dropped_one_neither() {
 }
 
 #[test]
-fn a_worker_can_have_managers_of_its_own_which_end_with_it() {
+fn the_managed_actors_of_a_process_end_with_it() {
     let nested = |count: u64| {
         let manager = AsyncManager::start(Counter::new, count).wait().unwrap();
         (manager.send(Add(1)).wait().unwrap(), manager.pid().unwrap())
@@ -39,7 +39,7 @@ fn a_worker_can_have_managers_of_its_own_which_end_with_it() {
     assert_eq!(count, 5);
     let deadline = Instant::now() + Duration::from_secs(20);
     while exists(pid) {
-        assert!(Instant::now() < deadline, "it outlives its parent");
+        assert!(Instant::now() < deadline, "the managed process outlives its parent");
         std::thread::yield_now();
     }
 }

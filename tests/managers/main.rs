@@ -19,7 +19,7 @@ fn kill(pid: u32) {
     kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::KILL).unwrap();
 }
 
-/// Whether a process runs: one that has ended and that nobody has waited for does not.
+/// Returns whether a process runs. A zombie does not.
 fn exists(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = status.rsplit(')').next().and_then(|rest| rest.split_whitespace().next());

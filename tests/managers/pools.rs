@@ -1,4 +1,4 @@
-//! Pools of actors.
+//! Actor pools.
 
 use std::collections::HashSet;
 
@@ -12,10 +12,10 @@ fn which(pool: &ActorPool<Counter>) -> u32 {
 }
 
 #[test]
-fn a_pool_of_actors_shares_messages_as_its_routing_says() {
+fn actors_of_a_pool_take_turns_and_keys_stay_with_their_actor() {
     let pool = ActorPool::builder().start(Counter::new, [0, 0, 0]).wait().unwrap();
     let pids: Vec<_> = (0..6).map(|_| which(&pool)).collect();
-    assert_eq!(pids[..3], pids[3..], "one after the other");
+    assert_eq!(pids[..3], pids[3..], "the actors take turns");
     assert_eq!(HashSet::<u32>::from_iter(pids).len(), 3);
     let to_key = |key: &str| pool.send_to(key, WhichProcess).wait().unwrap();
     assert!((0..5).all(|_| to_key("left") == to_key("left")));
@@ -24,7 +24,7 @@ fn a_pool_of_actors_shares_messages_as_its_routing_says() {
     assert_eq!(everywhere, [7, 7, 7]);
     assert_eq!((pool.len(), pool.addrs().len()), (3, 3));
     let error = ActorPool::builder().start(Counter::new, []).wait().unwrap_err();
-    assert!(error.to_string().contains("one actor at least"), "{error}");
+    assert!(error.to_string().contains("at least 1 actor"), "{error}");
 }
 
 #[test]
@@ -38,14 +38,14 @@ fn the_least_loaded_actor_gets_the_message() {
     let busy: std::collections::HashMap<_, _> = busy.collect();
     let waits = pool.send(Gate::Wait);
     let others: HashSet<_> = (0..4).map(|_| which(&pool)).collect();
-    assert_eq!(others.len(), 1, "the other one has nothing to do");
+    assert_eq!(others.len(), 1, "the other actor is idle");
     let waiting = busy.iter().find(|(pid, _)| !others.contains(pid)).unwrap().1;
     waiting.send(Gate::Release).wait().unwrap().unwrap_err();
     waits.wait().unwrap().unwrap();
 }
 
 #[test]
-fn a_pool_of_actors_loses_no_call_that_may_be_sent_again() {
+fn a_pool_with_resend_answers_all_calls_although_its_processes_are_killed() {
     let pool = ActorPool::builder().resend().start(Counter::new, [0, 0]).wait().unwrap();
     let calls: Vec<_> = (0..1000).map(|_| pool.send(Add(0))).collect();
     pool.managers().for_each(AsyncManager::kill_process);

@@ -1,4 +1,4 @@
-//! Actors that fail, and are made anew until it is too often.
+//! Managed actors that fail, and their restarts.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::counter::{Add, AskOther, Counter, Fail, Gate, counter};
 use crate::{kill, stopped};
 
 #[test]
-fn a_panic_fails_its_call_with_its_message_and_the_actor_is_made_anew() {
+fn a_panic_fails_its_call_with_the_message_and_restarts_the_actor() {
     let manager = counter(10);
     manager.send(Add(5)).wait().unwrap();
     let pid = manager.pid();
@@ -27,26 +27,26 @@ fn a_panic_fails_its_call_with_its_message_and_the_actor_is_made_anew() {
     let later = stopped(manager.send(Fail::PanicLater).wait().unwrap_err());
     assert!(later.to_string().contains("later it was too much"), "{later}");
     assert_eq!(manager.send(Add(1)).wait().unwrap(), 11);
-    assert_eq!(manager.pid(), pid, "the process stays");
+    assert_eq!(manager.pid(), pid, "the process is the same");
 }
 
 #[test]
-fn a_dead_process_is_replaced_and_addresses_stay_valid() {
+fn a_killed_process_is_restarted_and_addresses_stay_valid() {
     let manager = counter(10);
     let elsewhere = counter(0);
     assert_eq!(elsewhere.send(AskOther(manager.addr(), 1)).wait().unwrap(), Ok(11));
     let first = manager.pid().unwrap();
-    let under_way = manager.send(Gate::Wait);
+    let pending = manager.send(Gate::Wait);
     manager.send(Add(1)).wait().unwrap();
     kill(first);
-    assert_eq!(stopped(under_way.wait().unwrap_err()), ExitReason::Signal(9));
-    assert_eq!(manager.send(Add(1)).wait().unwrap(), 11, "it is a new one");
+    assert_eq!(stopped(pending.wait().unwrap_err()), ExitReason::Signal(9));
+    assert_eq!(manager.send(Add(1)).wait().unwrap(), 11, "the actor is new");
     assert_ne!(manager.pid().unwrap(), first);
     assert_eq!(elsewhere.send(AskOther(manager.addr(), 1)).wait().unwrap(), Ok(12));
 }
 
 #[test]
-fn calls_are_sent_again_on_request_in_their_order() {
+fn resent_calls_keep_their_order() {
     let directory = tempfile::tempdir().unwrap();
     let manager = counter(0);
     let addr = manager.addr().resend();
@@ -59,7 +59,7 @@ fn calls_are_sent_again_on_request_in_their_order() {
 }
 
 #[test]
-fn an_actor_goes_on_from_its_last_snapshot() {
+fn a_restarted_actor_continues_from_its_last_snapshot() {
     let builder = AsyncManager::<Counter>::builder().snapshots(Snapshots::every_messages(5));
     let manager = builder.start(Counter::new, 0).wait().unwrap();
     for _ in 0..12 {
@@ -72,14 +72,14 @@ fn an_actor_goes_on_from_its_last_snapshot() {
 }
 
 #[test]
-fn an_actor_that_can_not_be_made_is_told_of() {
+fn a_panic_of_the_factory_is_an_error_of_the_start() {
     let refuse = |_: u64| -> Counter { panic!("no counter today") };
     let error = AsyncManager::start(refuse, 1).wait().unwrap_err();
     assert!(error.to_string().contains("no counter today"), "{error}");
 }
 
 #[test]
-fn an_actor_that_fails_too_often_is_given_up_and_its_handle_says_so() {
+fn an_actor_whose_process_needs_too_many_restarts_ends_and_later_calls_say_why() {
     let directory = tempfile::tempdir().unwrap();
     let once = |path: std::path::PathBuf| {
         assert!(std::fs::File::create_new(path).is_ok(), "no second time");
@@ -99,7 +99,7 @@ fn an_actor_that_fails_too_often_is_given_up_and_its_handle_says_so() {
 }
 
 #[test]
-fn an_actor_that_panics_too_often_is_given_up() {
+fn an_actor_that_panics_too_often_ends() {
     let builder = AsyncManager::<Counter>::builder().intensity(1, Duration::from_secs(60));
     let manager = builder
         .restart(fiber::supervisor::Restart::Temporary)

@@ -1,4 +1,4 @@
-//! What messages, answers, arguments and snapshots carry.
+//! Values in messages, answers, arguments and snapshots.
 
 use actix::prelude::*;
 use fiber::{
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::kill;
 use crate::tricky::{Tricky, tricky};
 
-/// Keeps values, some of which are nothing.
+/// Keeps values, some of which are `None`.
 struct Keeper {
     kept: Vec<Option<Option<Tricky>>>,
 }
@@ -45,20 +45,20 @@ impl Handler<Keep> for Keeper {
 }
 
 #[test]
-fn arguments_messages_answers_and_snapshots_keep_nested_options_apart() {
+fn nested_options_in_arguments_messages_answers_and_snapshots_arrive_unchanged() {
     let first = |value| Keeper { kept: vec![value] };
     let builder = AsyncManager::<Keeper>::builder().snapshots(Snapshots::every_messages(1));
     let manager = builder.start(first, Some(None)).wait().unwrap();
     let first_two = [Some(None), Some(Some(tricky()))];
     assert_eq!(manager.send(Keep(Some(Some(tricky())))).wait().unwrap(), first_two);
-    // A snapshot follows its message's answer: the next answer comes behind it.
+    // The owner receives a snapshot after its message's answer and before the next answer.
     manager.send(Keep(Some(None))).wait().unwrap();
     kill(manager.pid().unwrap());
     let kept = manager.addr().resend().send(Keep(None)).wait().unwrap();
     assert_eq!((&kept[..2], kept.last()), (&first_two[..], Some(&None)));
 }
 
-/// Its snapshot is encoded as nil.
+/// An actor whose snapshot is encoded as nil.
 struct Nothing {
     restored: Option<()>,
 }
@@ -90,10 +90,10 @@ impl Handler<Restored> for Nothing {
 }
 
 #[test]
-fn a_snapshot_of_nothing_is_restored() {
+fn a_snapshot_of_the_unit_type_is_restored() {
     let builder = AsyncManager::<Nothing>::builder().snapshots(Snapshots::every_messages(1));
     let manager = builder.start(|| Nothing { restored: None }, ()).wait().unwrap();
-    // The first snapshot has left before the second answer.
+    // The first snapshot arrives before the second answer.
     for _ in 0..2 {
         assert_eq!(manager.send(Restored).wait().unwrap(), None);
     }

@@ -1,4 +1,4 @@
-//! Checkpoints, and runs that go on from them.
+//! Checkpoints, and runs that continue from them.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use fiber::{Error, Reduction, Ring, RingNode};
 use crate::{die, die_once};
 
 #[test]
-fn a_killed_ring_goes_on_from_the_last_checkpoint_and_gives_the_same_result() {
+fn a_restarted_ring_continues_from_the_last_checkpoint_with_the_same_result() {
     fn steps(mut node: RingNode, deaths: Option<(PathBuf, u64)>) -> fiber::Result<(Vec<u64>, u64)> {
         let (first, mut state) =
             node.restored::<(u64, Vec<f64>)>()?.unwrap_or((0, vec![1.0; 20_000]));
@@ -35,7 +35,7 @@ fn a_killed_ring_goes_on_from_the_last_checkpoint_and_gives_the_same_result() {
         let place = tempfile::tempdir().unwrap();
         let ring = Ring::builder().size(3);
         if at < 2 {
-            // Nobody has taken a checkpoint yet.
+            // No rank has taken a checkpoint yet.
             let error =
                 ring.try_run(steps, Some((place.path().join("died"), at))).wait().unwrap_err();
             assert!(matches!(error, Error::RankDied { rank: 2, .. }), "{error}");
@@ -50,7 +50,7 @@ fn a_killed_ring_goes_on_from_the_last_checkpoint_and_gives_the_same_result() {
 }
 
 #[test]
-fn a_checkpoint_that_not_all_had_taken_does_not_count() {
+fn a_checkpoint_counts_only_when_all_ranks_have_taken_it() {
     fn work(mut node: RingNode, file: PathBuf) -> fiber::Result<Option<String>> {
         if let Some(state) = node.restored::<String>()? {
             return Ok(Some(state));
@@ -60,7 +60,7 @@ fn a_checkpoint_that_not_all_had_taken_does_not_count() {
         if node.rank() != 1 {
             node.checkpoint("second")?;
         }
-        // The others' second one has been taken.
+        // The other ranks have taken their second checkpoint.
         node.barrier()?;
         if node.rank() == 1 {
             die_once(&file);
@@ -75,7 +75,7 @@ fn a_checkpoint_that_not_all_had_taken_does_not_count() {
 }
 
 #[test]
-fn restarts_are_bounded() {
+fn a_ring_that_needs_too_many_restarts_fails() {
     fn mortal(mut node: RingNode) -> fiber::Result<()> {
         node.checkpoint(&1)?;
         node.barrier()?;

@@ -1,4 +1,4 @@
-//! Collectives, against what one process computes.
+//! Collectives, compared with what one process computes.
 
 use fiber::{Error, Reduction, Ring, RingNode, ring::Number};
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::LONG;
 
-/// What a property test has a ring do, one after the other.
+/// The data of one trial, in which a ring runs all collectives.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Trial {
     length: usize,
@@ -20,8 +20,7 @@ struct Trial {
 const HOW: [Reduction; 5] =
     [Reduction::Sum, Reduction::Product, Reduction::Min, Reduction::Max, Reduction::Mean];
 
-/// A number that a rank has at a place, small enough for sums and products of all ranks to be exact
-/// as `f32`.
+/// A number small enough that sums and products of all ranks are exact as `f32`.
 trait TestNumber: Number + PartialEq + std::fmt::Debug + Serialize + DeserializeOwned {
     fn of(value: u64) -> Self;
     fn join(values: impl Iterator<Item = Self>, how: Reduction) -> Self;
@@ -66,11 +65,10 @@ fn segment(length: usize, size: usize, rank: usize) -> std::ops::Range<usize> {
     starts[rank]..starts[rank + 1]
 }
 
-/// All collectives against what one process computes. Errors say what was wrong.
+/// Runs all collectives and compares their results with what one process computes.
 fn check_all<T: TestNumber>(node: &mut RingNode, trial: &Trial) -> Result<(), String> {
     let (rank, size) = (node.rank(), node.size());
     let (root, how) = (trial.root % size, HOW[usize::from(trial.how) % HOW.len()]);
-    // Products of more than a few could leave what is exact.
     let own: Vec<T> = array(trial, rank);
     let all: Vec<Vec<T>> = (0..size).map(|rank| array(trial, rank)).collect();
     let joined: Vec<T> =
@@ -140,7 +138,7 @@ fn lengths() -> impl Strategy<Value = usize> {
 }
 
 #[test]
-fn all_collectives_do_what_one_process_would_compute() {
+fn all_collectives_return_what_one_process_computes() {
     let trial = || {
         let parts = (lengths(), 0usize..7, any::<u8>(), any::<u64>());
         parts.prop_map(|(length, root, how, seed)| Trial { length, root, how, seed })
@@ -148,7 +146,7 @@ fn all_collectives_do_what_one_process_would_compute() {
     for size in 1..=7 {
         let mut runner =
             TestRunner::new(Config { cases: 2, failure_persistence: None, ..Config::default() });
-        // A ring takes longer to start than a trial: each does many.
+        // Each ring runs many trials, because its start takes longer than a trial.
         let result = runner.run(&prop::collection::vec(trial(), 12), |trials| {
             let done = Ring::builder().size(size).try_run(check_trials, trials).wait();
             done.map(drop).map_err(|error| TestCaseError::fail(error.to_string()))
@@ -158,7 +156,7 @@ fn all_collectives_do_what_one_process_would_compute() {
 }
 
 #[test]
-fn arrays_longer_than_any_buffer_go_through_all_collectives() {
+fn collectives_work_on_arrays_that_are_longer_than_any_buffer() {
     for (size, seed) in [(2, 0), (3, 5), (4, 4), (3, 3)] {
         let trials = vec![Trial { length: LONG, root: 1, how: 0, seed }];
         Ring::builder().size(size).try_run(check_trials, trials).wait().unwrap();
@@ -166,9 +164,9 @@ fn arrays_longer_than_any_buffer_go_through_all_collectives() {
 }
 
 #[test]
-fn results_are_the_same_on_all_ranks_and_in_all_runs_bit_for_bit() {
+fn results_are_equal_on_all_ranks_and_in_all_runs_bit_for_bit() {
     fn reduce(mut node: RingNode, length: usize) -> fiber::Result<Vec<u32>> {
-        // Sums of these depend on the order in which they are added up.
+        // The sum of these values depends on the order of the additions.
         let mut data: Vec<f32> =
             (0..length).map(|at| ((at * 31 + node.rank() * 17 + 1) as f32).recip()).collect();
         node.all_reduce(&mut data, Reduction::Sum)?;

@@ -1,4 +1,4 @@
-//! Nodes that die, and nodes that are ended.
+//! Nodes that die, and rings that are killed.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{LONG, die};
 
-/// Where a node of a test dies.
+/// When the victim dies.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 enum Phase {
     Starting,
@@ -33,7 +33,7 @@ fn a_node_that_dies_in_any_phase_ends_the_run_with_one_error_that_names_it() {
         }
         node.barrier()?;
         if let (Phase::InCollective, true) = (phase, victim) {
-            // The others are in the midst of the next one by then: it needs this rank.
+            // The other ranks are then in the next collective, which needs this rank.
             node.send_right(&())?;
             node.recv_left::<()>()?;
             die()
@@ -71,7 +71,7 @@ fn a_node_that_dies_in_any_phase_ends_the_run_with_one_error_that_names_it() {
     assert!(matches!(&error, Error::RankDied { ring, .. } if ring == "unborn"), "{error}");
 }
 
-/// Goes on until it is killed, and then once more.
+/// Runs until it is killed. After the restart it returns.
 fn until_killed(mut node: RingNode, ready: PathBuf) -> fiber::Result<u32> {
     if node.restored::<()>()?.is_some() {
         return Ok(std::process::id());
@@ -91,7 +91,7 @@ fn wait_for_files(place: &Path, count: usize) {
 }
 
 #[test]
-fn a_node_that_is_killed_from_outside_is_started_again_with_all_others() {
+fn after_the_kill_of_one_rank_all_ranks_are_restarted() {
     let place = tempfile::tempdir().unwrap();
     let ring = Ring::builder().size(3).try_run(until_killed, place.path().to_path_buf());
     let pids = ring.started().wait().unwrap();

@@ -1,4 +1,4 @@
-//! Nodes that do not do the same.
+//! Ranks that make different calls.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use fiber::{Error, Reduction, Ring, RingNode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// What a ring whose ranks don't agree says.
+/// Returns the error text of a ring whose ranks make different calls.
 fn disagreement<A: Serialize + DeserializeOwned, M, N>(
     size: usize,
     function: impl fiber::ring::RingFunction<A, M, Output: fiber::task::TryOutput<N>>,
@@ -18,7 +18,7 @@ where
     let ring = Ring::builder().name("odd").size(size).timeout(Duration::from_millis(700));
     match ring.try_run(function, args).wait().map(drop) {
         Err(error @ Error::Ring { .. }) => error.to_string(),
-        other => panic!("not an error of the ring: {other:?}"),
+        other => panic!("not an `Error::Ring`: {other:?}"),
     }
 }
 
@@ -64,12 +64,12 @@ fn different_operations_types_and_reductions_are_errors_that_name_them() {
 }
 
 #[test]
-fn a_rank_that_never_arrives_is_named_after_the_deadline() {
+fn after_the_timeout_the_error_names_the_rank_that_did_not_join() {
     let text = disagreement(
         3,
         |mut node: RingNode| {
             if node.rank() == 2 {
-                // It will be ended.
+                // The ring kills it.
                 loop {
                     std::thread::park();
                 }
@@ -86,7 +86,7 @@ fn a_rank_that_never_arrives_is_named_after_the_deadline() {
 }
 
 #[test]
-fn a_rank_whose_function_has_ended_is_not_waited_for_until_the_deadline() {
+fn waiting_for_a_rank_whose_function_has_returned_fails_before_the_timeout() {
     let ring = Ring::builder().size(2).try_run(
         |mut node: RingNode| {
             node.barrier()?;

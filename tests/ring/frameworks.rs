@@ -1,11 +1,11 @@
-//! What nodes tell other frameworks.
+//! Rings that start processes of another framework.
 
 use std::io::Write;
 use std::process::Command;
 
 use fiber::{Error, Ring, RingNode};
 
-/// A Python that has PyTorch with its gloo backend.
+/// Returns a Python that has PyTorch with its gloo backend.
 fn python_with_gloo() -> Option<&'static str> {
     let has_gloo = |python: &&str| {
         let asked = Command::new(python)
@@ -17,7 +17,7 @@ fn python_with_gloo() -> Option<&'static str> {
 }
 
 #[test]
-fn nodes_that_start_another_framework_tell_it_where_to_meet() {
+fn torch_distributed_runs_with_the_environment_of_the_nodes() {
     const SUM: &str = "import torch, torch.distributed as dist
 dist.init_process_group('gloo')
 x = torch.tensor([float(dist.get_rank() + 1)] * 3)
@@ -25,8 +25,7 @@ dist.all_reduce(x)
 print(dist.get_world_size(), x.tolist())";
     fn start(node: RingNode, python: String) -> fiber::Result<String> {
         let mut command = node.command(python);
-        // Gloo's own way of finding the address of this host asks the name service, which may not
-        // know it.
+        // By default gloo resolves this host's name, which may be unknown to the name service.
         command.args(["-c", SUM]).env("GLOO_SOCKET_IFNAME", "lo");
         let done = command.output().map_err(|error| Error::Config(error.to_string()))?;
         Ok(String::from_utf8_lossy(if done.status.success() { &done.stdout } else { &done.stderr })
@@ -34,7 +33,7 @@ print(dist.get_world_size(), x.tolist())";
             .into())
     }
     let Some(python) = python_with_gloo() else {
-        // Past the harness, which shows only what failing tests print.
+        // Directly, because the harness shows only the output of failing tests.
         let _ = writeln!(
             std::io::stderr(),
             "skipped: no python3 here has PyTorch with gloo (`apt-get install python3-torch`)"
@@ -46,17 +45,17 @@ print(dist.get_world_size(), x.tolist())";
 }
 
 #[test]
-fn the_environment_for_other_frameworks_is_the_usual_one() {
-    let told = Ring::run(
+fn the_environment_has_the_variables_of_torch_distributed() {
+    let run = Ring::run(
         2,
         |node: RingNode| node.environment().map(|(name, value)| (name.to_string(), value)),
         (),
     );
-    let told = told.wait().unwrap();
-    for (rank, environment) in told.iter().enumerate() {
+    let environments = run.wait().unwrap();
+    for (rank, environment) in environments.iter().enumerate() {
         let names: Vec<&str> = environment.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE"]);
-        assert_eq!(environment[..2], told[0][..2]);
+        assert_eq!(environment[..2], environments[0][..2]);
         assert_eq!((environment[2].1.clone(), environment[3].1.as_str()), (rank.to_string(), "2"));
         assert_ne!(environment[1].1, "0");
     }

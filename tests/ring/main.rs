@@ -1,4 +1,4 @@
-//! Rings: what nodes do together, and what happens when one of them does not.
+//! Rings: values, collectives, checkpoints, deaths and errors.
 
 mod checkpoints;
 mod collectives;
@@ -16,15 +16,15 @@ use rustix::process::{Signal, getpid, kill_process};
 
 fiber::test_harness!();
 
-/// Longer than a circle of shared memory, and than a message of nng.
+/// More elements than fit into a shared-memory stream or a message of nng.
 const LONG: usize = 700_001;
 
 fn die() -> ! {
     kill_process(getpid(), Signal::KILL).unwrap();
-    unreachable!("nobody survives that")
+    unreachable!("SIGKILL ends this process")
 }
 
-/// Dies the first time only: a file remembers it.
+/// Dies at the first call only. The file marks it.
 fn die_once(file: &Path) {
     if std::fs::OpenOptions::new().write(true).create_new(true).open(file).is_ok() {
         die()

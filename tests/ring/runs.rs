@@ -1,10 +1,10 @@
-//! What a run is: a function on each node, and results by rank.
+//! Runs: one function on each node, and results by rank.
 
 use fiber::{Error, Reduction, Ring, RingNode, error::FailureKind};
 use serde::{Deserialize, Serialize};
 
 #[test]
-fn results_come_in_rank_order_and_nodes_know_their_places() {
+fn results_are_in_the_order_of_ranks_and_each_node_knows_its_neighbours() {
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
     struct Place {
         rank: usize,
@@ -37,7 +37,7 @@ fn results_come_in_rank_order_and_nodes_know_their_places() {
 }
 
 #[test]
-fn functions_may_be_async_take_several_arguments_and_follow_an_initialiser() {
+fn a_function_can_be_async_take_several_arguments_and_follow_an_initializer() {
     static SEED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
     async fn add(mut node: RingNode, a: i64, b: i64) -> fiber::Result<i64> {
         let mut sum = [a + b + SEED.load(std::sync::atomic::Ordering::SeqCst) as i64];
@@ -51,7 +51,7 @@ fn functions_may_be_async_take_several_arguments_and_follow_an_initialiser() {
 }
 
 #[test]
-fn a_panic_ends_the_run_and_is_told_with_its_rank() {
+fn a_panic_ends_the_run_with_an_error_that_has_its_rank() {
     let ring = Ring::builder().size(3).try_run(
         |mut node: RingNode| {
             assert!(node.rank() != 1, "not today");
@@ -69,9 +69,9 @@ fn a_panic_ends_the_run_and_is_told_with_its_rank() {
 }
 
 #[test]
-fn what_can_not_be_is_refused_with_its_remedy() {
-    let nobody = Ring::builder().size(0).run(|_: RingNode| (), ()).wait().unwrap_err();
-    assert!(matches!(nobody, Error::Invalid { what: "RingBuilder::size", .. }), "{nobody}");
+fn an_invalid_size_or_rank_is_an_error_that_says_what_is_valid() {
+    let empty = Ring::builder().size(0).run(|_: RingNode| (), ()).wait().unwrap_err();
+    assert!(matches!(empty, Error::Invalid { what: "RingBuilder::size", .. }), "{empty}");
     let ranks = Ring::builder()
         .name("small")
         .size(2)

@@ -8,10 +8,10 @@ use crate::die_once;
 use crate::tricky::{Tricky, tricky};
 
 #[test]
-fn values_arrive_in_the_order_in_which_they_were_sent_whatever_their_size() {
+fn values_of_any_size_arrive_in_the_order_in_which_they_were_sent() {
     fn pass(mut node: RingNode) -> fiber::Result<bool> {
         let sizes = [0, 1, 10_000, 3_000_000, 5];
-        // All send first: nobody blocks another.
+        // All ranks send before they receive, and do not block each other.
         for size in sizes {
             node.send_right(&vec![node.rank() as u8; size])?;
             node.send_left(&(node.rank(), size))?;
@@ -23,7 +23,7 @@ fn values_arrive_in_the_order_in_which_they_were_sent_whatever_their_size() {
             right &= node.recv_right::<(usize, usize)>()? == (node.right(), size);
         }
         right &= node.recv::<String>(node.rank())? == "to myself";
-        // Any rank to any other, received in another order than sent.
+        // From each rank to each other, received in another order than sent.
         for to in 0..node.size() {
             node.send(to, &format!("{} to {to}", node.rank()))?;
         }
@@ -42,7 +42,7 @@ fn values_arrive_in_the_order_in_which_they_were_sent_whatever_their_size() {
 }
 
 #[test]
-fn values_and_collectives_may_be_mixed() {
+fn values_and_collectives_can_be_mixed() {
     fn mix(mut node: RingNode) -> fiber::Result<u64> {
         let mut total = 0;
         for round in 0..50 {
@@ -58,7 +58,7 @@ fn values_and_collectives_may_be_mixed() {
 }
 
 #[test]
-fn nested_options_and_units_are_kept_apart() {
+fn nested_options_and_units_arrive_unchanged() {
     type Options = Vec<Option<Option<Tricky>>>;
     fn pass(
         mut node: RingNode,

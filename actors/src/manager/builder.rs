@@ -1,182 +1,190 @@
-//! What a manager is to be.
+//! The options of a manager before its start.
 
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use actix::{Actor, Context};
 use fiber_core::{
-    Error, Function, Meta, OutputMode, Portable, Result, assert_captures_nothing, codec, transfer,
+    Error, Function, Meta, Portable, Result, assert_captures_nothing, codec, transfer,
 };
 use tokio::sync::oneshot;
 
 use super::AsyncManager;
-use super::host::{HostMain, host_entry};
-use super::snapshot::{Every, NoSnapshots, SnapshotPolicy, Snapshots};
-use super::start::Prepared;
+use super::process::{ActorMain, actor_entry};
+use super::snapshot::{NoSnapshots, SnapshotInterval, SnapshotPolicy, Snapshots};
+use super::start::ManagerSpec;
 use crate::mesh::ProcessRef;
+use crate::options::{Numbers, ProcessOptions, builder_options};
 use crate::remote::RemoteAddr;
 use crate::reply::Reply;
 use crate::runtime::Runtime;
 use crate::supervisor::{Backoff, ChildSpec, Restart};
 
-/// A manager to be; [`AsyncManager::builder`] makes one.
+/// A builder that configures and starts a managed actor. [`AsyncManager::builder`] returns one.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// use std::time::Duration;
+///
+/// use actix::prelude::*;
+/// use fiber::AsyncManager;
+/// use serde::{Deserialize, Serialize};
+///
+/// struct Echo;
+///
+/// impl Actor for Echo {
+///     type Context = Context<Self>;
+/// }
+///
+/// #[derive(Message, Serialize, Deserialize)]
+/// #[rtype(result = "String")]
+/// struct Say(String);
+///
+/// impl Handler<Say> for Echo {
+///     type Result = String;
+///
+///     fn handle(&mut self, say: Say, _: &mut Context<Self>) -> String {
+///         say.0
+///     }
+/// }
+///
+/// let builder = AsyncManager::<Echo>::builder()
+///     .name("echo")
+///     .mailbox(1000)
+///     .intensity(10, Duration::from_secs(60));
+/// let echo = builder.start(|| Echo, ()).wait()?;
+/// assert_eq!(echo.send(Say("hello".into())).wait()?, "hello");
+/// # Ok::<(), fiber::Error>(())
+/// ```
 #[derive(Debug)]
-#[must_use]
-pub struct ManagerBuilder<K = NoSnapshots> {
-    name: Option<String>,
-    meta: Meta,
-    output: Option<OutputMode>,
+#[must_use = "a builder does nothing until `start` or `child` is called"]
+pub struct ManagerBuilder<P = NoSnapshots> {
+    options: ProcessOptions,
     restart: Restart,
     shutdown: Option<Duration>,
     intensity: (u32, Duration),
     backoff: Backoff,
     mailbox: usize,
-    every: Every,
-    keep: PhantomData<fn() -> K>,
+    interval: SnapshotInterval,
+    policy: PhantomData<fn() -> P>,
 }
 
-// Derived, it would ask this of `K`.
-impl<K> Clone for ManagerBuilder<K> {
-    fn clone(&self) -> ManagerBuilder<K> {
-        ManagerBuilder { name: self.name.clone(), backoff: self.backoff.clone(), ..*self }
+// A derived implementation would require `P: Clone`.
+impl<P> Clone for ManagerBuilder<P> {
+    fn clone(&self) -> ManagerBuilder<P> {
+        ManagerBuilder { options: self.options.clone(), backoff: self.backoff.clone(), ..*self }
     }
 }
 
 impl ManagerBuilder {
     pub(super) fn new() -> ManagerBuilder {
         ManagerBuilder {
-            name: None,
-            meta: Meta::default(),
-            output: None,
+            options: ProcessOptions::default(),
             restart: Restart::Transient,
             shutdown: None,
             intensity: (3, Duration::from_secs(5)),
             backoff: Backoff::default(),
             mailbox: usize::MAX,
-            every: Every::default(),
-            keep: PhantomData,
+            interval: SnapshotInterval::default(),
+            policy: PhantomData,
         }
     }
 }
 
-impl<K> ManagerBuilder<K> {
-    /// Names the manager, for errors and the [tree](crate::tree); the default is `manager-1` and so
-    /// on.
-    pub fn name(mut self, name: impl Into<String>) -> ManagerBuilder<K> {
-        self.name = Some(name.into());
-        self
+impl<P> ManagerBuilder<P> {
+    builder_options! {
+        /// The default is `manager-1` and so on.
+        name => options.name;
+        /// They take precedence over those in the factory's `#[fiber::meta]`.
+        meta => options.meta;
+        output => options.output;
+        /// The default is [`Restart::Transient`]: after any end but that of an actor that stopped
+        /// itself.
+        restart => restart;
+        /// It counts the restarts of the actor in its process, and separately those of the process.
+        /// When another one is needed, the actor ends for good with
+        /// [`ExitReason::IntensityReached`](fiber_core::ExitReason::IntensityReached).
+        intensity => intensity;
+        backoff => backoff;
     }
 
-    /// Asks for resources for the process, over what the factory's `#[fiber::meta]` asks.
-    pub fn meta(mut self, meta: Meta) -> ManagerBuilder<K> {
-        self.meta = meta;
-        self
-    }
-
-    /// Sets where the process's output goes; the default is what the configuration says.
-    pub fn output(mut self, output: OutputMode) -> ManagerBuilder<K> {
-        self.output = Some(output);
-        self
-    }
-
-    /// Sets when the process is started again. The default is [`Restart::Transient`]: not if the
-    /// actor stopped by itself.
-    pub fn restart(mut self, restart: Restart) -> ManagerBuilder<K> {
-        self.restart = restart;
-        self
-    }
-
-    /// Sets how long the actor may take to end before its process is killed; the default is what
-    /// the configuration says.
-    pub fn shutdown(mut self, deadline: Duration) -> ManagerBuilder<K> {
+    /// Sets how long the actor may take to stop before its process is killed.
+    ///
+    /// The default is `shutdown_timeout` of the [configuration](fiber_core::Config).
+    pub fn shutdown(mut self, deadline: Duration) -> ManagerBuilder<P> {
         self.shutdown = Some(deadline);
         self
     }
 
-    /// Sets how many restarts are allowed in a period, of the actor in its process, and of the
-    /// process. When more are needed, the actor is given up, and its address says so. The default
-    /// is 3 in 5 seconds.
-    pub fn intensity(mut self, restarts: u32, period: Duration) -> ManagerBuilder<K> {
-        self.intensity = (restarts, period);
-        self
-    }
-
-    /// Sets the pause before each restart but the first.
-    pub fn backoff(mut self, backoff: Backoff) -> ManagerBuilder<K> {
-        self.backoff = backoff;
-        self
-    }
-
-    /// Sets how many messages may wait for the actor; more fail with [`Error::MailboxFull`]. The
-    /// default is no limit.
-    pub fn mailbox(mut self, capacity: usize) -> ManagerBuilder<K> {
+    /// Sets how many messages can wait in the actor's mailbox, at least 1.
+    ///
+    /// Further messages fail with [`Error::MailboxFull`]. By default there is no limit.
+    pub fn mailbox(mut self, capacity: usize) -> ManagerBuilder<P> {
         self.mailbox = capacity;
         self
     }
 
-    /// Has the actor's state kept by its owner, to go on from when it is restarted: after so many
-    /// messages, or so much time, see [`Snapshots`].
-    pub fn snapshots(self, every: Snapshots) -> ManagerBuilder<Snapshots> {
+    /// Takes snapshots of the actor's state, from which it continues after a restart.
+    ///
+    /// The actor has to implement [`Snapshot`](super::Snapshot).
+    pub fn snapshots(self, when: Snapshots) -> ManagerBuilder<Snapshots> {
         ManagerBuilder {
-            name: self.name,
-            meta: self.meta,
-            output: self.output,
+            options: self.options,
             restart: self.restart,
             shutdown: self.shutdown,
             intensity: self.intensity,
             backoff: self.backoff,
             mailbox: self.mailbox,
-            every: every.into(),
-            keep: PhantomData,
+            interval: when.into(),
+            policy: PhantomData,
         }
     }
 
-    /// Starts the process, in which `factory` makes the actor from `args`: one value, or a tuple
-    /// for a function of several. The reply comes when the actor is there.
+    /// Starts a process in which `factory` makes the actor from `args`.
+    ///
+    /// `args` is one value, a tuple for a factory with several parameters, or `()`. The reply is
+    /// ready when the actor has started. The start happens whether or not the reply is awaited.
     ///
     /// # Errors
-    /// [`Error::Start`] if the process can't be started, or the factory panics; [`Error::Invalid`]
-    /// if a name or number is of no use; [`Error::Encode`] or [`Error::TooLarge`] for the
-    /// arguments; [`Error::NotInitialised`].
+    /// [`Error::Start`] if the process cannot start or the factory panics; [`Error::Invalid`] if
+    /// the mailbox's capacity is 0, or the name is empty or contains `/`; [`Error::Encode`] or
+    /// [`Error::TooLarge`] for the arguments; [`Error::NotInitialised`].
     pub fn start<F, Args, M>(self, factory: F, args: Args) -> Reply<AsyncManager<F::Output>>
     where
         F: Function<Args, M>,
         F::Output: Actor<Context = Context<F::Output>>,
         Args: Portable + 'static,
         M: 'static,
-        K: SnapshotPolicy<F::Output>,
+        P: SnapshotPolicy<F::Output>,
     {
         const { assert_captures_nothing::<F>() };
         let _ = factory;
         let prepared = self.prepare::<F, Args, M>(&args);
         drop(args);
         let (done, started) = oneshot::channel();
-        let runtime = match prepared {
-            Ok((runtime, manager)) => {
-                runtime.spawn(move || async move { drop(done.send(manager.start(runtime).await)) });
-                Ok(runtime)
-            }
-            Err(error) => Err(error),
-        };
+        let runtime = prepared.map(|(runtime, spec)| {
+            runtime.spawn(move || async move { drop(done.send(spec.start(runtime).await)) });
+            runtime
+        });
         Reply::new(async move {
             let runtime = runtime?;
             let ended =
-                |_| Err(Error::system("the manager could not be started", "fiber's thread ended"));
-            let (home, inner) = started.await.unwrap_or_else(ended)?;
-            let addr = RemoteAddr::owned(runtime, &inner.name, home, inner.owned.id());
+                |_| Err(Error::system("starting the manager failed", "fiber's thread ended"));
+            let (owner, inner) = started.await.unwrap_or_else(ended)?;
+            let addr = RemoteAddr::owned(runtime, &inner.name, owner, inner.owned.id());
             Ok(AsyncManager { addr, inner })
         })
     }
 
-    /// The same as a child of a supervisor of one's own, and the address of the actor, which is
-    /// valid as soon as the child has been started.
+    /// Returns the managed actor as a child specification for a supervisor, and its address.
     ///
-    /// Restarts, pauses and their intensity are the supervisor's, for the process; what the builder
-    /// sets of them holds for the actor in its process.
+    /// Nothing starts before the supervisor starts the child; from then on the address is valid.
+    /// The supervisor's intensity and backoff apply to restarts of the process, the builder's
+    /// intensity to restarts of the actor within it.
     ///
     /// # Errors
-    /// As [`start`](ManagerBuilder::start), before anything is started.
+    /// As [`start`](ManagerBuilder::start), except [`Error::Start`].
     ///
     /// # Examples
     /// ```
@@ -220,64 +228,59 @@ impl<K> ManagerBuilder<K> {
         F::Output: Actor<Context = Context<F::Output>>,
         Args: Portable + 'static,
         M: 'static,
-        K: SnapshotPolicy<F::Output>,
+        P: SnapshotPolicy<F::Output>,
     {
         const { assert_captures_nothing::<F>() };
         let _ = factory;
-        let (runtime, prepared) = self.prepare::<F, Args, M>(&args)?;
-        let home = ProcessRef { id: runtime.id(), address: runtime.address_now()?.into() };
-        let name = prepared.name.clone();
-        let (child, owned, _) = prepared.child(runtime, name.clone());
-        Ok((child, RemoteAddr::owned(runtime, &name, home, owned.id())))
+        let (runtime, spec) = self.prepare::<F, Args, M>(&args)?;
+        let owner = ProcessRef { id: runtime.id(), address: runtime.address_now()?.into() };
+        let name = spec.name.clone();
+        let (child, owned, _) = spec.child(runtime, name.clone());
+        Ok((child, RemoteAddr::owned(runtime, &name, owner, owned.id())))
     }
 
-    fn prepare<F, Args, M>(self, args: &Args) -> Result<(&'static Runtime, Prepared)>
+    fn prepare<F, Args, M>(self, args: &Args) -> Result<(&'static Runtime, ManagerSpec)>
     where
         F: Function<Args, M>,
         F::Output: Actor<Context = Context<F::Output>>,
         Args: Portable + 'static,
         M: 'static,
-        K: SnapshotPolicy<F::Output>,
+        P: SnapshotPolicy<F::Output>,
     {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
+        static NUMBERS: Numbers = Numbers::new();
         let runtime = Runtime::get()?;
         let config = runtime.config();
-        let limit = config.max_message.as_u64();
-        let entry = host_entry::<F, Args, M, K>();
+        let entry = actor_entry::<F, Args, M, P>();
         let (arguments, keep_alive) = transfer::repeatable(|| codec::encode(args));
         let arguments = arguments?;
-        codec::check_size(arguments.len(), limit, || {
+        codec::check_size(arguments.len(), config.max_message.as_u64(), || {
             format!("the arguments of `{}`", entry.name())
         })?;
         if self.mailbox == 0 {
-            let problem = "a mailbox has room for one message at least".to_string();
+            let problem = "a mailbox needs room for at least 1 message";
             return Err(Error::invalid("ManagerBuilder::mailbox", problem));
         }
-        let name = self
-            .name
-            .unwrap_or_else(|| format!("manager-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
-        let host_main = HostMain {
+        let name = self.options.name_or_numbered("manager", &NUMBERS);
+        let main = ActorMain {
             entry: entry.reference(),
             name: name.clone(),
             arguments,
             snapshot: None,
-            every: self.every,
+            interval: self.interval,
             mailbox: self.mailbox as u64,
             intensity: self.intensity,
         };
-        Ok((
-            runtime,
-            Prepared {
-                name,
-                host_main,
-                keep_alive,
-                meta: self.meta.or(Meta::of::<F>()),
-                output: self.output.unwrap_or(config.output),
-                restart: self.restart,
-                shutdown: self.shutdown.unwrap_or(config.shutdown_timeout),
-                intensity: self.intensity,
-                backoff: self.backoff,
-            },
-        ))
+        let spec = ManagerSpec {
+            name,
+            main,
+            keep_alive,
+            meta: self.options.meta.or(Meta::of::<F>()),
+            output: self.options.output_mode(config),
+            restart: self.restart,
+            shutdown: self.shutdown.unwrap_or(config.shutdown_timeout),
+            intensity: self.intensity,
+            backoff: self.backoff,
+        };
+        Ok((runtime, spec))
     }
 }

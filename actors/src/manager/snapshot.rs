@@ -1,4 +1,4 @@
-//! State of an actor that outlives its process.
+//! Snapshots: the state of an actor that outlives its process.
 
 use std::time::Duration;
 
@@ -7,69 +7,117 @@ use fiber_core::{Result, codec};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// An actor whose state can be kept elsewhere, to go on from after a restart.
+/// An actor whose state the manager keeps, so that it continues from there after a restart.
 ///
-/// The state is taken when [`Snapshots`] says so, and kept by the manager's owner. A restarted
-/// actor is made by its factory, and then given the last state that its owner has. What it handled
-/// after that is lost.
+/// The process takes a snapshot when [`Snapshots`] says so, and sends it to the process that owns
+/// the manager. After a restart the factory makes the actor again, and
+/// [`restore`](Snapshot::restore) gets the last snapshot. The effects of later messages are lost.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// use actix::prelude::*;
+/// use fiber::AsyncManager;
+/// use fiber::manager::{Snapshot, Snapshots};
+/// use serde::{Deserialize, Serialize};
+///
+/// struct Counter(u64);
+///
+/// impl Actor for Counter {
+///     type Context = Context<Self>;
+/// }
+///
+/// impl Snapshot for Counter {
+///     type State = u64;
+///
+///     fn snapshot(&self) -> u64 {
+///         self.0
+///     }
+///
+///     fn restore(&mut self, state: u64) {
+///         self.0 = state;
+///     }
+/// }
+///
+/// #[derive(Message, Serialize, Deserialize)]
+/// #[rtype(result = "u64")]
+/// struct Add(u64);
+///
+/// impl Handler<Add> for Counter {
+///     type Result = u64;
+///
+///     fn handle(&mut self, add: Add, _: &mut Context<Self>) -> u64 {
+///         self.0 += add.0;
+///         self.0
+///     }
+/// }
+///
+/// let builder = AsyncManager::<Counter>::builder().snapshots(Snapshots::every_messages(1));
+/// let counter = builder.start(Counter, 0).wait()?;
+/// counter.send(Add(5)).wait()?;
+/// counter.send(Add(0)).wait()?; // its answer follows the snapshot of the message before
+/// counter.kill_process();
+/// assert_eq!(counter.addr().resend().send(Add(1)).wait()?, 6);
+/// # Ok::<(), fiber::Error>(())
+/// ```
 pub trait Snapshot: Actor {
-    /// What is kept.
+    /// The type of the state.
     type State: Serialize + DeserializeOwned;
 
-    /// The state as it is now.
+    /// Returns the current state.
     fn snapshot(&self) -> Self::State;
 
-    /// Goes on from an earlier state.
+    /// Sets the state to that of a snapshot.
     fn restore(&mut self, state: Self::State);
 }
 
-/// When an actor's state is taken. Each choice counts by itself.
+/// When a managed actor's snapshots are taken. Two conditions count independently.
 #[derive(Clone, Copy, Debug)]
-pub struct Snapshots(Every);
+pub struct Snapshots(SnapshotInterval);
 
 impl Snapshots {
-    /// After each `count` messages.
+    /// Takes a snapshot after each `count` messages. A count of 0 counts as 1.
     pub fn every_messages(count: u64) -> Snapshots {
-        Snapshots(Every { messages: Some(count.max(1)), time: None })
+        Snapshots(SnapshotInterval { messages: Some(count.max(1)), time: None })
     }
 
-    /// Whenever `time` has passed.
+    /// Takes a snapshot at this interval.
     pub fn every(time: Duration) -> Snapshots {
-        Snapshots(Every { messages: None, time: Some(time) })
+        Snapshots(SnapshotInterval { messages: None, time: Some(time) })
     }
 
-    /// Also whenever `time` has passed.
+    /// Takes a snapshot at this interval, too.
     #[must_use]
     pub fn or_every(self, time: Duration) -> Snapshots {
-        Snapshots(Every { time: Some(time), ..self.0 })
+        Snapshots(SnapshotInterval { time: Some(time), ..self.0 })
     }
 }
 
-impl From<Snapshots> for Every {
-    fn from(snapshots: Snapshots) -> Every {
+impl From<Snapshots> for SnapshotInterval {
+    fn from(snapshots: Snapshots) -> SnapshotInterval {
         snapshots.0
     }
 }
 
-/// No snapshots are taken.
+/// The policy of a manager that takes no snapshots.
 #[derive(Clone, Copy, Debug)]
 pub struct NoSnapshots;
 
-/// As it travels.
+/// When snapshots are taken, in the form in which it travels.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Every {
+pub(super) struct SnapshotInterval {
     pub(super) messages: Option<u64>,
     pub(super) time: Option<Duration>,
 }
 
-/// Whether an actor's state is kept: [`NoSnapshots`] for any, [`Snapshots`] for those that
-/// implement [`Snapshot`].
+/// Whether a manager takes snapshots of an actor of type `A`: [`NoSnapshots`] for any actor,
+/// [`Snapshots`] for those that implement [`Snapshot`].
 pub trait SnapshotPolicy<A>: 'static {
-    /// The state, encoded.
+    /// Returns the encoded state, if snapshots are taken.
     #[doc(hidden)]
     fn take(actor: &A) -> Result<Option<Vec<u8>>>;
 
-    /// Goes on from it.
+    /// Restores an encoded state.
     #[doc(hidden)]
     fn restore(actor: &mut A, state: &[u8]) -> Result<()>;
 }

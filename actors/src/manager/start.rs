@@ -1,4 +1,4 @@
-//! The process of a manager, from one incarnation to the next.
+//! The process of a managed actor as a child of its supervisor, in the process that owns it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,28 +11,28 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::ManagerInner;
-use super::host::{HostMain, Note};
+use super::process::ActorMain;
+use super::wire::ActorMessage;
 use crate::mesh::{OwnedActor, ProcessRef};
 use crate::process::ProcessControl;
 use crate::runtime::{
-    ControlMessage, Launch, ProcessCommand, Runtime, StartRequest, launch, monitor,
+    ControlMessage, Launch, Launched, ProcessCommand, Runtime, StartRequest, launch, monitor,
 };
 use crate::supervisor::{
     Backoff, ChildContext, ChildSpec, Restart, Running, Shutdown, Start, Supervisor,
 };
 
-/// The current process.
-#[derive(Clone)]
+/// The running process of a managed actor.
 pub(super) struct CurrentProcess {
     pub(super) pid: u32,
     pub(super) commands: mpsc::UnboundedSender<ProcessCommand>,
 }
 
-/// A manager that is ready to be started.
-pub(super) struct Prepared {
+/// The complete options of a manager.
+pub(super) struct ManagerSpec {
     pub(super) name: String,
-    pub(super) host_main: HostMain,
-    /// Of the factory's arguments.
+    pub(super) main: ActorMain,
+    /// Keeps alive the shared objects in the factory's arguments.
     pub(super) keep_alive: KeepAlive,
     pub(super) meta: Meta,
     pub(super) output: OutputMode,
@@ -42,21 +42,23 @@ pub(super) struct Prepared {
     pub(super) backoff: Backoff,
 }
 
-impl Prepared {
+impl ManagerSpec {
+    /// Starts the process under a supervisor of its own.
     pub(super) async fn start(
         self,
         runtime: &'static Runtime,
     ) -> Result<(ProcessRef, Arc<ManagerInner>)> {
-        let home = ProcessRef { id: runtime.id(), address: runtime.address().await?.into() };
+        let owner = ProcessRef { id: runtime.id(), address: runtime.address().await?.into() };
         let (name, (restarts, period)) = (self.name.clone(), self.intensity);
         let supervisor =
             Supervisor::builder(&*name).intensity(restarts, period).backoff(self.backoff.clone());
         let (child, owned, process) = self.child(runtime, "process".into());
         let supervisor = supervisor.child(child).start_on(runtime.arbiter()).await?;
-        Ok((home, Arc::new(ManagerInner { runtime, name, owned, supervisor, process })))
+        Ok((owner, Arc::new(ManagerInner { runtime, name, owned, supervisor, process })))
     }
 
-    /// The process as a child, its place in the mesh, and where its current incarnation is told.
+    /// Returns the process as a child specification, with the actor's entry in the registry and the
+    /// current process.
     pub(super) fn child(
         self,
         runtime: &'static Runtime,
@@ -67,14 +69,16 @@ impl Prepared {
         let start = ManagerStart {
             runtime,
             name: self.name,
-            owned: Arc::clone(&owned),
             meta: self.meta,
             output: self.output,
-            host_main: self.host_main,
+            main: self.main,
             _keep_alive: self.keep_alive,
-            restart: self.restart,
-            snapshot: Arc::default(),
-            process: Arc::new(process),
+            incarnations: Arc::new(Incarnations {
+                owned: Arc::clone(&owned),
+                restart: self.restart,
+                snapshot: Mutex::default(),
+                process,
+            }),
         };
         let child = ChildSpec::new(name, start)
             .restart(self.restart)
@@ -83,18 +87,24 @@ impl Prepared {
     }
 }
 
-/// Starts an actor's process, once for each incarnation.
+/// Starts the process of a managed actor, once for each incarnation.
 struct ManagerStart {
     runtime: &'static Runtime,
     name: String,
-    owned: Arc<OwnedActor>,
     meta: Meta,
     output: OutputMode,
-    host_main: HostMain,
+    main: ActorMain,
     _keep_alive: KeepAlive,
+    incarnations: Arc<Incarnations>,
+}
+
+/// What passes from one incarnation to the next.
+struct Incarnations {
+    owned: Arc<OwnedActor>,
     restart: Restart,
-    snapshot: Arc<Mutex<Option<Bytes>>>,
-    process: Arc<watch::Sender<Option<CurrentProcess>>>,
+    /// The last snapshot of the actor.
+    snapshot: Mutex<Option<Bytes>>,
+    process: watch::Sender<Option<CurrentProcess>>,
 }
 
 impl Start for ManagerStart {
@@ -102,75 +112,90 @@ impl Start for ManagerStart {
         &mut self,
         context: ChildContext,
     ) -> LocalBoxFuture<'static, Result<Running, ExitReason>> {
-        let (runtime, owned, process) =
-            (self.runtime, Arc::clone(&self.owned), Arc::clone(&self.process));
-        let (kept, restart) = (Arc::clone(&self.snapshot), self.restart);
-        let mut host_main = self.host_main.clone();
-        host_main.snapshot = kept.lock().as_ref().map(|snapshot| snapshot.to_vec());
+        let (runtime, incarnations) = (self.runtime, Arc::clone(&self.incarnations));
+        let snapshot = incarnations.snapshot.lock().as_ref().map(|snapshot| snapshot.to_vec());
+        let main = ActorMain { snapshot, ..self.main.clone() };
         let spec = Launch {
             name: self.name.clone(),
             restarts: context.restarts(),
             retry_creation: context.restarts() > 0,
             meta: self.meta,
             output: self.output,
-            request: StartRequest::new(&host_main),
+            request: StartRequest::new(&main),
             scheduling: None,
         };
         Box::pin(async move {
             let launched = launch(runtime, spec).await.map_err(|exit| exit.reason)?;
             let (pid, place) = (launched.info.pid, launched.place());
             let address = launched.address.clone().unwrap_or_default().into();
-            let incarnation = owned.started(ProcessRef { id: launched.info.id, address });
+            let process = ProcessRef { id: launched.info.id, address };
+            let incarnation = incarnations.owned.started(process);
             let (commands, inbox) = mpsc::unbounded_channel();
-            process.send_replace(Some(CurrentProcess { pid, commands: commands.clone() }));
-            let (exited, exit) = oneshot::channel();
+            let control = ProcessControl(commands.clone());
+            incarnations.process.send_replace(Some(CurrentProcess { pid, commands }));
+            let (done, exit) = oneshot::channel();
             actix::spawn(async move {
-                let link = Arc::clone(&launched.connection.link);
-                let mut ended = None;
-                let receive = |mut message: Bytes| match Note::take(&mut message) {
-                    Some(Note::Snapshot) => *kept.lock() = Some(message),
-                    Some(Note::Ended) => {
-                        ended = codec::decode::<ExitReason>(message.chunk()).ok();
-                        // It waits for this, so that its reason is not lost with it.
-                        let _ = link.send(ControlMessage::Shutdown.message());
-                    }
-                    None => tracing::error!("a message of a manager's process was ignored"),
-                };
-                let exit = monitor(runtime, launched, inbox, receive).await;
-                process.send_if_modified(|current| {
-                    let ours = current.as_ref().is_some_and(|process| process.pid == pid);
-                    if ours {
-                        *current = None;
-                    }
-                    ours
-                });
-                let reason = ended.unwrap_or(exit.reason);
-                owned.ended(incarnation, reason.clone());
-                let last = match restart {
-                    Restart::Permanent => false,
-                    Restart::Transient => reason.is_normal(),
-                    Restart::Temporary => true,
-                };
-                if last {
-                    owned.gone(reason.clone());
-                }
-                let _ = exited.send(reason);
+                let _ = done.send(incarnations.follow(incarnation, runtime, launched, inbox).await);
             });
             let exited =
                 async { exit.await.unwrap_or(ExitReason::LinkLost("its attendant ended".into())) };
-            Ok(Running::new(ProcessControl(commands), exited).place(place))
+            Ok(Running::new(control, exited).place(place))
         })
     }
 
     fn removed(&mut self, reason: &ExitReason) {
-        self.owned.gone(reason.clone());
+        self.incarnations.owned.gone(reason.clone());
+    }
+}
+
+impl Incarnations {
+    /// Follows a process to its end, and returns why the actor ended.
+    async fn follow(
+        &self,
+        incarnation: u64,
+        runtime: &'static Runtime,
+        launched: Launched,
+        inbox: mpsc::UnboundedReceiver<ProcessCommand>,
+    ) -> ExitReason {
+        let pid = launched.info.pid;
+        let link = Arc::clone(&launched.connection.link);
+        let mut ended = None;
+        let receive = |mut message: Bytes| match ActorMessage::decode(&mut message) {
+            Some(ActorMessage::Snapshot) => *self.snapshot.lock() = Some(message),
+            Some(ActorMessage::Ended) => {
+                ended = codec::decode::<ExitReason>(message.chunk()).ok();
+                // The process stays until then, so that its reason is not lost.
+                let _ = link.send(ControlMessage::Shutdown.message());
+            }
+            None => tracing::error!("ignored an invalid message of a managed actor's process"),
+        };
+        let exit = monitor(runtime, launched, inbox, receive).await;
+        self.process.send_if_modified(|current| {
+            let is_current = current.as_ref().is_some_and(|process| process.pid == pid);
+            if is_current {
+                *current = None;
+            }
+            is_current
+        });
+        let reason = ended.unwrap_or(exit.reason);
+        self.owned.ended(incarnation, reason.clone());
+        let restarts = match self.restart {
+            Restart::Permanent => true,
+            Restart::Transient => !reason.is_normal(),
+            Restart::Temporary => false,
+        };
+        if !restarts {
+            self.owned.gone(reason.clone());
+        }
+        reason
     }
 }
 
 impl Drop for ManagerStart {
     fn drop(&mut self) {
-        // Its supervisor has forgotten it, or it was never started.
-        self.owned.gone(ExitReason::Shutdown);
-        self.runtime.registry().retire(self.owned.id());
+        // The supervisor has removed the child, or has never started it.
+        let owned = &self.incarnations.owned;
+        owned.gone(ExitReason::Shutdown);
+        self.runtime.registry().retire(owned.id());
     }
 }
