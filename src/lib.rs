@@ -139,7 +139,12 @@ pub mod prelude {
     };
 }
 
-/// [`init`], with changes to the configuration that count over environment and file.
+/// Calls [`init`], and registers changes to the configuration, which count over environment and
+/// file. Several calls apply in their order.
+///
+/// # Panics
+/// If fiber has read the configuration already, which it does for the first pool, process or other
+/// object of fiber.
 ///
 /// # Examples
 /// ```
@@ -147,6 +152,7 @@ pub mod prelude {
 /// assert_eq!(fiber::Pool::builder().build()?.apply(|| 7, ()).wait()?, 7);
 /// # Ok::<(), fiber::Error>(())
 /// ```
+#[track_caller]
 pub fn init_with(changes: impl Fn(&mut Config) + Send + Sync + 'static) {
     init();
     Config::set(changes);

@@ -1,7 +1,7 @@
 //! A pool loses no task while its workers are killed at random.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use fiber::Pool;
@@ -59,9 +59,12 @@ fn children() -> Vec<Pid> {
 /// Runs all kinds of calls while workers are killed. The cases run one after the other, so all
 /// children of this process belong to the pool.
 fn run_case(tasks: u64, chunk: u32, threads: usize) {
-    fiber::init_with(|config| {
-        config.heartbeat = Duration::from_millis(100);
-        config.heartbeat_timeout = Duration::from_millis(500);
+    static CONFIGURE: Once = Once::new();
+    CONFIGURE.call_once(|| {
+        fiber::init_with(|config| {
+            config.heartbeat = Duration::from_millis(100);
+            config.heartbeat_timeout = Duration::from_millis(500);
+        });
     });
     let pool =
         Arc::new(Pool::builder().processes(WORKERS).threads_per_worker(threads).build().unwrap());

@@ -1,4 +1,4 @@
-//! Keeping a runtime's thread awake for a moment, because what came last is seldom alone.
+//! Keeping a runtime's thread awake for a moment, because messages seldom come alone.
 
 use std::future::Future;
 use std::pin::pin;
@@ -6,28 +6,28 @@ use std::task::Context;
 
 use fiber_core::Spin;
 
-/// Has the task that waits polled again and again for a while, as [`Spin`] allows, in place of only
-/// when it is woken.
+/// Makes the runtime poll the waiting task again and again for a while, as [`Spin`] allows, and not
+/// only when it is woken.
 #[derive(Debug, Default)]
 pub struct BusyPoll(Spin);
 
 impl BusyPoll {
-    /// Something has come: the next wait begins anew.
+    /// Notes that something came: the next wait starts anew.
     pub fn restart(&mut self) {
         self.0.restart();
     }
 
-    /// Nothing is to be expected soon.
+    /// Notes that nothing is expected soon: the thread may sleep at once.
     pub fn stop(&mut self) {
         self.0.stop();
     }
 
-    /// Nothing has come: asks for another turn, unless the thread may sleep by now.
+    /// Asks for another poll of the task, unless it is time to sleep.
     pub fn poll(&mut self, context: &mut Context<'_>) {
         if self.0.should_continue() {
             self.0.yield_core();
-            // The runtime looks at its sockets and clocks before it has the task polled again,
-            // which a wake-up of the waker itself would not make it do.
+            // After this, the runtime polls its sockets and timers before it polls the task again.
+            // Waking the waker directly would skip that.
             let _ = pin!(tokio::task::yield_now()).poll(context);
         }
     }

@@ -1,5 +1,5 @@
-//! Messages as bytes: each is preceded by its length, as a little-endian `u32`; many travel
-//! together.
+//! Framing: each message is preceded by its length as a little-endian `u32`. Many messages may
+//! share one write.
 
 use std::collections::VecDeque;
 
@@ -7,22 +7,24 @@ use bytes::{Buf, Bytes, BytesMut};
 
 use crate::Message;
 
-/// Bytes before each message.
+/// The length of the header before each message, in bytes.
 pub const HEADER_LEN: usize = 4;
 
-/// Bodies up to this length are copied together with what is sent around them; a longer one is sent
-/// from where it is.
+/// Bodies up to this length are copied next to their neighbours, to make few large writes of many
+/// small messages. A longer body is sent from its own buffer.
 const COPIED_BODY: usize = 16 << 10;
 
-/// Messages that wait to be sent, encoded.
+/// The send buffer: encodes messages and collects them until the next write.
 #[derive(Debug, Default)]
 pub struct Encoder {
-    whole: VecDeque<Bytes>,
+    /// Finished chunks.
+    chunks: VecDeque<Bytes>,
+    /// The chunk that grows.
     tail: BytesMut,
 }
 
 impl Encoder {
-    /// Adds a message behind the others.
+    /// Appends a message.
     pub fn push(&mut self, message: Message) {
         let length = u32::try_from(message.len())
             .expect("messages are limited to 2 GiB before they are sent");
@@ -33,53 +35,53 @@ impl Encoder {
         if copied == message.body.len() {
             self.tail.extend_from_slice(&message.body);
         } else {
-            self.whole.push_back(self.tail.split().freeze());
-            self.whole.push_back(message.body);
+            self.chunks.push_back(self.tail.split().freeze());
+            self.chunks.push_back(message.body);
         }
     }
 
-    /// All that waits, in pieces that are to be sent one after the other.
+    /// Takes out all bytes, in chunks that are to be sent in order.
     pub fn take(&mut self) -> VecDeque<Bytes> {
         if !self.tail.is_empty() {
-            self.whole.push_back(self.tail.split().freeze());
+            self.chunks.push_back(self.tail.split().freeze());
         }
-        std::mem::take(&mut self.whole)
+        std::mem::take(&mut self.chunks)
     }
 
-    /// Whether nothing waits.
+    /// Returns whether nothing waits to be sent.
     pub fn is_empty(&self) -> bool {
-        self.tail.is_empty() && self.whole.is_empty()
+        self.tail.is_empty() && self.chunks.is_empty()
     }
 }
 
-/// Takes messages out of the bytes that arrive, whatever pieces they arrive in.
+/// The receive buffer: splits the received bytes into messages.
 #[derive(Debug)]
 pub struct Decoder {
     buffer: BytesMut,
     limit: usize,
 }
 
-/// What arrived can't be a message.
+/// The error of a message whose announced length is above the limit.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the peer announced a message of {length} bytes, more than the {limit} that are allowed")]
+#[error("the peer announced a message of {length} bytes, more than the limit of {limit}")]
 pub struct FrameError {
     length: usize,
     limit: usize,
 }
 
 impl Decoder {
-    /// A decoder that refuses messages of more than `limit` bytes.
+    /// Makes a decoder that rejects messages of more than `limit` bytes.
     pub fn new(limit: usize) -> Decoder {
         Decoder { buffer: BytesMut::new(), limit }
     }
 
-    /// Sets the longest message that is accepted from now on.
+    /// Sets the limit of a message's length in bytes.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }
 
-    /// Where what arrives next is to be appended. There is room for at least `room` bytes, and for
-    /// the rest of the message that has begun to arrive.
+    /// Returns the buffer to which received bytes are appended. It has room for at least `room`
+    /// bytes, and for the rest of a message that has arrived in part.
     pub fn buffer(&mut self, room: usize) -> &mut BytesMut {
         let missing = match self.announced() {
             Some(length) if length <= self.limit => {
@@ -91,8 +93,8 @@ impl Decoder {
         &mut self.buffer
     }
 
-    /// The next whole message; `None` when more bytes have to arrive first. It shares the memory of
-    /// the buffer.
+    /// Returns the next complete message; `None` when more bytes have to arrive first. The message
+    /// shares the memory of the buffer.
     ///
     /// # Errors
     /// [`FrameError`], when the announced length is above the limit.
@@ -108,9 +110,9 @@ impl Decoder {
         Ok(Some(self.buffer.split_to(length).freeze()))
     }
 
-    /// The next whole message of what was appended before, followed by `chunk`; `None` when `chunk`
-    /// is used up. A message that lies in `chunk` as a whole is not copied; of one that does not,
-    /// `chunk` gives what it has.
+    /// Returns the next complete message of the bytes that were appended before, followed by `chunk`;
+    /// `None` when `chunk` is used up. A message that lies completely in `chunk` is not copied. Of
+    /// another one, the bytes in `chunk` are copied to the buffer.
     ///
     /// # Errors
     /// As [`Decoder::next_message`].
@@ -138,7 +140,7 @@ impl Decoder {
         }
     }
 
-    /// Whether a message has begun to arrive and is not whole.
+    /// Returns whether a message has arrived in part.
     pub fn is_in_message(&self) -> bool {
         !self.buffer.is_empty()
     }
@@ -148,7 +150,7 @@ impl Decoder {
     }
 }
 
-/// The length in the header that `bytes` begin with.
+/// Returns the length in the header at the start of `bytes`.
 fn announced(bytes: &[u8]) -> Option<usize> {
     let header = bytes.first_chunk::<HEADER_LEN>()?;
     Some(u32::from_le_bytes(*header) as usize)
@@ -166,14 +168,14 @@ mod tests {
     }
 
     fn encode(messages: &[Message]) -> Vec<u8> {
-        let mut gather = Encoder::default();
-        messages.iter().cloned().for_each(|message| gather.push(message));
-        gather.take().iter().flatten().copied().collect()
+        let mut encoder = Encoder::default();
+        messages.iter().cloned().for_each(|message| encoder.push(message));
+        encoder.take().iter().flatten().copied().collect()
     }
 
     proptest! {
         #[test]
-        fn messages_come_out_as_they_went_in(
+        fn decoding_returns_the_encoded_messages(
             sizes in vec((0usize..40, prop_oneof![0usize..40, 16_000usize..20_000]), 0..12),
             pieces in vec(1usize..9000, 1..40),
         ) {
@@ -228,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_over_the_limit_is_refused_before_memory_is_taken() {
+    fn a_message_over_the_limit_is_rejected_before_memory_is_allocated() {
         let mut decoder = Decoder::new(100);
         decoder.buffer(8).extend_from_slice(&u32::MAX.to_le_bytes());
         assert!(decoder.next_message().is_err());

@@ -1,14 +1,13 @@
-//! How two nodes come to trust a connection: each shows that it holds the session's key, without
-//! sending it.
+//! The handshake of two processes: each proves that it holds the session's key, without sending it.
 //!
 //! ```text
 //! connector → Hello { version, nonce }
 //! acceptor  → Challenge { nonce, proof }       proof: key, "acceptor", connector's nonce, acceptor's nonce
-//! connector → Claim { info, proof }            proof: key, "connector", acceptor's nonce, connector's nonce, info
-//! acceptor  → Verdict
+//! connector → Response { info, proof }            proof: key, "connector", acceptor's nonce, connector's nonce, info
+//! acceptor  → Decision
 //! ```
 //!
-//! Nothing that a peer says is acted upon before its claim is proven, and until then its messages
+//! The acceptor uses nothing that a peer says before its response is proven. Until then, messages
 //! are limited to [`UNPROVEN_LIMIT`](crate::UNPROVEN_LIMIT).
 
 use std::io;
@@ -21,50 +20,50 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Connection, Message};
 
-/// Changes whenever nodes of different versions could misunderstand each other.
+/// Changes whenever processes of different versions could misunderstand each other.
 const VERSION: u32 = 1;
 
-/// How long a peer that was refused may take to read why.
-const LAST_WORD: Duration = Duration::from_secs(1);
+/// The time limit for a rejected peer to read the reason.
+const REJECTION_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What a node that connects says of itself.
+/// The connecting process, as it describes itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerInfo {
     /// Its id.
     pub id: ProcessId,
-    /// The node that it wants to reach: by now another process may listen at the address.
+    /// The process that it wants to reach. Another process may listen at the address by now.
     pub to: ProcessId,
-    /// What it is to the node that it connects to.
+    /// Its relation to the process that it connects to.
     pub role: Role,
-    /// The build that it runs.
+    /// Its build.
     pub build: BuildId,
-    /// Its process id, where it runs.
+    /// Its process id on its host.
     pub pid: u32,
-    /// The name of its host.
+    /// Its host name.
     pub host: String,
 }
 
-/// What a node is to the one that it connects to.
+/// The relation of a process to the one that it connects to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Role {
-    /// A process that it started.
+    /// Its child.
     Child,
-    /// Another node of the session.
+    /// Another process of the session.
     Peer,
-    /// A node of the same ring, which sends over this connection what its function sends.
+    /// Another rank of the same ring: the connection carries what the ring's function sends.
     Ring,
 }
 
-/// A peer that has proven itself.
+/// A peer that has proven that it holds the key.
 #[derive(Debug)]
 pub struct Peer {
-    /// Who it is.
+    /// Its description.
     pub info: PeerInfo,
     /// The connection to it.
     pub connection: Connection,
 }
 
-/// Why there is no connection.
+/// Why a handshake failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HandshakeError {
@@ -74,21 +73,21 @@ pub enum HandshakeError {
     /// This process does not know its own build.
     #[error(transparent)]
     OwnBuild(#[from] fiber_core::Error),
-    /// It speaks something else.
+    /// The peer speaks another protocol.
     #[error("it does not speak fiber's protocol: {0}")]
-    Nonsense(String),
-    /// It speaks another version.
+    Malformed(String),
+    /// The peer speaks another version.
     #[error(
         "it speaks version {0} of fiber's protocol, this process version {VERSION}: build both from one source"
     )]
     Version(u32),
-    /// It does not hold the key.
+    /// The peer does not hold the key.
     #[error("it does not hold this session's key")]
     Key,
-    /// It wants to reach another node.
-    #[error("it looks for node {0}, which is not this one (any more)")]
-    Stray(ProcessId),
-    /// Its build is another.
+    /// The peer wants to reach another process.
+    #[error("it looks for process {0}, which is not this one (any more)")]
+    WrongProcess(ProcessId),
+    /// The peer runs another build.
     #[error(
         "it runs build {theirs}, this process build {ours}: run the same build everywhere (rebuild the image)"
     )]
@@ -98,9 +97,9 @@ pub enum HandshakeError {
         /// The peer's build.
         theirs: BuildId,
     },
-    /// The other side refused.
+    /// The peer rejected this process.
     #[error("the other side refused: {0}")]
-    Refused(String),
+    Rejected(String),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -116,34 +115,33 @@ struct Challenge {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Claim {
+struct Response {
     info: Vec<u8>,
     proof: [u8; 32],
 }
 
-type Verdict = Result<(), String>;
+type Decision = Result<(), String>;
 
-/// The part of `this` node, which was connected to. A peer that runs another build, or looks for
-/// another node, is told so, and refused.
+/// Performs the acceptor's part of the handshake for the process `this`. A peer that runs another
+/// build, or looks for another process, gets the reason and is rejected.
 ///
 /// # Errors
-/// Why the peer is not to be trusted. The info of a peer that holds the key comes with it.
+/// Why the peer was rejected, with its description if it holds the key.
 pub async fn accept_peer(
     mut connection: Connection,
     key: &SessionKey,
     this: ProcessId,
 ) -> Result<Peer, (HandshakeError, Option<PeerInfo>)> {
-    let info = accept_claim(&mut connection, key).await.map_err(|error| (error, None))?;
+    let info = verify(&mut connection, key).await.map_err(|error| (error, None))?;
     match check(&info, this) {
         Ok(()) => {
-            send(&connection, &Verdict::Ok(())).map_err(|error| (error, None))?;
+            send(&connection, &Decision::Ok(())).map_err(|error| (error, None))?;
             Ok(Peer { info, connection })
         }
         Err(error) => {
-            let _ = send(&connection, &Verdict::Err(error.to_string()));
-            // Closing drops what is still on its way, so the peer, who has nothing more to say,
-            // closes first.
-            let _ = tokio::time::timeout(LAST_WORD, connection.next()).await;
+            let _ = send(&connection, &Decision::Err(error.to_string()));
+            // Closing would drop the message, so the peer closes first.
+            let _ = tokio::time::timeout(REJECTION_TIMEOUT, connection.next()).await;
             Err((error, Some(info)))
         }
     }
@@ -155,15 +153,12 @@ fn check(info: &PeerInfo, this: ProcessId) -> Result<(), HandshakeError> {
         return Err(HandshakeError::Build { ours: ours.clone(), theirs: info.build.clone() });
     }
     if info.to != this {
-        return Err(HandshakeError::Stray(info.to));
+        return Err(HandshakeError::WrongProcess(info.to));
     }
     Ok(())
 }
 
-async fn accept_claim(
-    connection: &mut Connection,
-    key: &SessionKey,
-) -> Result<PeerInfo, HandshakeError> {
+async fn verify(connection: &mut Connection, key: &SessionKey) -> Result<PeerInfo, HandshakeError> {
     let hello: Hello = receive(connection).await?;
     if hello.fiber != VERSION {
         return Err(HandshakeError::Version(hello.fiber));
@@ -171,17 +166,17 @@ async fn accept_claim(
     let nonce = random();
     let proof = key.proof("acceptor", &[&hello.nonce, &nonce]);
     send(connection, &Challenge { nonce, proof })?;
-    let claim: Claim = receive(connection).await?;
-    if !key.proves("connector", &[&nonce, &hello.nonce, &claim.info], &claim.proof) {
+    let response: Response = receive(connection).await?;
+    if !key.proves("connector", &[&nonce, &hello.nonce, &response.info], &response.proof) {
         return Err(HandshakeError::Key);
     }
-    decode(&claim.info)
+    decode(&response.info)
 }
 
-/// The part of the node that connected.
+/// Performs the connector's part of the handshake.
 ///
 /// # Errors
-/// Why the other side is not to be trusted, or what it refused.
+/// Why the acceptor is not to be trusted, or why it rejected this process.
 pub async fn join_session(
     connection: &mut Connection,
     key: &SessionKey,
@@ -193,15 +188,15 @@ pub async fn join_session(
     if !key.proves("acceptor", &[&nonce, &challenge.nonce], &challenge.proof) {
         return Err(HandshakeError::Key);
     }
-    let info = codec::encode(info).map_err(|error| HandshakeError::Nonsense(error.to_string()))?;
+    let info = codec::encode(info).map_err(|error| HandshakeError::Malformed(error.to_string()))?;
     let proof = key.proof("connector", &[&challenge.nonce, &nonce, &info]);
-    send(connection, &Claim { info, proof })?;
-    receive::<Verdict>(connection).await?.map_err(HandshakeError::Refused)
+    send(connection, &Response { info, proof })?;
+    receive::<Decision>(connection).await?.map_err(HandshakeError::Rejected)
 }
 
 fn send<T: Serialize>(connection: &Connection, value: &T) -> Result<(), HandshakeError> {
     let bytes =
-        codec::encode(value).map_err(|error| HandshakeError::Nonsense(error.to_string()))?;
+        codec::encode(value).map_err(|error| HandshakeError::Malformed(error.to_string()))?;
     let sent = connection.link.send(Message::new(bytes));
     sent.map_err(|error| io::Error::new(io::ErrorKind::BrokenPipe, error).into())
 }
@@ -210,7 +205,7 @@ async fn receive<T: DeserializeOwned>(connection: &mut Connection) -> Result<T, 
     let message: Bytes = match connection.next().await {
         Some(Ok(message)) => message,
         Some(Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
-            return Err(HandshakeError::Nonsense(error.to_string()));
+            return Err(HandshakeError::Malformed(error.to_string()));
         }
         Some(Err(error)) => return Err(error.into()),
         None => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
@@ -219,5 +214,5 @@ async fn receive<T: DeserializeOwned>(connection: &mut Connection) -> Result<T, 
 }
 
 fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, HandshakeError> {
-    codec::decode(bytes).map_err(|error| HandshakeError::Nonsense(error.to_string()))
+    codec::decode(bytes).map_err(|error| HandshakeError::Malformed(error.to_string()))
 }

@@ -1,15 +1,15 @@
-//! Links between fiber's nodes: they carry messages, and know nothing of actors or tasks.
+//! Links between fiber's processes. They carry messages, and do not depend on actors or tasks.
 //!
-//! A [`Link`] sends, an [`Incoming`] receives, a [`Listener`] waits for peers. There are two kinds,
-//! Unix sockets and nng, which behave alike:
-//! - messages of one link arrive whole and in the order in which they were sent, or the link
-//!   closes;
-//! - sending never blocks and never waits for a timer: while a write is under way, what is sent
-//!   next gathers, and leaves with the next write;
-//! - a peer whose process ends closes the link at once. A peer whose host is lost does not:
-//!   heartbeats are for that;
-//! - what was sent last before a peer died may be lost without notice, so no guarantee may rest on
-//!   a link alone.
+//! A [`Link`] sends, an [`Incoming`] receives, a [`Listener`] waits for peers. Links over Unix
+//! sockets and links over nng behave alike:
+//! - The messages of one link arrive whole and in the order in which they were sent, or the link
+//!   closes.
+//! - Sending never blocks and never waits for a timer. Messages that are sent while a write is in
+//!   progress leave together with the next write.
+//! - A peer whose process ends closes the link at once. A peer whose host is lost does not:
+//!   heartbeats find that.
+//! - The last messages before a peer's death may be lost without notice, so no guarantee may rest
+//!   on a link alone.
 
 mod busy_poll;
 mod frame;
@@ -42,27 +42,27 @@ pub use pending_peers::PendingPeers;
 #[cfg(feature = "nng")]
 pub use seal::Keys;
 
-/// One message: a short head, and a body that is handed on without a copy if it is large.
+/// A message: a short head, and a body that is sent without a copy if it is large.
 #[derive(Clone, Debug, Default)]
 pub struct Message {
-    /// What comes first.
+    /// The first bytes.
     pub head: Vec<u8>,
-    /// What comes after it.
+    /// The bytes after the head.
     pub body: Bytes,
 }
 
 impl Message {
-    /// A message without a body.
+    /// Makes a message without a body.
     pub fn new(head: Vec<u8>) -> Message {
         Message { head, body: Bytes::new() }
     }
 
-    /// Bytes in all.
+    /// Returns the length of head and body in bytes.
     pub fn len(&self) -> usize {
         self.head.len() + self.body.len()
     }
 
-    /// Whether there is nothing in it.
+    /// Returns whether head and body are empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -70,21 +70,20 @@ impl Message {
 
 /// The sending half of a connection to one peer. Any thread may use it.
 pub trait Link: Debug + Send + Sync {
-    /// Sends a message, or queues it behind what is being sent.
+    /// Sends a message, or queues it behind the ones that are being sent.
     ///
     /// # Errors
-    /// [`Closed`], when the link is known to be closed. `Ok` does not say that the peer has the
+    /// [`Closed`], if the link is known to be closed. `Ok` does not confirm that the peer gets the
     /// message.
     fn send(&self, message: Message) -> Result<(), Closed>;
 
-    /// Closes the link: what is queued is dropped, the peer sees the end, and [`Incoming`] ends.
-    /// Even what was sent last may be dropped; who wants it to arrive waits until the peer answers
-    /// or closes.
+    /// Closes the link: queued messages are dropped, the peer sees the end, and [`Incoming`] ends.
+    /// Even messages that were sent already may be lost. A caller that needs them to arrive waits
+    /// until the peer answers or closes.
     fn close(&self);
 
-    /// Has the link close when the peer's host has not confirmed for so long what was sent. Until
-    /// then, one that is lost is not told from one that is slow. A peer on this host is never lost
-    /// in this way.
+    /// Closes the link when the peer's host has not acknowledged sent data for `silence`. Without
+    /// this, a lost host can't be told from a slow one. It has no effect on links within one host.
     fn set_peer_timeout(&self, silence: Duration);
 }
 
@@ -95,20 +94,20 @@ pub struct Closed;
 
 /// The receiving half of a connection. It is polled on the thread on which it was made.
 pub trait Incoming {
-    /// The next message; `None` when the peer closed the link in order or died, an error when the
-    /// link broke or what came can't be a message.
+    /// Returns the next message; `None` when the peer closed the link or died; an error when the link
+    /// broke or received bytes that can't be a message.
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>>;
 
-    /// Sets the length in bytes of the longest message that is accepted. A longer one is an error,
-    /// before memory is taken for it.
+    /// Sets the limit of a message's length in bytes. A longer message is an error, before memory is
+    /// allocated for it.
     fn set_limit(&mut self, bytes: usize);
 }
 
 /// Both halves of a connection to one peer.
 pub struct Connection {
-    /// Sends.
+    /// The sending half.
     pub link: Arc<dyn Link>,
-    /// Receives.
+    /// The receiving half.
     pub incoming: Box<dyn Incoming>,
     busy_poll: BusyPoll,
 }
@@ -124,8 +123,8 @@ impl Connection {
         Connection { link, incoming: Box::new(incoming), busy_poll: BusyPoll::default() }
     }
 
-    /// The next message, as [`Incoming::poll_next`]. For a moment after the last one, the thread
-    /// stays awake for it.
+    /// Returns the next message, as [`Incoming::poll_next`] does. Keeps the thread awake for a moment
+    /// after the last one.
     pub async fn next(&mut self) -> Option<io::Result<Bytes>> {
         poll_fn(|context| {
             let message = self.incoming.poll_next(context);
@@ -138,7 +137,8 @@ impl Connection {
         .await
     }
 
-    /// What came last says nothing of when more comes: the thread may sleep.
+    /// Lets the thread sleep at once: the last message, such as a heartbeat, does not announce
+    /// another.
     pub fn allow_sleep(&mut self) {
         self.busy_poll.stop();
     }
@@ -146,20 +146,21 @@ impl Connection {
 
 /// Waits for peers.
 pub trait Listener {
-    /// Where peers connect to, for [`connect`].
+    /// Returns the address for [`connect`].
     fn address(&self) -> String;
 
-    /// The next peer. Nothing is known of it yet: see [`accept_peer`].
+    /// Returns the next connection. Its peer has proven nothing yet: see [`accept_peer`].
     fn poll_accept(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Connection>>;
 }
 
-/// What a connection may send before it has shown that it holds the session's key.
+/// The limit in bytes of a message from a peer that has not yet proven that it holds the session's
+/// key.
 pub const UNPROVEN_LIMIT: usize = 4096;
 
-/// Listens: over nng where `at` says, over Unix sockets at a name of its own choice.
+/// Listens: over nng at `at`, over Unix sockets at a random name.
 ///
 /// # Errors
-/// What the system says, or that `at` can't be told to peers.
+/// The system's error; [`io::ErrorKind::InvalidInput`] if `at` has no address for peers.
 pub fn listen(kind: LinkKind, key: &SessionKey, at: &ListenAt) -> io::Result<Box<dyn Listener>> {
     match kind {
         LinkKind::Unix => Ok(Box::new(unix::listen()?)),
@@ -174,19 +175,19 @@ pub fn listen(kind: LinkKind, key: &SessionKey, at: &ListenAt) -> io::Result<Box
 /// Connects to a [`Listener::address`].
 ///
 /// # Errors
-/// What the system says, or that the address is none.
+/// The system's error; [`io::ErrorKind::InvalidInput`] for a malformed address.
 pub async fn connect(address: &str, key: &SessionKey) -> io::Result<Connection> {
     match (link_kind(address), address.split_once(':')) {
         (Some(LinkKind::Unix), Some((_, name))) => unix::connect(name).await,
         (Some(LinkKind::Nng), Some((_, url))) => nng::connect(url, key).await,
         _ => Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            format!("`{address}` is no address of a fiber node"),
+            format!("`{address}` is not the address of a fiber process"),
         )),
     }
 }
 
-/// What carries the messages to a [`Listener::address`]; `None` if it is no such address.
+/// Returns the transport of a [`Listener::address`]; `None` for other texts.
 pub fn link_kind(address: &str) -> Option<LinkKind> {
     match address.split_once(':')?.0 {
         "unix" => Some(LinkKind::Unix),

@@ -1,16 +1,16 @@
 //! Links over nng, between containers and hosts.
 //!
-//! A link is one tcp connection, and only the listener has to be reachable. The connector and the
-//! acceptor first show each other on it that they hold the session's key (see [`accept_keys`]);
-//! then both hand the connection to nng, each to a PAIR socket of its own. nng sees nothing of a
-//! peer that has not shown the key.
+//! A link is one TCP connection, and only the listener has to be reachable. First, connector and
+//! acceptor prove to each other that they hold the session's key (see [`accept_keys`]). Then both
+//! give the connection to nng, each to a PAIR socket of its own. So nng never sees a peer without
+//! the key.
 //!
-//! What nng carries are the bytes that [`Encoder`](crate::Encoder) encodes, cut into frames of
-//! `FRAME` bytes at most, each sealed (see `seal.rs`). What waits in a process is bounded for each
-//! link by itself, so a peer that is not read holds nobody else up.
+//! nng carries the bytes of the [`Encoder`](crate::Encoder), cut into frames of at most `FRAME`
+//! bytes, each sealed (see `seal.rs`). Each link has a receive limit of its own, so a peer whose
+//! messages are not read does not delay others.
 
-mod exchange;
 mod inbox;
+mod key_exchange;
 mod outbox;
 mod startup;
 mod sys;
@@ -32,35 +32,35 @@ use rustix::net::sockopt::set_tcp_user_timeout;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Notify;
 
-pub use self::exchange::{accept_keys, connect_keys};
 use self::inbox::Inbox;
+pub use self::key_exchange::{accept_keys, connect_keys};
 use self::outbox::Outbox;
-use crate::pending_peers::{PATIENCE, PendingPeers};
+use crate::pending_peers::{HANDSHAKE_TIMEOUT, PendingPeers};
 use crate::seal::{Keys, TAG};
 use crate::{Closed, Connection, Incoming, Link, ListenAt, Listener, Message};
 
-/// The longest frame before it is sealed.
+/// The limit of a frame in bytes, before it is sealed.
 const FRAME: usize = 256 << 10;
 const NO_ROOM: &str = "nng has no room for its threads or its memory; raise the limits (`ulimit -u` and `ulimit -v`), or use \
                        fewer workers";
-/// Connections that may wait in the kernel.
+/// The kernel's queue of connections that wait for `accept`.
 const BACKLOG: u32 = 4096;
 
-/// Listens. Has to be called on a tokio runtime with timers, in a task of a `LocalSet`.
+/// Listens at `at`. Call it on a tokio runtime with timers, in a task of a `LocalSet`.
 ///
 /// # Errors
-/// What the system says, or that `at` can't be told to peers.
+/// The system's error; [`io::ErrorKind::InvalidInput`] if `at` has no address for peers.
 pub fn listen(key: &SessionKey, at: &ListenAt) -> io::Result<Box<dyn Listener>> {
     let host = at.advertised()?;
     let socket = at.open(|address| {
         let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-        // Else a port would stay taken for a while after its listener has ended.
+        // Without this, the port would stay in use for a while after its listener has ended.
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;
         socket.listen(BACKLOG)
     })?;
     let url = format!("tcp://{host}:{}", socket.local_addr()?.port());
-    // What nng lacks is found out now, and not by each peer.
+    // Finds out now whether nng can start, and not for each peer.
     drop(open()?);
     Ok(Box::new(NngListener { socket, url, key: key.clone(), pending: PendingPeers::default() }))
 }
@@ -68,12 +68,12 @@ pub fn listen(key: &SessionKey, at: &ListenAt) -> io::Result<Box<dyn Listener>> 
 /// Connects to the listener at `url`, under the same conditions as [`listen`].
 ///
 /// # Errors
-/// That nobody listens there, that the peer does not answer, or that it does not hold the key.
+/// If there is no listener, or it does not answer, or it does not hold the key.
 pub async fn connect(url: &str, key: &SessionKey) -> io::Result<Connection> {
     let Some(address) = url.strip_prefix("tcp://") else {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            format!("`{url}` is no address of the form tcp://HOST:PORT"),
+            format!("`{url}` is not an address of the form tcp://HOST:PORT"),
         ));
     };
     let connected = async {
@@ -91,10 +91,10 @@ pub async fn connect(url: &str, key: &SessionKey) -> io::Result<Connection> {
         })?;
         connection(stream, keys).await
     };
-    tokio::time::timeout(PATIENCE, connected).await.unwrap_or_else(|_| {
+    tokio::time::timeout(HANDSHAKE_TIMEOUT, connected).await.unwrap_or_else(|_| {
         Err(io::Error::new(
             io::ErrorKind::TimedOut,
-            format!("{url} did not answer within {PATIENCE:?}"),
+            format!("{url} did not answer within {HANDSHAKE_TIMEOUT:?}"),
         ))
     })
 }
@@ -103,7 +103,7 @@ fn in_context(error: &io::Error, context: &str) -> io::Error {
     io::Error::new(error.kind(), format!("{context}: {error}"))
 }
 
-/// Small messages are not to wait for others.
+/// Turns Nagle's algorithm off, so that small messages do not wait for others.
 fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)
 }
@@ -122,25 +122,25 @@ impl Listener for NngListener {
 
     fn poll_accept(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Connection>> {
         loop {
-            match self.pending.poll_entered(context) {
-                // This process is short of something, and not to blame the peer for it.
+            match self.pending.poll_done(context) {
+                // This process ran out of a resource: the peer is not to blame.
                 Poll::Ready((_, Err(error))) if shortage::is_shortage(&error) => {
                     return Poll::Ready(Err(error));
                 }
                 Poll::Ready((peer, Err(error))) => {
-                    self.pending.refuse(&format!("{peer}: {error}"));
+                    self.pending.log_rejected(&format!("{peer}: {error}"));
                     continue;
                 }
-                Poll::Ready((_, entered)) => return Poll::Ready(entered),
+                Poll::Ready((_, connected)) => return Poll::Ready(connected),
                 Poll::Pending => {}
             }
             ready!(self.pending.poll_room(context));
             match ready!(self.socket.poll_accept(context)) {
                 Ok((stream, peer)) => {
-                    let entry = enter(stream, self.key.clone());
-                    self.pending.add(async move { (peer, entry.await) });
+                    let handshake = accept(stream, self.key.clone());
+                    self.pending.add(async move { (peer, handshake.await) });
                 }
-                // It left before it was its turn.
+                // The peer left before it was accepted.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => return Poll::Ready(Err(error)),
             }
@@ -148,63 +148,63 @@ impl Listener for NngListener {
     }
 }
 
-async fn enter(mut stream: TcpStream, key: SessionKey) -> io::Result<Connection> {
+async fn accept(mut stream: TcpStream, key: SessionKey) -> io::Result<Connection> {
     prepare(&stream)?;
     let keys = accept_keys(&mut stream, &key).await?;
     connection(stream, keys).await
 }
 
-/// Hands a connection to nng, and waits until nng has it at both ends.
+/// Gives a connection to nng, and waits until nng has set it up.
 async fn connection(stream: TcpStream, keys: Keys) -> io::Result<Connection> {
-    let outflow = Arc::new(outbox::Queue::new(keys.sealer));
-    let inflow = Arc::new(inbox::Queue::default());
-    let begun = Arc::new(Notify::new());
+    let outgoing = Arc::new(outbox::SendQueue::new(keys.sealer));
+    let incoming = Arc::new(inbox::ReceiveQueue::default());
+    let ready = Arc::new(Notify::new());
     let stream = stream.into_std()?;
     let wire = Arc::new(Mutex::new(Some(stream.try_clone()?)));
     let socket = open()?;
     socket.pipe_notify({
-        let (outflow, inflow, begun) =
-            (Arc::clone(&outflow), Arc::clone(&inflow), Arc::clone(&begun));
+        let (outgoing, incoming, ready) =
+            (Arc::clone(&outgoing), Arc::clone(&incoming), Arc::clone(&ready));
         let wire = Arc::clone(&wire);
         move |_, event| match event {
-            PipeEvent::AddPost => begun.notify_one(),
+            PipeEvent::AddPost => ready.notify_one(),
             PipeEvent::RemovePost => {
-                outflow.close();
-                inflow.leave();
+                outgoing.close();
+                incoming.disconnect();
                 drop(wire.lock().take());
-                begun.notify_one();
+                ready.notify_one();
             }
             _ => {}
         }
     })?;
     let link = Arc::new(NngLink {
-        outbox: Outbox::new(&socket, outflow)?,
-        inflow: Arc::clone(&inflow),
+        outbox: Outbox::new(&socket, outgoing)?,
+        incoming: Arc::clone(&incoming),
         socket,
         wire,
     });
-    let inbox = Inbox::new(&link.socket, inflow, keys.opener)?;
+    let inbox = Inbox::new(&link.socket, incoming, keys.opener)?;
     let connection =
         Connection::new(Arc::clone(&link) as _, NngIncoming { link: Arc::clone(&link), inbox });
     sys::adopt(&link.socket, OwnedFd::from(stream))?;
-    begun.notified().await;
+    ready.notified().await;
     Ok(connection)
 }
 
-/// A socket that accepts sealed frames. It is to have one pipe, and no other takes its place.
+/// Opens a socket for sealed frames. It has one pipe in its life.
 fn open() -> io::Result<Socket> {
     startup::check_room()?;
     sys::limit_threads();
-    let socket = Socket::new(Protocol::Pair0).map_err(refused)?;
+    let socket = Socket::new(Protocol::Pair0).map_err(explained)?;
     socket.set_opt::<RecvMaxSize>(FRAME + TAG)?;
     Ok(socket)
 }
 
-/// What the system is short of, where nng says that it is short of something.
-fn refused(error: nng::Error) -> io::Error {
+/// Translates an error of nng. Names the resource if one ran out.
+fn explained(error: nng::Error) -> io::Error {
     match error {
         nng::Error::OutOfFiles => Errno::MFILE.into(),
-        // It says the same where it can't start its threads.
+        // nng reports the same if it can't start its threads.
         nng::Error::OutOfMemory => io::Error::new(io::ErrorKind::OutOfMemory, NO_ROOM),
         other => other.into(),
     }
@@ -213,9 +213,10 @@ fn refused(error: nng::Error) -> io::Error {
 #[derive(Debug)]
 struct NngLink {
     outbox: Outbox,
-    inflow: Arc<inbox::Queue>,
+    incoming: Arc<inbox::ReceiveQueue>,
     socket: Socket,
-    /// The connection that nng has, until it closes it: else it would stay open.
+    /// A duplicate of nng's connection, to set its options. It is dropped when nng closes the
+    /// connection, which would stay open otherwise.
     wire: Arc<Mutex<Option<StdStream>>>,
 }
 
@@ -225,7 +226,7 @@ impl Link for NngLink {
     }
 
     fn close(&self) {
-        self.inflow.close();
+        self.incoming.close();
         self.outbox.close();
     }
 
@@ -233,7 +234,7 @@ impl Link for NngLink {
         let Some(wire) = &*self.wire.lock() else { return };
         let milliseconds = u32::try_from(silence.as_millis()).unwrap_or(u32::MAX).max(1);
         if let Err(error) = set_tcp_user_timeout(wire, milliseconds) {
-            tracing::warn!("a peer whose host is lost will be missed late: {error}");
+            tracing::warn!("the loss of a peer's host will be noticed late: {error}");
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Those who have connected and have not shown yet that they hold the key.
+//! Peers that have connected, but have not yet proven that they hold the session's key.
 //!
-//! Each costs a descriptor and a few kilobytes, for [`PATIENCE`] at most. When there are as many as
-//! may be, nobody new is taken from the kernel's queue until there is room; and then the oldest
-//! makes room, once it had [`MIN_STAY`]. A peer that holds the key needs a round trip or two, so a
-//! crowd that says nothing delays it and does not keep it out.
+//! Each costs a descriptor and a few kilobytes, for [`HANDSHAKE_TIMEOUT`] at most. At the limit,
+//! the listener takes no more connections from the kernel's queue until there is room, and the
+//! oldest pending peer is dropped once it has had [`MIN_STAY`]. A peer that holds the key needs a
+//! round trip or two, so a crowd of silent connections delays it, but can't keep it out.
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
@@ -16,26 +16,26 @@ use rustix::process::{Resource, getrlimit};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
-/// How long a peer may take to show that it holds the key.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
-/// The most strangers that there may be, and the share of this process's descriptors that they may
-/// take.
+/// The time limit for a peer to prove that it holds the key.
+pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The limit of pending peers.
 const MAX: usize = 1024;
+/// Pending peers use at most 1/4 of the descriptors that this process may open.
 const SHARE: u64 = 4;
-/// How long each may stay even if others want its place.
+/// How long each peer may stay although others wait for its place.
 const MIN_STAY: Duration = Duration::from_millis(300);
-/// The time between two lines in the log, however many are turned away.
-const QUIET: Duration = Duration::from_secs(1);
+/// The minimum time between two log lines about rejected peers.
+const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The strangers at one listener. Each that shows in time that it holds the key comes out as a `T`.
+/// The pending peers of one listener. A handshake that succeeds in time yields a `T`.
 #[derive(Debug)]
 pub struct PendingPeers<T> {
     tasks: JoinSet<Option<T>>,
-    /// All that have not ended, and some that have, in order of age.
+    /// The tasks by age: all that run, and some that have ended.
     ages: VecDeque<(Instant, AbortHandle)>,
     timer: Option<Pin<Box<Sleep>>>,
     max: usize,
-    refusals: Refusals,
+    rejections: Rejections,
 }
 
 impl<T: 'static> Default for PendingPeers<T> {
@@ -47,77 +47,79 @@ impl<T: 'static> Default for PendingPeers<T> {
             ages: VecDeque::new(),
             timer: None,
             max,
-            refusals: Refusals::default(),
+            rejections: Rejections::default(),
         }
     }
 }
 
 impl<T: 'static> PendingPeers<T> {
-    /// Takes one in, until `entry` is through. Has to be called in a task of a `LocalSet`, on a
-    /// runtime with timers.
-    pub fn add(&mut self, entry: impl Future<Output = T> + 'static) {
-        let handle = self.tasks.spawn_local(async move { timeout(PATIENCE, entry).await.ok() });
-        // Rarely enough to cost nothing, and often enough: a handle keeps its task's memory.
+    /// Adds a peer until its `handshake` is done. Call it in a task of a `LocalSet`, on a runtime
+    /// with timers.
+    pub fn add(&mut self, handshake: impl Future<Output = T> + 'static) {
+        let handle =
+            self.tasks.spawn_local(async move { timeout(HANDSHAKE_TIMEOUT, handshake).await.ok() });
+        // A handle keeps its task's memory, so handles of ended tasks go now and then.
         if self.ages.len() >= 2 * self.tasks.len() + 16 {
-            self.ages.retain(|(_, stranger)| !stranger.is_finished());
+            self.ages.retain(|(_, peer)| !peer.is_finished());
         }
         self.ages.push_back((Instant::now(), handle));
     }
 
-    /// The next whose entry is through; pending also when there are none.
-    pub fn poll_entered(&mut self, context: &mut Context<'_>) -> Poll<T> {
+    /// Returns the result of the next handshake that is done. Pending also if there are no peers.
+    pub fn poll_done(&mut self, context: &mut Context<'_>) -> Poll<T> {
         while let Poll::Ready(Some(ended)) = self.tasks.poll_join_next(context) {
             match ended {
-                Ok(Some(entered)) => return Poll::Ready(entered),
-                Ok(None) => self.refuse("it did not show in time that it holds this session's key"),
-                Err(_) => self.refuse(
-                    "others wanted the place of one that had not shown yet that it may connect",
+                Ok(Some(done)) => return Poll::Ready(done),
+                Ok(None) => self.log_rejected("it did not prove in time that it holds this session's key"),
+                Err(_) => self.log_rejected(
+                    "too many peers connect, and it had not proven yet that it holds this session's key",
                 ),
             }
         }
         Poll::Pending
     }
 
-    /// Waits until there is room for one more.
+    /// Waits until there is room for one more peer.
     pub fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<()> {
         while self.tasks.len() >= self.max {
-            while self.ages.pop_front_if(|(_, stranger)| stranger.is_finished()).is_some() {}
+            while self.ages.pop_front_if(|(_, peer)| peer.is_finished()).is_some() {}
             let Some((since, oldest)) = self.ages.front() else { break };
-            let leaves = *since + MIN_STAY;
-            if leaves <= Instant::now() {
+            let deadline = *since + MIN_STAY;
+            if deadline <= Instant::now() {
                 oldest.abort();
                 self.ages.pop_front();
-                // `poll_entered` sees its end.
+                // `poll_done` sees its end.
                 return Poll::Pending;
             }
-            let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(leaves)));
-            timer.as_mut().reset(leaves);
+            let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+            timer.as_mut().reset(deadline);
             ready!(timer.as_mut().poll(context));
         }
         Poll::Ready(())
     }
 
-    /// Logs that one was turned away, without letting a crowd fill the log.
-    pub fn refuse(&mut self, reason: &str) {
-        self.refusals.note(reason);
+    /// Logs that a peer was rejected, at most once a second.
+    pub fn log_rejected(&mut self, reason: &str) {
+        self.rejections.log(reason);
     }
 }
 
 #[derive(Debug, Default)]
-struct Refusals {
+struct Rejections {
     last: Option<Instant>,
-    unsaid: usize,
+    /// Rejections since the last log line.
+    unlogged: usize,
 }
 
-impl Refusals {
-    fn note(&mut self, reason: &str) {
-        if self.last.is_some_and(|last| last.elapsed() < QUIET) {
-            self.unsaid += 1;
+impl Rejections {
+    fn log(&mut self, reason: &str) {
+        if self.last.is_some_and(|last| last.elapsed() < LOG_INTERVAL) {
+            self.unlogged += 1;
             return;
         }
-        match std::mem::take(&mut self.unsaid) {
-            0 => tracing::warn!("turned a peer away: {reason}"),
-            more => tracing::warn!("turned a peer away: {reason} (and {more} more before)"),
+        match std::mem::take(&mut self.unlogged) {
+            0 => tracing::warn!("rejected a peer: {reason}"),
+            more => tracing::warn!("rejected a peer: {reason} (and {more} more before)"),
         }
         self.last = Some(Instant::now());
     }

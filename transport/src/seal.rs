@@ -1,15 +1,15 @@
 //! Sealed frames: AES-256-GCM, a key for each direction of each connection, and the number of the
 //! frame as the nonce.
 //!
-//! The number is not sent: both ends count. So a frame that was altered, left out, repeated or put
-//! elsewhere does not open, and neither does any after it.
+//! The number is not sent: both ends count. So a frame that was altered, left out, replayed or moved
+//! does not open, and neither does any frame after it.
 
 use std::fmt;
 
 use fiber_core::SessionKey;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 
-/// Bytes that sealing adds to a frame.
+/// The number of bytes that sealing adds to a frame.
 pub(crate) const TAG: usize = 16;
 
 /// The keys of one connection, as one end uses them.
@@ -24,44 +24,48 @@ impl fmt::Debug for Keys {
     }
 }
 
-/// Which end of a connection this is.
+/// An end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum Endpoint {
     Connector,
     Acceptor,
 }
 
 impl Keys {
-    /// `nonces` are of both ends, and belong to this connection alone.
-    pub(crate) fn new(key: &SessionKey, end: End, nonces: &[&[u8]; 2]) -> Keys {
+    /// Derives the keys of an endpoint. `nonces` come from both ends and are new for each connection.
+    pub(crate) fn new(key: &SessionKey, endpoint: Endpoint, nonces: &[&[u8]; 2]) -> Keys {
         let to_acceptor =
-            Counted::new(&key.derive("fiber transport v1: from connector to acceptor", nonces));
+            CountedKey::new(&key.derive("fiber transport v1: from connector to acceptor", nonces));
         let to_connector =
-            Counted::new(&key.derive("fiber transport v1: from acceptor to connector", nonces));
-        match end {
-            End::Connector => Keys { sealer: Sealer(to_acceptor), opener: Opener(to_connector) },
-            End::Acceptor => Keys { sealer: Sealer(to_connector), opener: Opener(to_acceptor) },
+            CountedKey::new(&key.derive("fiber transport v1: from acceptor to connector", nonces));
+        match endpoint {
+            Endpoint::Connector => {
+                Keys { sealer: Sealer(to_acceptor), opener: Opener(to_connector) }
+            }
+            Endpoint::Acceptor => {
+                Keys { sealer: Sealer(to_connector), opener: Opener(to_acceptor) }
+            }
         }
     }
 }
 
 /// Seals the frames of one direction, in the order in which they are sent.
-pub(crate) struct Sealer(Counted);
+pub(crate) struct Sealer(CountedKey);
 
-/// Opens them, in the same order.
-pub(crate) struct Opener(Counted);
+/// Opens the frames of one direction, in the same order.
+pub(crate) struct Opener(CountedKey);
 
-/// A frame is not the one that the peer sent next.
+/// The error of a frame that is not the next one of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "frame {number} is not the one that the peer sealed: it was altered, left out, repeated or put out of order on its way"
+    "frame {number} is not the one that the peer sealed: it was altered, left out, replayed or reordered on its way"
 )]
 pub(crate) struct SealError {
     number: u64,
 }
 
 impl Sealer {
-    /// Seals a frame where it is, and gives what has to be appended to it.
+    /// Seals a frame in place, and returns the tag that has to follow it.
     pub(crate) fn seal(&mut self, frame: &mut [u8]) -> [u8; TAG] {
         let (_, nonce) =
             self.0.next().expect("a connection ends before it has carried 2^64 frames");
@@ -72,9 +76,9 @@ impl Sealer {
 }
 
 impl Opener {
-    /// Opens a frame where it is. What was sealed is all but its last [`TAG`] bytes.
+    /// Opens a frame in place. Its last [`TAG`] bytes are the tag.
     pub(crate) fn open(&mut self, frame: &mut [u8]) -> Result<(), SealError> {
-        let error = SealError { number: self.0.sent };
+        let error = SealError { number: self.0.count };
         let (_, nonce) = self.0.next().ok_or(error)?;
         self.0.key.open_in_place(nonce, Aad::empty(), frame).map(drop).map_err(|_| error)
     }
@@ -82,31 +86,31 @@ impl Opener {
 
 impl fmt::Debug for Sealer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Sealer({} sealed)", self.0.sent)
+        write!(f, "Sealer({} sealed)", self.0.count)
     }
 }
 
 impl fmt::Debug for Opener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Opener({} opened)", self.0.sent)
+        write!(f, "Opener({} opened)", self.0.count)
     }
 }
 
-/// A key, and how often it served.
-struct Counted {
+/// A key, and the number of frames that it has sealed or opened.
+struct CountedKey {
     key: LessSafeKey,
-    sent: u64,
+    count: u64,
 }
 
-impl Counted {
-    fn new(key: &[u8; 32]) -> Counted {
+impl CountedKey {
+    fn new(key: &[u8; 32]) -> CountedKey {
         let key = UnboundKey::new(&AES_256_GCM, key).expect("AES-256 takes 32 bytes");
-        Counted { key: LessSafeKey::new(key), sent: 0 }
+        CountedKey { key: LessSafeKey::new(key), count: 0 }
     }
 
     fn next(&mut self) -> Option<(u64, Nonce)> {
-        let number = self.sent;
-        self.sent = number.checked_add(1)?;
+        let number = self.count;
+        self.count = number.checked_add(1)?;
         let mut nonce = [0; NONCE_LEN];
         nonce[NONCE_LEN - 8..].copy_from_slice(&number.to_be_bytes());
         Some((number, Nonce::assume_unique_for_key(nonce)))
@@ -120,7 +124,7 @@ mod tests {
     fn ends() -> (Keys, Keys) {
         let key = SessionKey::random();
         let nonces: &[&[u8]; 2] = &[b"a nonce", b"another"];
-        (Keys::new(&key, End::Connector, nonces), Keys::new(&key, End::Acceptor, nonces))
+        (Keys::new(&key, Endpoint::Connector, nonces), Keys::new(&key, Endpoint::Acceptor, nonces))
     }
 
     fn sealed(sealer: &mut Sealer, text: &[u8]) -> Vec<u8> {
@@ -131,28 +135,28 @@ mod tests {
     }
 
     #[test]
-    fn frames_open_in_order_at_the_other_end_only() {
+    fn frames_open_in_order_and_at_the_other_end_only() {
         let (mut near, mut far) = ends();
         for text in [&b"one"[..], b"", b"one", &[9; 100_000]] {
             let mut frame = sealed(&mut near.sealer, text);
             assert!(text.is_empty() || !frame.starts_with(text));
             assert!(near.opener.open(&mut frame.clone()).is_err());
-            near.opener.0.sent -= 1;
+            near.opener.0.count -= 1;
             far.opener.open(&mut frame).unwrap();
             assert_eq!(&frame[..text.len()], text);
         }
     }
 
     #[test]
-    fn altered_repeated_left_out_and_cut_frames_do_not_open() {
+    fn altered_replayed_left_out_and_cut_frames_do_not_open() {
         let (mut near, _) = ends();
         let key = SessionKey::random();
         let nonces: &[&[u8]; 2] = &[b"1", b"2"];
         let frames: Vec<_> = {
-            near.sealer = Keys::new(&key, End::Connector, nonces).sealer;
+            near.sealer = Keys::new(&key, Endpoint::Connector, nonces).sealer;
             (0..3_u8).map(|index| sealed(&mut near.sealer, &[index; 20])).collect()
         };
-        let opener = || Keys::new(&key, End::Acceptor, nonces).opener;
+        let opener = || Keys::new(&key, Endpoint::Acceptor, nonces).opener;
         for bit in 0..frames[0].len() * 8 {
             let mut frame = frames[0].clone();
             frame[bit / 8] ^= 1 << (bit % 8);
@@ -165,7 +169,10 @@ mod tests {
         let mut repeated = opener();
         repeated.open(&mut frames[0].clone()).unwrap();
         assert_eq!(repeated.open(&mut frames[0].clone()), Err(SealError { number: 1 }));
-        assert!(repeated.open(&mut frames[1].clone()).is_err(), "nothing opens after what did not");
+        assert!(
+            repeated.open(&mut frames[1].clone()).is_err(),
+            "no frame opens after one that did not"
+        );
     }
 
     #[test]

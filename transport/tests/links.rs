@@ -284,7 +284,7 @@ async fn a_peer_of_another_build_learns_why_it_is_refused(kind: LinkKind) {
     assert!(matches!(error, HandshakeError::Build { .. }), "{error}");
     assert_eq!(told.as_ref(), Some(&other));
     let error = joined.expect_err("it must not be let in");
-    assert!(matches!(&error, HandshakeError::Refused(why) if why.contains("another")), "{error}");
+    assert!(matches!(&error, HandshakeError::Rejected(why) if why.contains("another")), "{error}");
 }
 
 async fn a_peer_with_another_key_is_refused_and_learns_nothing(kind: LinkKind) {

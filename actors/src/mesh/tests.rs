@@ -30,11 +30,12 @@ async fn end(mut connection: Connection) {
 
 #[test]
 fn silent_peers_are_dropped_and_invalid_frames_and_unknown_messages_harm_nothing() {
-    crate::init();
+    // Before `init`, without which no other test can have read the configuration.
     Config::set(|config| {
         config.heartbeat = Duration::from_millis(20);
         config.heartbeat_timeout = Duration::from_millis(100);
     });
+    crate::init();
     let runtime = Runtime::get().unwrap();
     let address = runtime.address_now().unwrap();
     actix_rt::System::new().block_on(async {

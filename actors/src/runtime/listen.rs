@@ -132,7 +132,7 @@ impl Runtime {
         loop {
             let handshake = poll_fn(|context| {
                 loop {
-                    if let Poll::Ready(handshake) = handshakes.poll_entered(context) {
+                    if let Poll::Ready(handshake) = handshakes.poll_done(context) {
                         return Poll::Ready(Ok(handshake));
                     }
                     ready!(handshakes.poll_room(context));
@@ -150,7 +150,7 @@ impl Runtime {
                 Ok(Err((error, Some(info)))) if info.role == Role::Child => {
                     hand_over(info.id, Err(error));
                 }
-                Ok(Err((error, _))) => handshakes.refuse(&error.to_string()),
+                Ok(Err((error, _))) => handshakes.log_rejected(&error.to_string()),
                 Err(error) => {
                     let problem = shortage::explain(&error);
                     tracing::error!("no connection can be accepted for now: {problem}");

@@ -1,4 +1,4 @@
-//! The receiving half.
+//! The receiving half of a link over nng.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,16 +14,16 @@ use crate::UNPROVEN_LIMIT;
 use crate::frame::Decoder;
 use crate::seal::{Opener, TAG};
 
-/// Bytes that may wait to be polled. When more do, nng is asked for nothing; the kernel's buffers
-/// fill, and the peer's sends wait.
+/// The limit of received bytes that wait to be polled. Above it, fiber takes no more frames from
+/// nng; then the kernel's buffers fill, and the peer's sends wait.
 const MAX_WAITING: usize = 256 << 10;
-/// What a frame takes beside its bytes.
+/// The memory of a frame in addition to its bytes.
 const FRAME_OVERHEAD: usize = 256;
 
 /// Receives from one peer.
 #[derive(Debug)]
 pub(super) struct Inbox {
-    queue: Arc<Queue>,
+    queue: Arc<ReceiveQueue>,
     socket: Socket,
     /// See [`super::outbox::Outbox`].
     aio: Aio,
@@ -32,25 +32,29 @@ pub(super) struct Inbox {
     decoder: Decoder,
 }
 
-/// What came and was not polled.
+/// Frames that nng has delivered and that were not polled yet.
 #[derive(Debug, Default)]
-pub(super) struct Queue(Mutex<State>);
+pub(super) struct ReceiveQueue(Mutex<ReceiveState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct ReceiveState {
     frames: VecDeque<nng::Message>,
     waiting: usize,
-    /// Whether nng was asked for the next frame.
-    asked: bool,
-    /// The connection is gone. The answer to what nng was asked may still be on its way here.
-    gone: bool,
-    /// Nothing more comes.
+    /// Whether a receive operation of nng is in progress.
+    receiving: bool,
+    /// The connection is gone. The operation in progress may still deliver a last frame.
+    disconnected: bool,
+    /// No more frames come.
     ended: bool,
     reader: Option<Waker>,
 }
 
 impl Inbox {
-    pub(super) fn new(socket: &Socket, queue: Arc<Queue>, opener: Opener) -> nng::Result<Inbox> {
+    pub(super) fn new(
+        socket: &Socket,
+        queue: Arc<ReceiveQueue>,
+        opener: Opener,
+    ) -> nng::Result<Inbox> {
         let aio = Aio::new({
             let (queue, socket) = (Arc::clone(&queue), socket.clone());
             move |aio, result| match result {
@@ -61,7 +65,7 @@ impl Inbox {
         let decoder = Decoder::new(UNPROVEN_LIMIT);
         let inbox =
             Inbox { queue, socket: socket.clone(), aio, opener, frame: Bytes::new(), decoder };
-        inbox.queue.0.lock().ask(&inbox.socket, &inbox.aio);
+        inbox.queue.0.lock().receive(&inbox.socket, &inbox.aio);
         Ok(inbox)
     }
 
@@ -70,7 +74,7 @@ impl Inbox {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Bytes>>> {
-        // A peer that sends without end does not hold the thread.
+        // A peer that sends without end does not keep the thread from other tasks.
         let progress = ready!(poll_proceed(context));
         loop {
             match self.decoder.next_message_in(&mut self.frame) {
@@ -85,7 +89,7 @@ impl Inbox {
                 Some(mut frame) => {
                     self.opener.open(&mut frame).map_err(invalid)?;
                     frame.truncate(frame.len() - TAG);
-                    self.frame = Bytes::from_owner(Owned(frame));
+                    self.frame = Bytes::from_owner(FrameBytes(frame));
                 }
                 None if self.decoder.is_in_message() => {
                     return Poll::Ready(Some(Err(io::ErrorKind::UnexpectedEof.into())));
@@ -100,16 +104,16 @@ impl Inbox {
         match state.frames.pop_front() {
             Some(frame) => {
                 state.waiting -= frame.len() + FRAME_OVERHEAD;
-                state.ask(&self.socket, &self.aio);
+                state.receive(&self.socket, &self.aio);
                 Poll::Ready(Some(frame))
             }
             None if state.ended => Poll::Ready(None),
             None => {
                 state.reader = Some(context.waker().clone());
-                let (gone, asked) = (state.gone, state.asked);
+                let (disconnected, receiving) = (state.disconnected, state.receiving);
                 drop(state);
-                // The answer says whether a last frame came; from nothing comes none.
-                if gone && asked {
+                // The cancelled operation still delivers a last frame if there is one.
+                if disconnected && receiving {
                     self.aio.cancel();
                 }
                 Poll::Pending
@@ -131,39 +135,39 @@ impl Drop for Inbox {
     }
 }
 
-impl Queue {
+impl ReceiveQueue {
     fn push(&self, frame: nng::Message, socket: &Socket, aio: &Aio) {
         let mut state = self.0.lock();
-        state.asked = false;
+        state.receiving = false;
         state.waiting += frame.len() + FRAME_OVERHEAD;
         state.frames.push_back(frame);
-        state.ask(socket, aio);
+        state.receive(socket, aio);
         let reader = state.reader.take();
         drop(state);
         reader.into_iter().for_each(Waker::wake);
     }
 
-    /// The connection is gone: nothing more comes but what nng has taken from it.
-    pub(super) fn leave(&self) {
+    /// Notes that the connection is gone. Only the operation in progress may deliver a frame.
+    pub(super) fn disconnect(&self) {
         let mut state = self.0.lock();
-        state.gone = true;
-        state.ended |= !state.asked;
+        state.disconnected = true;
+        state.ended |= !state.receiving;
         let reader = state.reader.take();
         drop(state);
         reader.into_iter().for_each(Waker::wake);
     }
 
-    /// Nothing more comes.
+    /// Ends the queue after the frames in it.
     fn end(&self) {
         let mut state = self.0.lock();
-        state.asked = false;
+        state.receiving = false;
         state.ended = true;
         let reader = state.reader.take();
         drop(state);
         reader.into_iter().for_each(Waker::wake);
     }
 
-    /// Drops what came, and takes nothing more.
+    /// Drops all frames and ends the queue.
     pub(super) fn close(&self) {
         let mut state = self.0.lock();
         state.ended = true;
@@ -174,17 +178,16 @@ impl Queue {
     }
 }
 
-impl State {
-    /// Asks nng for the next frame if there is room for it.
+impl ReceiveState {
+    /// Starts to receive the next frame if there is room for it.
     ///
-    /// The lock is held meanwhile, for the reason that sending has: see `Queue::start` of the
-    /// outbox.
-    fn ask(&mut self, socket: &Socket, aio: &Aio) {
-        if self.asked || self.ended || self.waiting >= MAX_WAITING {
+    /// The caller holds the lock, for the same reason as `SendQueue::start` does.
+    fn receive(&mut self, socket: &Socket, aio: &Aio) {
+        if self.receiving || self.ended || self.waiting >= MAX_WAITING {
             return;
         }
-        self.asked = !self.gone && socket.recv_async(aio).is_ok();
-        self.ended = !self.asked;
+        self.receiving = !self.disconnected && socket.recv_async(aio).is_ok();
+        self.ended = !self.receiving;
     }
 }
 
@@ -192,9 +195,10 @@ fn invalid(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
-struct Owned(nng::Message);
+/// A frame as the owner of bytes.
+struct FrameBytes(nng::Message);
 
-impl AsRef<[u8]> for Owned {
+impl AsRef<[u8]> for FrameBytes {
     fn as_ref(&self) -> &[u8] {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! The sending half.
+//! The sending half of a link over nng.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,37 +14,38 @@ use crate::{Closed, Message};
 
 /// Sends to one peer.
 ///
-/// nng takes one frame while it writes another. What is sent meanwhile gathers, and leaves when nng
-/// takes the first: the callback that says so sends it, on a thread of nng's.
+/// nng accepts one frame while it writes another. Messages that are sent meanwhile wait in the
+/// [`SendQueue`]. When nng has accepted the frame, it calls back on one of its threads, and the
+/// callback sends the next frame.
 #[derive(Debug)]
 pub(super) struct Outbox {
-    queue: Arc<Queue>,
+    queue: Arc<SendQueue>,
     socket: Socket,
-    /// nng waits for ever when an `Aio` is dropped in its own callback. The callback is handed a
-    /// reference, so this one is dropped only after it has returned: see `drop`.
+    /// nng deadlocks if an `Aio` is dropped in its own callback. The callback has a reference, so
+    /// this one is dropped only after the callback has returned: see `drop`.
     aio: Aio,
 }
 
-/// What waits to be sent.
+/// Messages that wait to be sent.
 #[derive(Debug)]
-pub(super) struct Queue {
-    state: Mutex<State>,
-    /// Who takes frames out, has it: see `State::sending`.
+pub(super) struct SendQueue {
+    state: Mutex<SendState>,
+    /// Used by the thread that takes frames out: see `SendState::sending`.
     sealer: Mutex<Sealer>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SendState {
     waiting: Encoder,
-    /// What was taken out of `waiting` and is next.
-    rest: VecDeque<Bytes>,
-    /// Whether a frame is under way. Who completes it sends what waits.
+    /// Chunks that were taken out of `waiting` and are next.
+    next: VecDeque<Bytes>,
+    /// Whether a frame is being sent. The thread that completes it sends the next one.
     sending: bool,
     closed: bool,
 }
 
 impl Outbox {
-    pub(super) fn new(socket: &Socket, queue: Arc<Queue>) -> nng::Result<Outbox> {
+    pub(super) fn new(socket: &Socket, queue: Arc<SendQueue>) -> nng::Result<Outbox> {
         let aio = Aio::new({
             let (queue, socket) = (Arc::clone(&queue), socket.clone());
             move |aio, result| match result {
@@ -59,7 +60,7 @@ impl Outbox {
         Ok(Outbox { queue, socket: socket.clone(), aio })
     }
 
-    /// Sends, or queues behind what is being sent.
+    /// Sends a message, or queues it behind the ones that are being sent.
     pub(super) fn send(&self, message: Message) -> Result<(), Closed> {
         {
             let mut state = self.queue.state.lock();
@@ -71,7 +72,7 @@ impl Outbox {
                 return Ok(());
             }
         }
-        // While nng is idle it takes a frame at once, on this thread: no callback, no other thread.
+        // While nng is idle, it accepts a frame at once on this thread, without a callback.
         while let Some(frame) = self.queue.next_frame() {
             match self.socket.try_send(frame) {
                 Ok(()) => {}
@@ -85,7 +86,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Drops what waits, and lets the peer see the end.
+    /// Drops waiting messages and closes the socket, which the peer sees.
     pub(super) fn close(&self) {
         self.queue.close();
         self.socket.close();
@@ -95,30 +96,30 @@ impl Outbox {
 impl Drop for Outbox {
     fn drop(&mut self) {
         self.close();
-        // The closed socket ended what was under way; when its callback has returned, ours is the
-        // last reference.
+        // Closing the socket ended the operation in progress. After its callback has returned,
+        // this is the last reference.
         self.aio.wait();
     }
 }
 
-impl Queue {
-    pub(super) fn new(sealer: Sealer) -> Queue {
-        Queue { state: Mutex::default(), sealer: Mutex::new(sealer) }
+impl SendQueue {
+    pub(super) fn new(sealer: Sealer) -> SendQueue {
+        SendQueue { state: Mutex::default(), sealer: Mutex::new(sealer) }
     }
 
-    /// Drops what waits, and takes nothing more.
+    /// Drops waiting messages and accepts no more.
     pub(super) fn close(&self) {
         let mut state = self.state.lock();
         state.closed = true;
-        let waiting = (std::mem::take(&mut state.waiting), std::mem::take(&mut state.rest));
+        let waiting = (std::mem::take(&mut state.waiting), std::mem::take(&mut state.next));
         drop(state);
         drop(waiting);
     }
 
-    /// Leaves a frame to nng, which calls back, on another thread, when it has taken it.
+    /// Gives a frame to nng, which calls back on another thread when it has accepted it.
     ///
-    /// The lock is held meanwhile: a socket that is closed ends what waits in it, but one send that
-    /// arrives just then, it keeps for ever. So none starts after `close` has the lock.
+    /// Holds the lock meanwhile: a socket that is closed ends the operations in it, but keeps one
+    /// that starts at that moment for ever. So none starts after `close` has taken the lock.
     fn start(&self, socket: &Socket, aio: &Aio, frame: nng::Message) {
         let state = self.state.lock();
         if !state.closed && socket.send_async(aio, frame).is_err() {
@@ -127,22 +128,22 @@ impl Queue {
         }
     }
 
-    /// What is next to be sent, sealed; `None` when nothing waits, and from then on nothing is
-    /// under way.
+    /// Returns the next frame, sealed; `None` when no messages wait, and from then on no frame is
+    /// being sent.
     fn next_frame(&self) -> Option<nng::Message> {
         let mut state = self.state.lock();
-        if state.rest.is_empty() {
-            state.rest = state.waiting.take();
+        if state.next.is_empty() {
+            state.next = state.waiting.take();
         }
         let mut pieces = Vec::new();
         let mut length = 0;
         while length < FRAME
-            && let Some(first) = state.rest.front_mut()
+            && let Some(first) = state.next.front_mut()
         {
             let room = FRAME - length;
             length += first.len().min(room);
             if first.len() <= room {
-                pieces.extend(state.rest.pop_front());
+                pieces.extend(state.next.pop_front());
             } else {
                 pieces.push(first.split_to(room));
             }

@@ -1,4 +1,4 @@
-//! Room for nng's threads.
+//! The check whether nng's threads can start.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,18 +6,18 @@ use std::thread;
 
 use parking_lot::RwLock;
 
-/// The threads that nng starts with its first socket: seven, and some that others may start
+/// The threads to check for: nng starts seven with its first socket, and other code may start some
 /// meanwhile.
 const THREADS: usize = 10;
-/// Small: the C library keeps the stacks of threads that have ended, and they count towards a limit
-/// of memory.
+/// The stack size of the test threads: small, because the C library keeps the stacks of ended
+/// threads, which count towards a memory limit.
 const STACK: usize = 64 << 10;
 
-/// Checks, before nng starts for the first time, that its threads can be started. nng ends the
-/// process if it can start only some of them: it frees what the others use.
+/// Checks, before nng starts for the first time, that its threads can start. If nng can start only
+/// some of them, it frees memory that these use, which crashes the process.
 ///
 /// # Errors
-/// That the system has no room for them.
+/// The system's error, if it can't start that many threads.
 pub(super) fn check_room() -> io::Result<()> {
     static CHECKED: AtomicBool = AtomicBool::new(false);
     if CHECKED.load(Ordering::Acquire) {
@@ -25,7 +25,7 @@ pub(super) fn check_room() -> io::Result<()> {
     }
     let end = RwLock::new(());
     thread::scope(|threads| {
-        // Held until all are there, or one is refused.
+        // Held until all threads run, or one can't start.
         let _not_yet = end.write();
         for _ in 0..THREADS {
             thread::Builder::new().stack_size(STACK).spawn_scoped(threads, || drop(end.read()))?;
@@ -39,7 +39,7 @@ pub(super) fn check_room() -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn there_is_room_where_nothing_is_short() {
+    fn the_threads_can_start_without_limits() {
         super::check_room().unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! What nng's Rust bindings lack.
+//! Functions of nng that its Rust bindings lack.
 
 #![allow(unsafe_code)]
 
@@ -9,8 +9,8 @@ use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use nng::{Listener, Socket};
 use parking_lot::Mutex;
 
-/// Tells nng how many threads to start. Has to come before each attempt to start it, because nng
-/// forgets it if that fails; once it has started, this does nothing.
+/// Sets the number of nng's threads. Call it before each attempt to start nng, because nng forgets
+/// the number if that fails. Once nng has started, this does nothing.
 pub(super) fn limit_threads() {
     use nng_sys::nng_init_parameter as Parameter;
     const THREADS: [(Parameter, u64); 4] = [
@@ -28,8 +28,8 @@ pub(super) fn limit_threads() {
     }
 }
 
-/// Gives a connection to a socket, which closes it when it is closed itself. Nothing was read from
-/// it that is not meant for others.
+/// Gives a connection to a socket, which closes the connection with itself. The caller must not
+/// have read bytes that are meant for nng.
 pub(super) fn adopt(socket: &Socket, connection: OwnedFd) -> io::Result<()> {
     let listener = Listener::new(socket, "socket://")?.nng_listener();
     let listener = nng_sys::nng_listener { _bindgen_opaque_blob: listener._bindgen_opaque_blob };
@@ -47,7 +47,7 @@ pub(super) fn adopt(socket: &Socket, connection: OwnedFd) -> io::Result<()> {
     {
         return Err(nng::Error::from(code).into());
     }
-    // nng has it now.
+    // nng owns the descriptor now.
     let _ = connection.into_raw_fd();
     Ok(())
 }

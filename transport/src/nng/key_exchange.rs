@@ -1,5 +1,5 @@
-//! What two ends say before nng has the connection: each shows that it holds the session's key, and
-//! both come to the keys of this connection.
+//! The key exchange before nng gets a connection: each end proves that it holds the session's key,
+//! and both derive the keys of this connection.
 //!
 //! ```text
 //! connector → acceptor   MAGIC, nonce, proof      proof: key, "connect", MAGIC, connector's nonce
@@ -7,23 +7,22 @@
 //! connector → acceptor   proof                    proof: key, "confirm", connector's nonce, acceptor's nonce
 //! ```
 //!
-//! The first message is a proof already, so a peer that does not hold the key gets not a byte in
-//! answer, unless it repeats a first message that it has recorded: then it gets the second one,
-//! whose nonce is new and whose proof is a keyed hash, and no more. The third message can't be a
-//! repeated one, for the acceptor's nonce is new. All lengths are fixed: nothing that a stranger
-//! says takes memory.
+//! The first message is a proof already, so a peer without the key gets no answer at all. A peer
+//! that replays a recorded first message gets only the second message, whose nonce is new and whose
+//! proof is a keyed hash. The third message can't be replayed, because the acceptor's nonce is new.
+//! All lengths are fixed, so messages of an unproven peer allocate no memory.
 
 use std::io;
 
 use fiber_core::{SessionKey, random};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::seal::{End, Keys};
+use crate::seal::{Endpoint, Keys};
 
-/// What comes first. It changes whenever ends of different versions could misunderstand each other.
+/// The first bytes of a connection. They change whenever ends of different versions could misunderstand each other.
 const MAGIC: &[u8; 8] = b"fiber\0\0\x01";
 
-/// The acceptor's part.
+/// Performs the acceptor's part of the key exchange.
 ///
 /// # Errors
 /// Why the peer is not to be trusted.
@@ -48,10 +47,10 @@ pub async fn accept_keys(
     if !key.proves("confirm", nonces, &read(stream).await?) {
         return Err(no_proof());
     }
-    Ok(Keys::new(key, End::Acceptor, nonces))
+    Ok(Keys::new(key, Endpoint::Acceptor, nonces))
 }
 
-/// The connector's part.
+/// Performs the connector's part of the key exchange.
 ///
 /// # Errors
 /// Why the peer is not to be trusted.
@@ -67,7 +66,7 @@ pub async fn connect_keys(
         return Err(no_proof());
     }
     stream.write_all(&key.proof("confirm", nonces)).await?;
-    Ok(Keys::new(key, End::Connector, nonces))
+    Ok(Keys::new(key, Endpoint::Connector, nonces))
 }
 
 async fn read<const N: usize>(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<[u8; N]> {

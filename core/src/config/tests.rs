@@ -1,0 +1,71 @@
+use std::io::Write;
+
+use super::sources::Environment;
+use super::*;
+use crate::error::Result;
+
+fn from_file(text: &str) -> Result<Config> {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    // Not this process's environment, in which a link may be set for the tests.
+    Config::read(file.path(), Environment::new("FIBER_NOT_SET_", &[]))
+}
+
+fn error_of(text: &str) -> String {
+    from_file(text).unwrap_err().to_string()
+}
+
+#[test]
+fn a_file_is_read_over_the_defaults() {
+    let config = from_file("link = 'nng'\nheartbeat = '250ms'\nmax_message = '64MiB'").unwrap();
+    assert_eq!(config.link, LinkKind::Nng);
+    assert_eq!(config.heartbeat, Duration::from_millis(250));
+    assert_eq!(config.max_message, ByteSize::mib(64));
+    assert_eq!(config.backend, "local");
+}
+
+#[test]
+fn errors_name_key_value_place_and_remedy() {
+    let unknown = error_of("heart_beat = '1s'");
+    assert!(
+        unknown.contains("`heart_beat`, which does not exist")
+            && unknown.contains("heartbeat_timeout"),
+        "{unknown}"
+    );
+    let variant = error_of("link = 'pigeon'");
+    assert!(variant.contains("`link` to `pigeon`") && variant.contains("unix, nng"), "{variant}");
+    let duration = error_of("heartbeat = 'soon'");
+    assert!(duration.contains("`heartbeat`") && duration.contains("500ms"), "{duration}");
+    let number = error_of("processes = 'many'");
+    assert!(number.contains("`processes`") && number.contains("many"), "{number}");
+    assert!(error_of("link =").contains("can't be read"));
+}
+
+#[test]
+fn lists_are_written_as_lists_or_with_commas() {
+    let of = |text: &str| from_file(text).unwrap();
+    assert_eq!(of("mounts = ['/a:/b', '/c:/d:ro']").mounts, ["/a:/b", "/c:/d:ro"]);
+    assert_eq!(of("mounts = '/a:/b, /c:/d:ro'").mounts, ["/a:/b", "/c:/d:ro"]);
+    assert_eq!(of("environment = ['LIST=a,b']").environment, ["LIST=a,b"]);
+    assert_eq!(of("gpus = [0, 3]").gpus.unwrap(), ["0", "3"]);
+    assert_eq!(of("gpus = 2").gpus.unwrap(), ["2"]);
+    assert_eq!(of("user = 1000").user.unwrap(), "1000");
+    let wrong = error_of("mounts = true");
+    assert!(wrong.contains("`mounts`") && wrong.contains("a list of texts"), "{wrong}");
+}
+
+#[test]
+fn the_configuration_travels_to_children() {
+    let config =
+        from_file("output = 'prefix'\nuser = 1\nbind_host = '127.0.0.1'\nmounts = '/a:/b'")
+            .unwrap();
+    let bytes = crate::codec::encode(&config).unwrap();
+    assert_eq!(crate::codec::decode::<Config>(&bytes).unwrap(), config);
+}
+
+#[test]
+fn the_page_about_the_configuration_is_up_to_date() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/configuration.md");
+    let written = std::fs::read_to_string(path).unwrap();
+    assert!(written == Config::page(), "{path} is stale: `make reference` writes it");
+}

@@ -1,0 +1,82 @@
+//! The spelling of values in the environment and in files.
+
+/// Durations as text, such as `10s`.
+pub(super) mod duration {
+    use std::time::Duration;
+
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(in super::super) fn serialize<S: Serializer>(
+        duration: &Duration,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&humantime::format_duration(*duration))
+    }
+
+    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Duration, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        humantime::parse_duration(&text).map_err(|problem| {
+            D::Error::custom(format!("`{text}`: {problem} (write `500ms`, `10s` or `2m`)"))
+        })
+    }
+}
+
+/// Lists that the environment gives as one text, and texts that look like numbers there.
+pub(super) mod lenient {
+    use serde::{Deserialize, Deserializer};
+
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "a text, or a list of texts")]
+    enum TextOrList {
+        Text(String),
+        Number(u64),
+        List(Vec<TextOrList>),
+    }
+
+    impl TextOrList {
+        /// Returns the elements. A text is split at its commas.
+        fn elements(self) -> Vec<String> {
+            match self {
+                TextOrList::Text(text) => text
+                    .split(',')
+                    .map(|element| element.trim().to_string())
+                    .filter(|element| !element.is_empty())
+                    .collect(),
+                TextOrList::Number(number) => vec![number.to_string()],
+                TextOrList::List(list) => {
+                    list.into_iter().flat_map(TextOrList::whole_elements).collect()
+                }
+            }
+        }
+
+        /// Returns the elements. A text is one element, whose commas stay.
+        fn whole_elements(self) -> Vec<String> {
+            match self {
+                TextOrList::Text(text) => vec![text],
+                other => other.elements(),
+            }
+        }
+    }
+
+    pub(in super::super) fn text<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<String>, D::Error> {
+        let value = Option::<TextOrList>::deserialize(deserializer)?;
+        Ok(value.map(|value| value.whole_elements().join(",")))
+    }
+
+    pub(in super::super) fn list<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<String>, D::Error> {
+        Ok(TextOrList::deserialize(deserializer)?.elements())
+    }
+
+    pub(in super::super) fn optional_list<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Vec<String>>, D::Error> {
+        Ok(Option::<TextOrList>::deserialize(deserializer)?.map(TextOrList::elements))
+    }
+}
