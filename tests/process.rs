@@ -1,4 +1,4 @@
-//! What single processes promise, with real ones.
+//! The promises of single processes.
 
 use std::fs::File;
 use std::future::Future;
@@ -44,7 +44,7 @@ fn exists(pid: u32) -> bool {
     Pid::from_raw(pid as i32).is_some_and(|pid| test_kill_process(pid).is_ok())
 }
 
-/// Why a process ended, and the last lines that it printed, from the error that its handle gave.
+/// Returns the exit reason and the last output from an error of a process.
 fn exited(error: Error) -> (ExitReason, String) {
     match error {
         Error::Exited { exit, .. } => (exit.reason, exit.tail.join("\n")),
@@ -53,7 +53,7 @@ fn exited(error: Error) -> (ExitReason, String) {
 }
 
 #[test]
-fn what_the_function_returns_is_the_result() {
+fn the_return_value_is_the_result() {
     assert_eq!(Process::spawn(add, (2, 3)).wait().unwrap(), 5);
     assert_eq!(Process::spawn(|text: String| text.len(), "four".to_string()).wait().unwrap(), 4);
     Process::spawn(|| (), ()).wait().unwrap();
@@ -75,7 +75,7 @@ async fn a_process_is_a_future_of_any_runtime() {
 }
 
 #[test]
-fn it_runs_in_a_process_of_its_own() {
+fn the_function_runs_in_another_process() {
     let process = Process::spawn(std::process::id, ());
     let pid = process.started().wait().unwrap();
     assert_ne!(pid, std::process::id());
@@ -83,7 +83,7 @@ fn it_runs_in_a_process_of_its_own() {
 }
 
 #[test]
-fn exit_codes_are_told() {
+fn the_error_has_the_exit_code() {
     let exit = |code: i32| -> () { std::process::exit(code) };
     let process = Process::spawn(exit, 3);
     assert_eq!(process.join().wait().unwrap().code(), Some(3));
@@ -93,13 +93,13 @@ fn exit_codes_are_told() {
 
     let done = Process::spawn(add, (1, 1));
     assert_eq!(done.join().wait().unwrap().code(), Some(0));
-    // To exit with 0 before the function has returned is an end without a result all the same.
+    // An exit with code 0 before the function has returned is an end without a result, too.
     let (reason, _) = exited(Process::spawn(exit, 0).wait().unwrap_err());
     assert_eq!(reason, ExitReason::Normal);
 }
 
 #[test]
-fn a_panic_is_told_with_message_and_place_and_exits_with_101() {
+fn a_panic_is_an_error_with_message_and_place_and_exits_with_101() {
     let process = Process::spawn(|x: u32| assert!(x > 7, "{x} is not enough"), 7);
     assert_eq!(process.join().wait().unwrap().code(), Some(101));
     match process.wait().unwrap_err() {
@@ -113,7 +113,7 @@ fn a_panic_is_told_with_message_and_place_and_exits_with_101() {
 }
 
 #[test]
-fn signals_are_told() {
+fn the_error_has_the_signal() {
     let abort = Process::spawn(|| -> () { std::process::abort() }, ());
     assert_eq!(abort.join().wait().unwrap().signal(), Some(6));
     let error = abort.wait().unwrap_err().to_string();
@@ -154,7 +154,7 @@ fn kill_and_stop_end_it() {
 }
 
 #[test]
-fn a_process_that_is_still_starting_can_be_ended() {
+fn a_process_that_is_still_starting_can_be_stopped_and_killed() {
     for stop in [true, false] {
         let process = Process::spawn(hang, ());
         if stop {
@@ -180,7 +180,23 @@ fn joining_ends_at_its_limit() {
 }
 
 #[test]
-fn a_pid_is_known_from_start_to_end() {
+fn a_start_that_fails_at_once_is_the_error_and_the_exit_of_the_handle() {
+    let process = Process::builder().name("a/b").spawn(add, (1, 2));
+    let exit = process.join().wait().unwrap();
+    match &exit.reason {
+        ExitReason::NotStarted(problem) => assert!(problem.contains("no `/`"), "{problem}"),
+        other => panic!("{other}"),
+    }
+    assert!(!process.is_alive());
+    assert_eq!(process.stop().wait().unwrap(), exit);
+    process.kill();
+    assert_eq!(process.exit(), Some(exit));
+    assert!(matches!(process.started().wait(), Err(Error::Invalid { .. })));
+    assert!(matches!(process.wait(), Err(Error::Invalid { .. })));
+}
+
+#[test]
+fn the_process_id_is_known_from_start_to_end() {
     let process = Process::spawn(hang, ());
     let pid = process.started().wait().unwrap();
     assert_eq!(process.pid(), Some(pid));
@@ -193,7 +209,7 @@ fn a_pid_is_known_from_start_to_end() {
 }
 
 #[test]
-fn names_are_given_or_counted_and_stand_in_errors_and_process_lists() {
+fn names_are_set_or_counted_and_appear_in_errors_and_process_lists() {
     let named = Process::builder().name("night watch").spawn(hang, ());
     assert_eq!(named.name(), "night watch");
     let pid = named.started().wait().unwrap();
@@ -230,7 +246,7 @@ fn active_children_are_those_that_live() {
 }
 
 #[test]
-fn children_that_nobody_holds_are_active_too() {
+fn children_without_a_handle_are_active_too() {
     drop(Process::builder().name("left alone").spawn(hang, ()));
     let child = active_children()
         .into_iter()
@@ -241,7 +257,7 @@ fn children_that_nobody_holds_are_active_too() {
 }
 
 #[test]
-fn errors_that_only_display_are_carried_in_words() {
+fn errors_that_only_implement_display_travel_as_text() {
     fn open(path: String) -> anyhow::Result<u64> {
         use anyhow::Context;
         let file = File::open(&path).with_context(|| format!("no measurements in {path}"))?;
@@ -255,7 +271,7 @@ fn errors_that_only_display_are_carried_in_words() {
 }
 
 #[test]
-fn the_last_lines_stand_in_the_error_also_when_output_goes_nowhere() {
+fn the_error_has_the_last_lines_even_if_output_goes_nowhere() {
     let complain = || -> () {
         println!("all is well");
         eprintln!("nothing is well");
@@ -331,7 +347,7 @@ fn killing_a_process_ends_those_that_it_started() {
     }
 }
 
-/// Whether a process of any parent runs: one that has ended and is not reaped does not.
+/// Returns whether a process of any parent runs. A zombie does not.
 fn runs(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(')')
@@ -341,7 +357,7 @@ fn runs(pid: &str) -> bool {
 
 #[test]
 fn more_files_than_1024_may_be_open() {
-    // The node raises the limit when it starts.
+    // The runtime raises the limit when it starts.
     Process::spawn(add, (0, 0)).wait().unwrap();
     let open = || (0..1200).map(|_| File::open("/dev/null")).collect::<Result<Vec<_>, _>>();
     let files = open().expect("the hard limit is higher than that");
@@ -381,35 +397,35 @@ fn large_arguments_and_results_travel() {
     assert!(*result == bytes);
 }
 
-/// What it writes is not what it reads.
+/// A value that does not deserialize: it writes something else than it reads.
 #[derive(Debug, Deserialize)]
-struct Crooked {
+struct WritesText {
     _value: u32,
 }
 
-impl Serialize for Crooked {
+impl Serialize for WritesText {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str("crooked")
     }
 }
 
 #[test]
-fn a_result_that_does_not_deserialise_is_told_with_its_type() {
-    let error = Process::spawn(|| Crooked { _value: 1 }, ()).wait().unwrap_err();
+fn the_error_of_a_result_that_does_not_deserialize_names_its_type() {
+    let error = Process::spawn(|| WritesText { _value: 1 }, ()).wait().unwrap_err();
     assert!(matches!(error, Error::Decode { .. }), "{error:?}");
     assert!(
-        error.to_string().contains("Crooked") && error.to_string().contains("match each other"),
+        error.to_string().contains("WritesText") && error.to_string().contains("match each other"),
         "{error}"
     );
 
-    let error = Process::spawn(|_: Crooked| (), Crooked { _value: 1 }).wait().unwrap_err();
+    let error = Process::spawn(|_: WritesText| (), WritesText { _value: 1 }).wait().unwrap_err();
     assert!(
         matches!(&error, Error::Task { failure, .. } if failure.kind == FailureKind::Arguments),
         "{error:?}"
     );
 }
 
-/// Wakers are called where the news come in: on fiber's own thread.
+/// A waker that blocks. Fiber calls wakers on its own thread.
 struct WaitsWhenWoken(Mutex<Sender<fiber::Result<i32>>>);
 
 impl Wake for WaitsWhenWoken {

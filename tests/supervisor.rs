@@ -1,4 +1,4 @@
-//! What users' supervisors promise, with real processes and actix actors.
+//! The promises of supervisors, with real processes and actix actors.
 
 mod tricky;
 
@@ -17,9 +17,9 @@ use tricky::{Tricky, tricky};
 
 fiber::test_harness!();
 
-/// How long anything may take that is to happen at all.
+/// Time limit for anything that must happen.
 const LONG: Duration = Duration::from_secs(20);
-/// How often to look whether something has happened.
+/// The interval of checks whether something has happened.
 const LOOK: Duration = Duration::from_millis(1);
 
 fn hang() {
@@ -32,7 +32,7 @@ fn process(name: &str) -> ChildSpec {
     ChildSpec::process(name, hang, ()).unwrap()
 }
 
-/// A supervisor whose name no other test uses, and which does not pause before it restarts.
+/// Configures a supervisor that does not pause before restarts. No other test uses the name.
 fn eager(name: &str) -> SupervisorBuilder {
     Supervisor::builder(name).backoff(Backoff::none())
 }
@@ -45,7 +45,7 @@ fn wait_until(what: &str, reached: impl Fn() -> bool) {
     }
 }
 
-/// The pid of a process, as the tree shows it while the process runs.
+/// Returns the process id that the tree shows while a process runs.
 fn pid(path: &str) -> Option<u32> {
     let tree = fiber::tree();
     let branch = tree.find(path).filter(|branch| branch.state == ChildState::Running)?;
@@ -74,7 +74,7 @@ fn end(supervisor: &SupervisorRef) {
 }
 
 #[test]
-fn a_killed_process_is_started_again_with_another_pid() {
+fn a_killed_process_is_restarted_with_another_process_id() {
     let app = eager("killed").child(process("server")).start().wait().unwrap();
     let first = running_pid("killed/server");
     assert!(
@@ -123,7 +123,7 @@ fn every_incarnation_runs_the_function_with_the_same_arguments() {
     end(&app);
 }
 
-/// Fails in one way, then in another, and then ends well.
+/// Returns an error, then panics, then succeeds.
 async fn third_time_lucky(path: String) -> Result<(), String> {
     std::fs::create_dir_all(&path).map_err(|error| error.to_string())?;
     let attempt = std::fs::read_dir(&path).map_err(|error| error.to_string())?.count();
@@ -167,7 +167,7 @@ fn a_permanent_process_is_restarted_when_it_returns_and_a_temporary_one_never() 
 }
 
 #[test]
-fn errors_panics_and_deaths_of_processes_are_told_in_their_own_words() {
+fn reasons_have_the_words_of_errors_panics_and_deaths() {
     let cases = [
         (ChildSpec::process("child", || Err::<(), _>("no disk"), ()), "failed: no disk"),
         (ChildSpec::process("child", || -> () { panic!("no memory") }, ()), "panicked: no memory"),
@@ -183,7 +183,7 @@ fn errors_panics_and_deaths_of_processes_are_told_in_their_own_words() {
     for (number, (spec, words)) in cases.into_iter().enumerate() {
         let supervisor =
             eager(&format!("words {number}")).intensity(0, LONG).start().wait().unwrap();
-        // It may end before its start has been told.
+        // The child may end before the supervisor has answered.
         let _ = supervisor.add_child(spec.unwrap()).wait();
         match supervisor.join().wait().unwrap() {
             ExitReason::IntensityReached { last, .. } => {
@@ -215,7 +215,7 @@ impl Handler<Add> for Counter {
 }
 
 #[test]
-fn a_panicking_actor_is_made_anew_and_the_call_that_failed_tells_the_panic() {
+fn a_panicking_actor_is_replaced_and_its_call_fails_with_the_panic() {
     let app =
         eager("actors").child(ChildSpec::actor("counter", || Counter(10))).start().wait().unwrap();
     let counter = app.child::<Counter>("counter").unwrap();
@@ -242,15 +242,18 @@ async fn a_supervisor_is_used_from_any_runtime() {
     assert_eq!(app.join().await.unwrap(), ExitReason::Shutdown);
 }
 
-/// A supervisor that gives up at its only process's first failure.
-fn impatient() -> SupervisorBuilder {
-    eager("impatient").intensity(0, LONG).child(process("server"))
+/// Configures a supervisor that gives up at the first failure of its only process.
+fn gives_up_at_once() -> SupervisorBuilder {
+    eager("gives_up_at_once").intensity(0, LONG).child(process("server"))
 }
 
 #[test]
 fn a_supervisor_that_gives_up_ends_with_its_reason_and_its_parent_restarts_it() {
-    let app =
-        eager("parent").child(ChildSpec::supervisor("below", impatient())).start().wait().unwrap();
+    let app = eager("parent")
+        .child(ChildSpec::supervisor("below", gives_up_at_once()))
+        .start()
+        .wait()
+        .unwrap();
     let first = running_pid("parent/below/server");
     kill(first);
     wait_until("the restart of all", || pid("parent/below/server").is_some_and(|pid| pid != first));
@@ -264,8 +267,8 @@ fn a_supervisor_that_gives_up_ends_with_its_reason_and_its_parent_restarts_it() 
 }
 
 #[test]
-fn a_parent_may_do_without_a_supervisor_that_gave_up_or_give_up_itself() {
-    let below = || ChildSpec::supervisor("below", impatient());
+fn a_parent_goes_on_without_a_temporary_supervisor_that_gave_up_or_gives_up_itself() {
+    let below = || ChildSpec::supervisor("below", gives_up_at_once());
     let without =
         eager("without").child(below().restart(Restart::Temporary)).start().wait().unwrap();
     kill(running_pid("without/below/server"));
@@ -294,8 +297,7 @@ fn three(name: &str, strategy: Strategy) -> (SupervisorRef, [u32; 3]) {
     (app, pids)
 }
 
-/// The pids of the three after the second has been killed, when it runs again and so do those that
-/// end with it.
+/// Kills the second of three processes, and returns the process ids when `last` runs again.
 fn after_the_loss_of_the_second(name: &str, before: [u32; 3], last: &str) -> [u32; 3] {
     kill(before[1]);
     wait_until("the restart", || {
@@ -333,40 +335,47 @@ fn rest_for_one_replaces_a_process_and_those_after_it() {
     end(&app);
 }
 
-/// Says that it is there, and that it was told to end.
-async fn polite(path: String) {
-    let mut told = signal(SignalKind::terminate()).unwrap();
-    std::fs::write(format!("{path}/there"), "").unwrap();
-    told.recv().await;
-    std::fs::write(format!("{path}/told"), "").unwrap();
+/// Creates one file when it runs, and another when it gets SIGTERM.
+async fn stops_on_sigterm(path: String) {
+    let mut terminated = signal(SignalKind::terminate()).unwrap();
+    std::fs::write(format!("{path}/running"), "").unwrap();
+    terminated.recv().await;
+    std::fs::write(format!("{path}/terminated"), "").unwrap();
 }
 
-async fn deaf(path: String) {
-    let _told = signal(SignalKind::terminate()).unwrap();
-    std::fs::write(format!("{path}/deaf"), "").unwrap();
+async fn ignores_sigterm(path: String) {
+    let _ignored = signal(SignalKind::terminate()).unwrap();
+    std::fs::write(format!("{path}/ignores_sigterm"), "").unwrap();
     std::future::pending::<()>().await;
 }
 
 #[test]
-fn shutdown_asks_processes_to_end_kills_those_that_do_not_and_leaves_nothing() {
+fn stopping_terminates_processes_kills_those_that_go_on_and_leaves_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let path = || directory.path().to_string_lossy().into_owned();
     let deadline = Duration::from_millis(300);
     let app = eager("shutdown")
         .child(process("plain"))
         .child(
-            ChildSpec::process("deaf", deaf, path()).unwrap().shutdown(Shutdown::After(deadline)),
+            ChildSpec::process("ignores_sigterm", ignores_sigterm, path())
+                .unwrap()
+                .shutdown(Shutdown::After(deadline)),
         )
-        .child(ChildSpec::process("polite", polite, path()).unwrap().shutdown(Shutdown::Wait))
+        .child(
+            ChildSpec::process("stops_on_sigterm", stops_on_sigterm, path())
+                .unwrap()
+                .shutdown(Shutdown::Wait),
+        )
         .start()
         .wait()
         .unwrap();
-    wait_until("both at work", || {
-        ["deaf", "there"].iter().all(|name| Path::new(&path()).join(name).exists())
+    wait_until("the start of both", || {
+        ["ignores_sigterm", "running"].iter().all(|name| Path::new(&path()).join(name).exists())
     });
-    let pids = ["plain", "deaf", "polite"].map(|child| running_pid(&format!("shutdown/{child}")));
+    let pids = ["plain", "ignores_sigterm", "stops_on_sigterm"]
+        .map(|child| running_pid(&format!("shutdown/{child}")));
     app.stop().wait().unwrap();
-    assert!(Path::new(&path()).join("told").exists());
+    assert!(Path::new(&path()).join("terminated").exists());
     for pid in pids {
         assert!(!exists(pid), "{pid} is left");
     }
@@ -376,7 +385,7 @@ fn shutdown_asks_processes_to_end_kills_those_that_do_not_and_leaves_nothing() {
 }
 
 #[test]
-fn terminating_a_child_ends_its_process_for_good() {
+fn stopping_a_child_ends_its_process_for_good() {
     let app = eager("terminate").child(process("server")).start().wait().unwrap();
     let first = running_pid("terminate/server");
     app.stop_child("server").wait().unwrap();
@@ -414,7 +423,7 @@ fn processes_have_supervisors_of_their_own() {
 }
 
 #[test]
-fn a_supervisor_that_nobody_waits_for_ends() {
+fn a_supervisor_whose_reply_is_dropped_stops() {
     let (begun, beginning) = std::sync::mpsc::channel();
     let counter = ChildSpec::actor("counter", move || {
         begun.send(()).unwrap();
@@ -426,7 +435,7 @@ fn a_supervisor_that_nobody_waits_for_ends() {
 }
 
 #[test]
-fn names_that_can_not_be_part_of_a_path_are_refused_at_once() {
+fn names_that_can_not_be_part_of_a_path_are_errors() {
     let refusals = [
         Process::builder().name("a/b").spawn(hang, ()).wait(),
         Process::builder().name("").spawn(hang, ()).wait(),

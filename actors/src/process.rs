@@ -52,7 +52,7 @@ use crate::reply::Reply;
 /// assert_eq!(process.wait()?, 3);
 /// # Ok::<(), fiber::Error>(())
 /// ```
-#[must_use = "the handle tells whether the process could be started: use `.await` or `.wait()`"]
+#[must_use = "the handle says whether the process could be started: use `.await` or `.wait()`"]
 pub struct Process<T> {
     handle: ProcessHandle,
     function: &'static str,

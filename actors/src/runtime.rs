@@ -60,8 +60,8 @@ impl Runtime {
     /// Returns the runtime of this process, and starts it if there is none.
     ///
     /// # Errors
-    /// [`Error::NotInitialised`]; [`Error::Config`]; [`Error::System`] if the system has no room for
-    /// the thread.
+    /// [`Error::NotInitialised`]; [`Error::Config`]; [`Error::System`] if the system has no room
+    /// for the thread.
     pub(crate) fn get() -> Result<&'static Runtime> {
         let mut current = CURRENT.lock();
         if let Some(runtime) = *current {

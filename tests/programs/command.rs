@@ -1,4 +1,4 @@
-//! Commands of others, which get as long as anything that is to happen at all, and no longer.
+//! Commands of other programs, with a time limit.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -8,22 +8,22 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::wait::LONG;
 
-/// What a command prints if it succeeds.
+/// Runs a command, and returns its output.
 ///
 /// # Errors
-/// What it complains about, or that it did not end in time.
+/// Its standard error, or a message that it did not end in time.
 pub(crate) fn output(name: &str, arguments: &[&str], input: &str) -> Result<String, String> {
     let mut command = Command::new(name);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child =
         command.spawn().map_err(|error| format!("the command `{name}` can't be run: {error}"))?;
     let pid = Pid::from_child(&child);
-    // It may not want any.
+    // The command may not read its input.
     let _ = child.stdin.take().expect("it is piped").write_all(input.as_bytes());
     let (sender, ended) = mpsc::channel();
     std::thread::spawn(move || sender.send(child.wait_with_output()));
     let Ok(output) = ended.recv_timeout(LONG) else {
-        // It is not reaped while its thread waits for it, so the number is still its own.
+        // Its thread has not reaped it yet, so the process id is still its own.
         let _ = kill_process(pid, Signal::KILL);
         return Err(format!("`{name} {}` did not end within {LONG:?}", arguments.join(" ")));
     };

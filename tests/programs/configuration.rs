@@ -1,19 +1,19 @@
-//! Code over environment over file, and errors that name key, value and remedy.
+//! The order of configuration sources, and errors that name key, value and remedy.
 
 use crate::program::{Ending, Setup};
 
 crate::tests![
-    code_counts_over_environment_over_file,
+    code_overrides_environment_overrides_file,
     a_file_can_be_named,
-    children_have_their_parents_configuration,
-    an_unknown_backend_is_told,
-    unknown_and_malformed_variables_are_told,
-    unknown_and_malformed_files_are_told,
-    what_does_not_fit_together_is_told,
-    zero_processes_are_one_a_core,
+    children_get_their_parents_configuration,
+    an_unknown_backend_is_an_error,
+    unknown_and_malformed_variables_are_errors,
+    unknown_and_malformed_files_are_errors,
+    contradicting_options_are_errors,
+    zero_processes_mean_one_for_each_core,
 ];
 
-fn code_counts_over_environment_over_file() {
+fn code_overrides_environment_overrides_file() {
     let file = "processes = 5\nheartbeat = '700ms'\nmax_message = '3MiB'\n";
     let setup = |name| Setup::new(name).file("fiber.toml", file).env("FIBER_HEARTBEAT", "800ms");
     setup("configuration").run().code(0).says(&[
@@ -42,7 +42,7 @@ fn a_file_can_be_named() {
     missing.says(&["FIBER_CONFIG names `missing.toml`, which is not a file: correct or unset it"]);
 }
 
-fn children_have_their_parents_configuration() {
+fn children_get_their_parents_configuration() {
     let setup = Setup::new("configuration in code").file("fiber.toml", "heartbeat = '700ms'");
     setup.env("FIBER_MAX_MESSAGE", "2MiB").run().code(0).says(&[
         "child: 3 processes, 700ms heartbeat, 2.0 MiB at most",
@@ -51,20 +51,20 @@ fn children_have_their_parents_configuration() {
     ]);
 }
 
-/// The errors of a program under this configuration: of its pool, and of its process.
+/// Checks the errors of a program's pool and process under this configuration.
 fn error(setup: Setup, texts: &[&str]) -> Ending {
     let ending = setup.run().code(0).says(texts);
     assert_eq!(ending.out.matches("wrong configuration: ").count(), 2, "{}", ending.out);
     ending
 }
 
-fn an_unknown_backend_is_told() {
+fn an_unknown_backend_is_an_error() {
     let texts = ["there is no backend `moon`", "`backend`", "FIBER_BACKEND", "`local`"];
     error(Setup::new("first error").env("FIBER_BACKEND", "moon"), &texts);
     error(Setup::new("first error").file("fiber.toml", "backend = 'moon'"), &texts);
 }
 
-fn unknown_and_malformed_variables_are_told() {
+fn unknown_and_malformed_variables_are_errors() {
     for (name, value, texts) in [
         ("FIBER_PROCESES", "3", ["`FIBER_PROCESES`, which does not exist", "processes"]),
         ("FIBER_LINK", "pigeon", ["`FIBER_LINK` to `pigeon`", "unix, nng"]),
@@ -79,7 +79,7 @@ fn unknown_and_malformed_variables_are_told() {
     }
 }
 
-fn unknown_and_malformed_files_are_told() {
+fn unknown_and_malformed_files_are_errors() {
     for (text, texts) in [
         ("heart_beat = '1s'", ["`heart_beat`, which does not exist", "heartbeat_timeout"]),
         ("output = 'loud'", ["`output` to `loud`", "inherit, prefix, file, null"]),
@@ -93,7 +93,7 @@ fn unknown_and_malformed_files_are_told() {
     }
 }
 
-fn what_does_not_fit_together_is_told() {
+fn contradicting_options_are_errors() {
     let heartbeat = Setup::new("first error").env("FIBER_HEARTBEAT", "9s");
     error(heartbeat, &["heartbeat_timeout (10s) must be at least twice heartbeat (9s)"]);
     error(
@@ -106,7 +106,7 @@ fn what_does_not_fit_together_is_told() {
     );
 }
 
-fn zero_processes_are_one_a_core() {
+fn zero_processes_mean_one_for_each_core() {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     Setup::new("configuration")
         .env("FIBER_PROCESSES", "0")

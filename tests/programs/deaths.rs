@@ -1,5 +1,5 @@
-//! However a program ends, its children and theirs end with it, and nothing is left. That much is
-//! checked by [`Program::end`] for every program.
+//! The end of a program ends its children and theirs. [`Program::end`] checks for every program
+//! that nothing is left.
 
 use std::path::Path;
 
@@ -11,25 +11,25 @@ crate::tests![
     the_kill_of_a_parent_ends_its_family,
     ctrl_c_ends_a_family_with_the_usual_code,
     ctrl_c_in_a_terminal_ends_a_family_with_the_usual_code,
-    terminate_and_hang_up_end_a_family,
-    a_family_ends_when_signals_are_left_alone,
-    a_signal_that_is_ignored_stays_ignored,
-    ctrl_c_ends_a_family_that_stands_still,
-    the_return_of_main_ends_a_family_and_passes_on_what_it_printed,
-    an_exit_ends_a_family_and_passes_on_what_it_printed,
+    sigterm_and_sighup_end_a_family,
+    a_family_ends_by_signals_that_fiber_does_not_handle,
+    an_ignored_signal_stays_ignored,
+    ctrl_c_ends_a_family_of_stopped_processes,
+    the_return_of_main_ends_a_family_and_forwards_its_output,
+    an_exit_ends_a_family_and_forwards_its_output,
     a_panic_of_main_ends_a_family,
-    stopped_children_count_as_dead,
-    a_backtrace_is_there_when_asked_for_and_no_part_of_the_message,
-    a_panic_that_aborts_is_in_the_error,
+    stopped_children_are_replaced,
+    a_backtrace_is_there_if_enabled_and_not_part_of_the_message,
+    the_message_of_a_panic_that_aborts_is_in_the_error,
 ];
 
-/// What children print. What theirs print goes through them, and may be lost with them.
-const WORDS: [&str; 3] = ["0 was here", "1 was here", "2 was here"];
+/// The output of children. That of grandchildren goes through them, and may be lost with them.
+const CHILD_OUTPUT: [&str; 3] = ["0 was here", "1 was here", "2 was here"];
 
 fn family() -> Program {
     let program = Setup::new("family").start();
     program.line("all at work");
-    // One beside each process that has children.
+    // Each process that has children has a guard.
     program.wait_until("guards", || {
         program.processes().into_iter().filter(|pid| is_guard(*pid)).count() == 4
     });
@@ -46,33 +46,33 @@ fn the_kill_of_a_parent_ends_its_family() {
 fn ctrl_c_ends_a_family_with_the_usual_code() {
     let program = family();
     program.press_ctrl_c();
-    program.end().signal(Signal::INT).says(&WORDS);
+    program.end().signal(Signal::INT).says(&CHILD_OUTPUT);
 }
 
 fn ctrl_c_in_a_terminal_ends_a_family_with_the_usual_code() {
     let mut program = Setup::new("family").in_a_terminal().start();
     program.line("all at work");
     program.say("\x03");
-    // As shells tell it.
-    program.end().code(128 + Signal::INT.as_raw()).says(&WORDS);
+    // As shells report it.
+    program.end().code(128 + Signal::INT.as_raw()).says(&CHILD_OUTPUT);
 }
 
-fn terminate_and_hang_up_end_a_family() {
+fn sigterm_and_sighup_end_a_family() {
     for signal in [Signal::TERM, Signal::HUP] {
         let program = family();
         program.signal(signal);
-        program.end().signal(signal).says(&WORDS);
+        program.end().signal(signal).says(&CHILD_OUTPUT);
     }
 }
 
-fn a_family_ends_when_signals_are_left_alone() {
+fn a_family_ends_by_signals_that_fiber_does_not_handle() {
     let program = Setup::new("family").env("FIBER_SIGNALS", "false").start();
     program.line("all at work");
     program.press_ctrl_c();
     program.end().signal(Signal::INT);
 }
 
-fn a_signal_that_is_ignored_stays_ignored() {
+fn an_ignored_signal_stays_ignored() {
     let executable = std::env::current_exe().unwrap();
     let nohup = Setup::with_executable("work on demand", Path::new("nohup"));
     let mut program = nohup.args(&[executable.to_str().unwrap()]).start();
@@ -84,7 +84,7 @@ fn a_signal_that_is_ignored_stays_ignored() {
     program.end().code(0);
 }
 
-fn ctrl_c_ends_a_family_that_stands_still() {
+fn ctrl_c_ends_a_family_of_stopped_processes() {
     let program = family();
     for pid in program.processes() {
         if pid != program.pid() {
@@ -95,13 +95,13 @@ fn ctrl_c_ends_a_family_that_stands_still() {
     program.end().signal(Signal::INT);
 }
 
-fn the_return_of_main_ends_a_family_and_passes_on_what_it_printed() {
-    Setup::new("family, main returns").run().code(0).says(&WORDS);
+fn the_return_of_main_ends_a_family_and_forwards_its_output() {
+    Setup::new("family, main returns").run().code(0).says(&CHILD_OUTPUT);
 }
 
-fn an_exit_ends_a_family_and_passes_on_what_it_printed() {
+fn an_exit_ends_a_family_and_forwards_its_output() {
     for how in ["family, main exits", "family, a thread exits"] {
-        Setup::new(how).run().code(5).says(&WORDS);
+        Setup::new(how).run().code(5).says(&CHILD_OUTPUT);
     }
 }
 
@@ -110,7 +110,7 @@ fn a_panic_of_main_ends_a_family() {
     assert!(ending.errors.contains("main has had enough"), "{}", ending.errors);
 }
 
-fn stopped_children_count_as_dead() {
+fn stopped_children_are_replaced() {
     let setup = Setup::new("stopped children").env("FIBER_HEARTBEAT", "50ms");
     setup.env("FIBER_HEARTBEAT_TIMEOUT", "300ms").run().code(0).says(&[
         "process: process `process-1` sent no heartbeat for 300ms",
@@ -120,7 +120,7 @@ fn stopped_children_count_as_dead() {
     ]);
 }
 
-fn a_backtrace_is_there_when_asked_for_and_no_part_of_the_message() {
+fn a_backtrace_is_there_if_enabled_and_not_part_of_the_message() {
     for (asked_for, backtraces) in [("0", 0), ("1", 1)] {
         let ending = Setup::new("panic").env("RUST_BACKTRACE", asked_for).run().code(0);
         let message =
@@ -145,8 +145,8 @@ fn a_backtrace_is_there_when_asked_for_and_no_part_of_the_message() {
     }
 }
 
-/// Also if a backtrace follows, which is longer than what is kept of the worker's last lines.
-fn a_panic_that_aborts_is_in_the_error() {
+/// A backtrace is longer than the lines that fiber keeps of a worker's output.
+fn the_message_of_a_panic_that_aborts_is_in_the_error() {
     for backtrace in ["0", "1"] {
         let ending = Setup::new("panic that aborts").env("RUST_BACKTRACE", backtrace).run().code(0);
         ending.says(&["SIGABRT", "a task panicked: the cause 7 (at tests/programs/scenarios.rs:"]);

@@ -1,8 +1,8 @@
-//! The Docker engine as its own command line shows it.
+//! The Docker engine, by its command line.
 
 use crate::command::output;
 
-/// What `docker` prints, or what it complains about.
+/// Runs `docker`, and returns its output or its error.
 pub(crate) fn try_docker(arguments: &[&str]) -> Result<String, String> {
     output("docker", arguments, "")
 }
@@ -13,11 +13,12 @@ pub(crate) fn docker(arguments: &[&str]) -> String {
         .unwrap_or_else(|problem| panic!("docker {}: {problem}", arguments.join(" ")))
 }
 
-/// Ends this process with words if no engine is there.
+/// Ends this process with a message if there is no engine.
 pub(crate) fn must_answer() {
     if let Err(problem) = try_docker(&["version", "--format", "{{.Server.Version}}"]) {
         eprintln!(
-            "error: TEST_BACKENDS names docker, but no engine answers (`make cluster-up` starts one): {problem}"
+            "error: TEST_BACKENDS names docker, but no engine answers (`make cluster-up` starts one): \
+             {problem}"
         );
         std::process::exit(1);
     }

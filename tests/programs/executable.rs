@@ -1,4 +1,4 @@
-//! A program whose file is rebuilt or deleted while it runs goes on.
+//! A program goes on when its file is rebuilt or deleted.
 
 use std::path::PathBuf;
 
@@ -12,10 +12,10 @@ crate::tests![
 ];
 
 fn on_a_copy() -> (Program, PathBuf, TempDir) {
-    let directory = TempDir::new().expect("there is room for a directory");
+    let directory = TempDir::new().expect("a directory can be created");
     let copy = directory.path().join("program");
     std::fs::copy(std::env::current_exe().expect("this binary is somewhere"), &copy)
-        .expect("there is room for a copy");
+        .expect("a copy can be created");
     let program = Setup::with_executable("work on demand", &copy).start();
     program.line("ready");
     (program, copy, directory)
@@ -41,7 +41,7 @@ fn a_replaced_executable_still_starts_workers() {
     let (program, copy, _directory) = on_a_copy();
     let other = copy.with_extension("new");
     std::fs::copy("/bin/true", &other).unwrap();
-    // As linkers and installers do it: who runs the old file keeps it.
+    // As linkers and installers do: processes of the old file keep it.
     std::fs::rename(other, copy).unwrap();
     goes_on(program);
 }

@@ -1,13 +1,13 @@
-//! Graphics processors that the cluster's node says it has: nobody will compute on them, but they
-//! are counted.
+//! GPUs that a node of the cluster reports without having them. Kubernetes counts them all the
+//! same.
 
 use crate::kubectl::{nodes, try_send};
 use crate::wait::wait_until;
 
-/// What Kubernetes calls them.
+/// The name of the resource.
 pub(crate) const GPU: &str = "nvidia.com/gpu";
 
-/// The node has them for as long as this lives.
+/// The node reports GPUs until this is dropped.
 pub(crate) struct Gpus;
 
 impl Gpus {
@@ -24,7 +24,7 @@ impl Drop for Gpus {
 }
 
 fn set(count: Option<u32>) {
-    wait_until("the node has them", || {
+    wait_until("the report of GPUs by the node", || {
         let mut node = nodes().remove(0);
         for amounts in ["capacity", "allocatable"] {
             let amounts = node["status"][amounts].as_object_mut().expect("it has some");

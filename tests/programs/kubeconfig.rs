@@ -1,4 +1,4 @@
-//! Kubeconfig files for users who may do less than the tests themselves.
+//! Kubeconfig files for users with fewer rights than the tests themselves.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,22 +7,22 @@ use serde_json::{Value, json};
 
 use crate::kubectl;
 
-/// The kubeconfig of the tests, changed, as a file in this directory.
+/// Writes a changed copy of the tests' kubeconfig into a directory.
 pub(crate) fn changed(directory: &Path, change: impl FnOnce(&mut Value)) -> PathBuf {
     let mut config = kubectl::kubeconfig();
     change(&mut config);
     let path = directory.join("kubeconfig");
-    std::fs::write(&path, config.to_string()).expect("there is room");
+    std::fs::write(&path, config.to_string()).expect("the file can be written");
     path
 }
 
-/// That of a user, who has the rights that were granted to this name.
+/// Writes the kubeconfig of a user with the rights of this name.
 pub(crate) fn of_user(directory: &Path, name: &str) -> PathBuf {
     changed(directory, |config| config["users"][0]["user"]["as"] = name.into())
 }
 
-/// With a certificate of the administrator that was good until yesterday or, where the cluster's
-/// authority is not at hand to sign one, with a token that the cluster does not know.
+/// Writes a kubeconfig with a certificate of the administrator that expired yesterday. Without the
+/// cluster's authority to sign one, it has a token that the cluster does not know.
 pub(crate) fn expired(directory: &Path) -> PathBuf {
     let kubeconfig_of_tests = PathBuf::from(std::env::var_os("KUBECONFIG").unwrap_or_default());
     let authority =
@@ -42,9 +42,9 @@ pub(crate) fn expired(directory: &Path) -> PathBuf {
     let (certificate, signing_key) = (at("ca.crt"), at("ca.key"));
     let mut sign =
         vec!["x509", "-req", "-in", "request", "-CA", &certificate, "-CAkey", &signing_key];
-    // Only with extensions it is of the third version.
+    // Extensions make it a certificate of version 3.
     std::fs::write(directory.join("extensions"), "extendedKeyUsage=clientAuth\n")
-        .expect("there is room");
+        .expect("the file can be written");
     sign.extend([
         "-set_serial",
         "1",

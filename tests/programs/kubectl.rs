@@ -1,4 +1,4 @@
-//! The cluster as its own command line shows it.
+//! The cluster, by its command line.
 
 use std::fmt::Display;
 use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
@@ -7,12 +7,12 @@ use serde_json::Value;
 
 use crate::command::output;
 
-/// Where images are pushed for nodes that do not share this host's Docker engine.
+/// The variable with the registry for nodes that do not share this host's Docker engine.
 const REGISTRY: &str = "TEST_REGISTRY";
-/// An address that nobody has (RFC 5737): what would be sent there goes by the default route.
-const SOMEWHERE: &str = "192.0.2.1";
+/// An address for documentation (RFC 5737): data for it would take the default route.
+const DOCUMENTATION_ADDRESS: &str = "192.0.2.1";
 
-/// What `kubectl` prints, or what it complains about.
+/// Runs `kubectl`, and returns its output or its error.
 pub(crate) fn try_kubectl(arguments: &[&str]) -> Result<String, String> {
     output("kubectl", arguments, "")
 }
@@ -23,14 +23,14 @@ pub(crate) fn kubectl(arguments: &[&str]) -> String {
         .unwrap_or_else(|problem| panic!("kubectl {}: {problem}", arguments.join(" ")))
 }
 
-/// Has the cluster have these objects.
+/// Creates or changes objects of the cluster.
 #[track_caller]
 pub(crate) fn apply(objects: impl Display) {
     output("kubectl", &["apply", "-f", "-"], &objects.to_string())
         .unwrap_or_else(|problem| panic!("{problem}: {objects}"));
 }
 
-/// Sends the API server an object: `verb` is `create` or `replace`.
+/// Sends an object to the API server; `verb` is `create` or `replace`.
 pub(crate) fn try_send(verb: &str, path: &str, object: &Value) -> Result<String, String> {
     output("kubectl", &[verb, "--raw", path, "-f", "-"], &object.to_string())
 }
@@ -41,31 +41,31 @@ pub(crate) fn get(arguments: &[&str]) -> Value {
     serde_json::from_str(&kubectl(&all)).expect("it is JSON")
 }
 
-/// The nodes that take pods.
+/// Returns the schedulable nodes.
 pub(crate) fn nodes() -> Vec<Value> {
     let Value::Array(mut nodes) = get(&["nodes"])["items"].take() else { panic!("it is a list") };
     nodes.retain(|node| node["spec"]["unschedulable"] != true);
     nodes
 }
 
-/// The current context's part of the kubeconfig, with the files that it names.
+/// Returns the current context's part of the kubeconfig, with the contents of its files.
 pub(crate) fn kubeconfig() -> Value {
     let config = kubectl(&["config", "view", "--minify", "--flatten", "--raw", "-o", "json"]);
     serde_json::from_str(&config).expect("it is JSON")
 }
 
-/// The namespace that the kubeconfig names.
+/// Returns the namespace of the kubeconfig.
 #[allow(dead_code, reason = "the tests of the command have one of their own")]
 pub(crate) fn namespace() -> String {
     kubeconfig()["contexts"][0]["context"]["namespace"].as_str().unwrap_or("default").to_string()
 }
 
-/// The registry of this cluster, if its nodes need one.
+/// Returns the registry of this cluster, if its nodes need one.
 pub(crate) fn registry() -> Option<String> {
     std::env::var(REGISTRY).ok().filter(|registry| !registry.is_empty())
 }
 
-/// The host and the port of the API server.
+/// Returns the host and the port of the API server.
 pub(crate) fn server() -> (String, u16) {
     let url =
         kubeconfig()["clusters"][0]["cluster"]["server"].as_str().unwrap_or_default().to_string();
@@ -77,8 +77,8 @@ pub(crate) fn server() -> (String, u16) {
     (host.trim_matches(['[', ']']).to_string(), port)
 }
 
-/// An address of this host that nodes may reach: the one from which it talks to the API server or,
-/// if that is on this host, to the world.
+/// Returns an address of this host that nodes may reach: its own one towards the API server or, if
+/// that is on this host, towards the internet.
 pub(crate) fn own_address() -> IpAddr {
     let (host, _) = server();
     let towards = |host: &str| {
@@ -91,5 +91,5 @@ pub(crate) fn own_address() -> IpAddr {
             .map(|address| address.ip())
             .filter(|address| !address.is_loopback())
     };
-    towards(&host).or_else(|| towards(SOMEWHERE)).expect("this host has an address")
+    towards(&host).or_else(|| towards(DOCUMENTATION_ADDRESS)).expect("this host has an address")
 }

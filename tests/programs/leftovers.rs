@@ -1,5 +1,5 @@
-//! Whatever ends a process, the programs that its tasks have started end too, however deep they
-//! were started.
+//! The end of a process, for any reason, ends the programs that its tasks have started, directly or
+//! not.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -9,17 +9,17 @@ use rustix::process::{Signal, kill_process};
 use crate::program::{Program, Setup, command_line, is_guard, pid};
 
 crate::tests![
-    what_tasks_start_ends_with_a_parent_that_is_killed,
-    what_tasks_start_ends_with_the_program,
-    what_tasks_start_ends_with_their_worker,
-    what_stopped_workers_have_started_ends_too,
+    programs_of_tasks_end_with_a_parent_that_is_killed,
+    programs_of_tasks_end_with_the_program,
+    programs_of_tasks_end_with_their_worker,
+    programs_of_stopped_workers_end_too,
     a_guard_that_is_killed_is_replaced,
-    a_guard_that_was_stopped_goes_on_when_it_is_needed,
-    a_guard_holds_nothing_of_its_parent,
+    a_stopped_guard_works_when_it_is_needed,
+    a_guard_keeps_no_files_of_its_parent,
     a_hundred_workers_leave_nothing,
 ];
 
-/// The programs that tasks have started and that run.
+/// Returns the running programs that tasks have started.
 fn started(program: &Program) -> HashSet<u32> {
     program
         .processes()
@@ -32,8 +32,8 @@ fn guards(program: &Program) -> HashSet<u32> {
     program.processes().into_iter().filter(|pid| is_guard(*pid)).collect()
 }
 
-/// A program with a worker and a nested process, each of which has started another program. Both
-/// have a guard.
+/// Starts a program with a worker and a nested process. Each has started another program, and has
+/// a guard.
 fn at_work() -> Program {
     let mut program = Setup::new("starters").start();
     program.say("hang");
@@ -43,14 +43,14 @@ fn at_work() -> Program {
     program
 }
 
-/// What a process has open.
+/// Returns the open files of a process.
 fn held(process: u32) -> impl Iterator<Item = String> {
     let files = std::fs::read_dir(format!("/proc/{process}/fd")).expect("it runs");
     let targets = files.flatten().filter_map(|file| std::fs::read_link(file.path()).ok());
     targets.map(|target| target.to_string_lossy().into_owned())
 }
 
-fn what_tasks_start_ends_with_a_parent_that_is_killed() {
+fn programs_of_tasks_end_with_a_parent_that_is_killed() {
     for signal in [Signal::KILL, Signal::QUIT, Signal::ABORT] {
         let program = at_work();
         program.signal(signal);
@@ -58,23 +58,23 @@ fn what_tasks_start_ends_with_a_parent_that_is_killed() {
     }
 }
 
-fn what_tasks_start_ends_with_the_program() {
+fn programs_of_tasks_end_with_the_program() {
     at_work().end().code(0);
 }
 
-fn what_tasks_start_ends_with_their_worker() {
+fn programs_of_tasks_end_with_their_worker() {
     let mut program = Setup::new("starters").start();
     for way in ["time out", "cancel", "kill"] {
         program.say(way);
         program.line(&format!("{way}: done"));
-        program.wait_until(&format!("the end of what was started ({way})"), || {
+        program.wait_until(&format!("the end of the programs ({way})"), || {
             started(&program).is_empty()
         });
     }
     program.end().code(0);
 }
 
-fn what_stopped_workers_have_started_ends_too() {
+fn programs_of_stopped_workers_end_too() {
     let program = at_work();
     for process in program.processes() {
         if process != program.pid() && !is_guard(process) {
@@ -99,7 +99,7 @@ fn a_guard_that_is_killed_is_replaced() {
     program.end().signal(Signal::KILL);
 }
 
-fn a_guard_that_was_stopped_goes_on_when_it_is_needed() {
+fn a_stopped_guard_works_when_it_is_needed() {
     let program = at_work();
     for guard in guards(&program) {
         kill_process(pid(guard), Signal::STOP).expect("it runs");
@@ -108,7 +108,7 @@ fn a_guard_that_was_stopped_goes_on_when_it_is_needed() {
     program.end().signal(Signal::KILL);
 }
 
-fn a_guard_holds_nothing_of_its_parent() {
+fn a_guard_keeps_no_files_of_its_parent() {
     let program = at_work();
     for guard in guards(&program) {
         let link =

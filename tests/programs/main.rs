@@ -1,9 +1,8 @@
-//! What whole programs promise: how they end, what they are told to be, and what is wrong with
-//! them.
+//! The promises of whole programs: how they start and end, their configuration, output and errors.
 //!
-//! The tests start this binary again, with the name of a [scenario](scenarios) in its environment;
-//! then it is that program, from the first line of `main` on, and the processes that fiber starts
-//! for it are the same program.
+//! The tests start this binary again with the name of a [scenario](scenarios) in its environment.
+//! It then runs that program from the first line of its `main`, and so do the processes that fiber
+//! starts for it.
 
 mod buffers;
 mod configuration;
@@ -62,7 +61,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
 }
 
-/// A topic's tests by their names.
+/// The names and functions of a topic's tests.
 type Tests = &'static [(&'static str, fn())];
 
 /// Lists the tests of a topic.

@@ -1,35 +1,35 @@
-//! Connections that are reset, held up, delayed or half closed, at every stage of a worker's life:
-//! a pool becomes whole again, and what is managed is started again.
+//! Connections that are reset, stalled, delayed or half closed, at every stage of a worker's life:
+//! a pool replaces the worker, and a supervisor restarts a managed actor.
 
 use crate::program::{Program, Setup};
 use crate::proxy::{Fault, Proxy};
 
 crate::tests![
-    a_pool_is_whole_again_after_a_reset_at_any_stage,
-    a_pool_is_whole_again_after_a_stall_at_any_stage,
-    a_pool_is_whole_through_a_delay_at_any_stage,
-    a_pool_is_whole_again_after_its_end_of_a_connection_was_closed_at_any_stage,
-    a_pool_is_whole_again_after_its_workers_end_of_a_connection_was_closed_at_any_stage,
-    a_managed_actor_is_started_again_when_its_connection_is_reset,
+    a_pool_recovers_from_a_reset_at_any_stage,
+    a_pool_recovers_from_a_stall_at_any_stage,
+    a_pool_survives_a_delay_at_any_stage,
+    a_pool_recovers_when_its_end_of_a_connection_is_closed_at_any_stage,
+    a_pool_recovers_when_a_workers_end_of_a_connection_is_closed_at_any_stage,
+    a_managed_actor_is_restarted_when_its_connection_is_reset,
     a_process_whose_connection_is_reset_fails_for_that_reason,
 ];
 
-/// Bytes of a connection, in both directions, after which the fault comes: before the first, in the
-/// proof of the key, as nng begins, in the nodes' handshake, in the parent's order and before the
-/// worker is ready, and at work.
+/// Bytes of a connection, in both directions, after which the fault happens: before the first byte,
+/// in the proof of the key, at the start of nng, in the handshake, in the request of the parent,
+/// before the worker is ready, and at work.
 const STAGES: [usize; 13] = [0, 40, 72, 136, 172, 184, 260, 500, 800, 1100, 1400, 1700, 2100];
 
-fn behind(proxy: &Proxy) -> Program {
+fn start_behind(proxy: &Proxy) -> Program {
     let setup =
-        Setup::new("behind a proxy").env("FIBER_LINK", "nng").env("FIBER_HEARTBEAT", "100ms");
+        Setup::new("start_behind a proxy").env("FIBER_LINK", "nng").env("FIBER_HEARTBEAT", "100ms");
     let setup = setup.env("FIBER_HEARTBEAT_TIMEOUT", "2s").env("PROXY", proxy.address());
     proxy.reads_parents_address_from(setup.directory().join("parent"));
     setup.start()
 }
 
-fn whole_again_after(fault: Fault) {
+fn recovers_from(fault: Fault) {
     let proxy = Proxy::new();
-    let mut program = behind(&proxy);
+    let mut program = start_behind(&proxy);
     for stage in STAGES {
         proxy.expose_next_to(fault, stage);
         program.say("pool");
@@ -39,7 +39,7 @@ fn whole_again_after(fault: Fault) {
         program.say("join");
         program.line("joined");
     }
-    // In the middle of its end.
+    // In the middle of the pool's end.
     proxy.expose_next_to(fault, usize::MAX);
     program.say("pool");
     program.say("whole");
@@ -50,29 +50,29 @@ fn whole_again_after(fault: Fault) {
     program.end().code(0);
 }
 
-fn a_pool_is_whole_again_after_a_reset_at_any_stage() {
-    whole_again_after(Fault::Reset);
+fn a_pool_recovers_from_a_reset_at_any_stage() {
+    recovers_from(Fault::Reset);
 }
 
-fn a_pool_is_whole_again_after_a_stall_at_any_stage() {
-    whole_again_after(Fault::Stall);
+fn a_pool_recovers_from_a_stall_at_any_stage() {
+    recovers_from(Fault::Stall);
 }
 
-fn a_pool_is_whole_through_a_delay_at_any_stage() {
-    whole_again_after(Fault::Delay);
+fn a_pool_survives_a_delay_at_any_stage() {
+    recovers_from(Fault::Delay);
 }
 
-fn a_pool_is_whole_again_after_its_end_of_a_connection_was_closed_at_any_stage() {
-    whole_again_after(Fault::CloseToParent);
+fn a_pool_recovers_when_its_end_of_a_connection_is_closed_at_any_stage() {
+    recovers_from(Fault::CloseToParent);
 }
 
-fn a_pool_is_whole_again_after_its_workers_end_of_a_connection_was_closed_at_any_stage() {
-    whole_again_after(Fault::CloseToChild);
+fn a_pool_recovers_when_a_workers_end_of_a_connection_is_closed_at_any_stage() {
+    recovers_from(Fault::CloseToChild);
 }
 
-fn a_managed_actor_is_started_again_when_its_connection_is_reset() {
+fn a_managed_actor_is_restarted_when_its_connection_is_reset() {
     let proxy = Proxy::new();
-    let mut program = behind(&proxy);
+    let mut program = start_behind(&proxy);
     for fault in [Fault::Reset, Fault::CloseToChild] {
         proxy.expose_next_to(fault, usize::MAX);
         program.say("actor");
@@ -87,7 +87,7 @@ fn a_managed_actor_is_started_again_when_its_connection_is_reset() {
 
 fn a_process_whose_connection_is_reset_fails_for_that_reason() {
     let proxy = Proxy::new();
-    let mut program = behind(&proxy);
+    let mut program = start_behind(&proxy);
     proxy.expose_next_to(Fault::Reset, usize::MAX);
     program.say("process");
     program.line("it runs");

@@ -1,22 +1,22 @@
-//! Where what children print goes.
+//! The output of children.
 
 use crate::program::Setup;
 
 crate::tests![
-    it_goes_to_the_parents_own_output,
+    output_goes_to_the_parents_output,
     each_line_can_have_a_prefix,
-    it_can_go_to_a_file_a_process,
-    it_can_go_nowhere,
-    a_progress_bar_is_drawn_in_a_terminal_and_nowhere_else,
-    lines_beside_a_progress_bar_leave_no_stale_bar,
-    nobody_has_to_read_it,
+    output_can_go_to_a_file_for_each_process,
+    output_can_go_nowhere,
+    a_progress_bar_is_drawn_only_in_a_terminal,
+    lines_during_a_progress_bar_leave_no_old_bar,
+    output_without_a_reader_stops_nothing,
     a_slow_reader_misses_nothing,
-    what_can_not_be_written_is_told_and_stops_nothing,
-    a_log_directory_that_can_not_be_written_is_told,
-    lines_without_an_end_come_out_once,
+    output_that_can_not_be_written_is_reported_and_stops_nothing,
+    a_log_directory_that_can_not_be_written_is_reported,
+    lines_without_an_end_are_forwarded_once,
 ];
 
-fn it_goes_to_the_parents_own_output() {
+fn output_goes_to_the_parents_output() {
     let ending = Setup::new("output").run().code(0);
     let ending =
         ending.says(&["from standard output", "and a last line without an end", "from a worker"]);
@@ -36,7 +36,7 @@ fn each_line_can_have_a_prefix() {
     assert!(worker.starts_with("[choir"), "{worker}");
 }
 
-fn it_can_go_to_a_file_a_process() {
+fn output_can_go_to_a_file_for_each_process() {
     let setup = Setup::new("output").env("FIBER_OUTPUT", "file").env("FIBER_LOG_DIR", "logs/today");
     let ending = setup.run().code(0);
     assert!(
@@ -55,7 +55,7 @@ fn it_can_go_to_a_file_a_process() {
     assert_eq!(log("choir-worker-1.log"), "from a worker\n");
 }
 
-fn it_can_go_nowhere() {
+fn output_can_go_nowhere() {
     let ending = Setup::new("output").env("FIBER_OUTPUT", "null").run().code(0);
     assert!(
         !ending.out.contains("from") && !ending.errors.contains("from"),
@@ -65,7 +65,7 @@ fn it_can_go_nowhere() {
     );
 }
 
-fn a_log_directory_that_can_not_be_written_is_told() {
+fn a_log_directory_that_can_not_be_written_is_reported() {
     let setup =
         Setup::new("too large").env("FIBER_OUTPUT", "file").env("FIBER_LOG_DIR", "/proc/no/such");
     let ending = setup.env("FIBER_MAX_MESSAGE", "64KiB").run();
@@ -76,7 +76,7 @@ fn a_log_directory_that_can_not_be_written_is_told() {
     );
 }
 
-fn a_progress_bar_is_drawn_in_a_terminal_and_nowhere_else() {
+fn a_progress_bar_is_drawn_only_in_a_terminal() {
     Setup::new("progress").in_a_terminal().run().code(0).says(&[
         "squares ",
         "300/300",
@@ -86,7 +86,7 @@ fn a_progress_bar_is_drawn_in_a_terminal_and_nowhere_else() {
     assert_eq!(ending.errors, "");
 }
 
-fn lines_beside_a_progress_bar_leave_no_stale_bar() {
+fn lines_during_a_progress_bar_leave_no_old_bar() {
     let setup = Setup::new("progress beside lines").in_a_terminal();
     let go = setup.directory().join("go");
     let program = setup.start();
@@ -97,7 +97,7 @@ fn lines_beside_a_progress_bar_leave_no_stale_bar() {
     std::fs::write(go, "").unwrap();
     let ending = program.end().code(0);
 
-    // `script` has no size to give to its terminal; 80 columns are what programs take then.
+    // `script` sets no size for its terminal; programs then use 80 columns.
     let size = |cells| std::num::NonZero::new(cells).unwrap();
     let mut terminal = vt100::Parser::new(size(60), size(80), 0);
     terminal.process(ending.out.replace('\n', "\r\n").as_bytes());
@@ -111,7 +111,7 @@ fn lines_beside_a_progress_bar_leave_no_stale_bar() {
     assert_eq!(screen.len(), 25, "{screen:#?}");
 }
 
-fn nobody_has_to_read_it() {
+fn output_without_a_reader_stops_nothing() {
     let ending = Setup::new("chatter").start_unread().end().code(0);
     assert!(
         ending.errors.contains("sum 190") && ending.errors.contains("spawned 7"),
@@ -127,13 +127,14 @@ fn a_slow_reader_misses_nothing() {
     assert!(lines.last().is_some_and(|line| line.starts_with("line 4999")), "{:?}", lines.last());
 }
 
-fn what_can_not_be_written_is_told_and_stops_nothing() {
+fn output_that_can_not_be_written_is_reported_and_stops_nothing() {
     let ending = Setup::new("report").start_on_a_full_device().end().code(0);
-    let words = "output of a child process is lost: this process's output can't be written: No space left on device";
+    let words = "output of a child process is lost: this process's output can't be written: \
+                 No space left on device";
     assert!(ending.errors.contains(words), "{}", ending.errors);
 }
 
-fn lines_without_an_end_come_out_once() {
+fn lines_without_an_end_are_forwarded_once() {
     let ending = Setup::new("unfinished lines").run().code(0);
     let texts = [
         "one task",
@@ -148,8 +149,8 @@ fn lines_without_an_end_come_out_once() {
     let tasks = (0..1000).map(|n| format!("task {n}"));
     for text in texts.map(String::from).into_iter().chain(tasks) {
         let times = ending.out.matches(&format!("<{text}>")).count();
-        // Each incarnation of a worker runs its initialiser.
+        // Each incarnation of a worker runs its initializer.
         let right = if text == "initialiser" { times >= 1 } else { times == 1 };
-        assert!(right, "<{text}> came {times} times in:\n{}", ending.out);
+        assert!(right, "<{text}> appears {times} times in:\n{}", ending.out);
     }
 }

@@ -1,8 +1,7 @@
-//! The processes of pods, killed without fiber's doing.
+//! Kills the processes of pods behind fiber's back.
 //!
-//! It is done from within, so that it works on any node: the test's own program is called once more
-//! in the container. The pods that fiber makes share one process namespace, whose first process is
-//! not the program's.
+//! The test's own program does so from within the container, so that it works on any node. Fiber's
+//! pods share one process namespace, whose first process is not the program's.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -10,12 +9,12 @@ use std::process::{Command, Stdio};
 use crate::kubectl::{get, try_kubectl};
 use crate::wait::wait_until;
 
-/// The argument by which this program is told to kill all others of its kind that it sees.
-const ORDER: &str = "kill-the-others";
+/// The argument that makes this program kill all its other processes that it sees.
+const KILL_OTHERS: &str = "kill-the-others";
 
-/// Kills them, if that is what this process is for.
+/// Kills the other processes if this process was started for that. Returns whether it was.
 pub(crate) fn kill_if_asked() -> bool {
-    if std::env::args().nth(1).as_deref() != Some(ORDER) {
+    if std::env::args().nth(1).as_deref() != Some(KILL_OTHERS) {
         return false;
     }
     let executable =
@@ -34,7 +33,7 @@ pub(crate) fn kill_if_asked() -> bool {
     true
 }
 
-/// Kills the process of a pod, and waits until the cluster knows of its end.
+/// Kills the process of a pod, and waits until the cluster reports its end.
 #[track_caller]
 pub(crate) fn kill(namespace: &str, name: &str) {
     let pod = get(&["--namespace", namespace, "pod", name]);
@@ -42,10 +41,11 @@ pub(crate) fn kill(namespace: &str, name: &str) {
     let (container, program) = (container["name"].as_str(), container["command"][0].as_str());
     let (container, program) =
         (container.expect("it has a name"), program.expect("fiber says what to run"));
-    let order = ["--namespace", namespace, "exec", name, "-c", container, "--", program, ORDER];
-    let order =
-        Command::new("kubectl").args(order).stdin(Stdio::null()).stdout(Stdio::null()).spawn();
-    let mut order = order.expect("the command `kubectl` is installed");
+    let exec =
+        ["--namespace", namespace, "exec", name, "-c", container, "--", program, KILL_OTHERS];
+    let exec =
+        Command::new("kubectl").args(exec).stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+    let mut exec = exec.expect("the command `kubectl` is installed");
     let ended = || match try_kubectl(&["--namespace", namespace, "get", "pod", name, "-o", "json"])
     {
         Ok(pod) => {
@@ -55,7 +55,7 @@ pub(crate) fn kill(namespace: &str, name: &str) {
         Err(problem) => problem.contains("not found"),
     };
     wait_until(&format!("the process of {name} is dead"), ended);
-    // An engine may leave the connection open although the container is gone.
-    let _ = order.kill();
-    let _ = order.wait();
+    // Some engines leave the connection open although the container is gone.
+    let _ = exec.kill();
+    let _ = exec.wait();
 }

@@ -1,4 +1,4 @@
-//! A program under test: started, spoken to, and watched to its end.
+//! Starts a program under test, talks to it, and checks its end.
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -13,18 +13,18 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tempfile::TempDir;
 
-/// Names the scenario that a program plays.
+/// The variable with the name of the scenario that a program runs.
 pub(crate) const SCENARIO: &str = "SCENARIO";
-/// Marks all processes of one program.
+/// The variable that marks all processes of one program.
 const MARK: &str = "SCENARIO_MARK";
-/// How long anything may take that is to happen at all.
+/// Time limit for anything that must happen.
 const LONG: Duration = Duration::from_secs(120);
-/// How often to look whether something has happened.
+/// The interval of checks whether something has happened.
 const LOOK: Duration = Duration::from_millis(1);
-/// How long processes may outlive their parent.
+/// Time limit for processes to end after their program.
 const OUTLIVE: Duration = Duration::from_secs(10);
 
-/// A program to be.
+/// Configures and starts a program.
 pub(crate) struct Setup {
     command: Command,
     mark: String,
@@ -32,13 +32,13 @@ pub(crate) struct Setup {
     outlive: Duration,
 }
 
-/// Where a program runs, and where it could leave something behind.
+/// The working directory of a program, and the temporary one, where it could leave files.
 struct Places {
     work: TempDir,
     temporary: TempDir,
 }
 
-/// A program that runs. It is killed when this is dropped.
+/// A running program, which is killed when this is dropped.
 pub(crate) struct Program {
     child: Child,
     out: Lines,
@@ -48,7 +48,7 @@ pub(crate) struct Program {
     outlive: Duration,
 }
 
-/// How a program ended.
+/// The end of a program.
 pub(crate) struct Ending {
     status: ExitStatus,
     places: Arc<Places>,
@@ -57,8 +57,8 @@ pub(crate) struct Ending {
 }
 
 impl Setup {
-    /// The program of this scenario, in an empty directory, with no configuration but the link of
-    /// this test run.
+    /// Configures the program of a scenario, in an empty directory, with no configuration but the
+    /// link of this test run.
     pub(crate) fn new(scenario: &str) -> Setup {
         Setup::with_executable(
             scenario,
@@ -66,16 +66,16 @@ impl Setup {
         )
     }
 
-    /// The same, as a copy of the executable.
+    /// Works as [`new`](Setup::new), with another executable.
     pub(crate) fn with_executable(scenario: &str, executable: &Path) -> Setup {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let mark =
             format!("program-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let directory = || TempDir::new().expect("there is room for a directory");
+        let directory = || TempDir::new().expect("a directory can be created");
         let places = Arc::new(Places { work: directory(), temporary: directory() });
         let mut command = Command::new("env");
-        // Whatever this test run was told to ignore.
-        command.arg("--default-signal=INT,TERM,HUP").arg(executable);
+        // A test run in the background of a script, or under `nohup`, inherits ignored signals.
+        command.arg("--default-signal=INT,QUIT,TERM,HUP").arg(executable);
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("FIBER_") && name != "FIBER_LINK" {
                 command.env_remove(name);
@@ -90,7 +90,7 @@ impl Setup {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // As a shell does it.
+            // As shells do.
             .process_group(0);
         Setup { command, mark, places, outlive: OUTLIVE }
     }
@@ -100,44 +100,44 @@ impl Setup {
         self
     }
 
-    /// Calls it with these arguments.
+    /// Adds arguments.
     pub(crate) fn args(mut self, arguments: &[&str]) -> Setup {
         self.command.args(arguments);
         self
     }
 
-    /// The directory that it will run in.
+    /// Returns the working directory.
     #[allow(dead_code, reason = "the tests of the command need it")]
     pub(crate) fn directory(&self) -> &Path {
         self.places.work.path()
     }
 
-    /// Puts a file into the program's working directory.
+    /// Writes a file into the working directory.
     pub(crate) fn file(self, name: &str, text: &str) -> Setup {
         std::fs::write(self.places.work.path().join(name), text)
             .expect("the directory can be written to");
         self
     }
 
-    /// Allows its processes to outlive it by more than the usual time.
+    /// Sets how long its processes may outlive it.
     #[allow(dead_code, reason = "the tests of containers need it")]
     pub(crate) fn outlive(mut self, by: Duration) -> Setup {
         self.outlive = by;
         self
     }
 
-    /// Has it run as another user.
+    /// Runs it as another user.
     #[allow(dead_code, reason = "the tests of containers need it")]
     pub(crate) fn user(mut self, id: u32) -> Setup {
         self.command.uid(id).gid(id);
         for place in [self.places.work.path(), self.places.temporary.path()] {
             std::os::unix::fs::chown(place, Some(id), Some(id))
-                .expect("this process may give it away");
+                .expect("this process may change the owner");
         }
         self
     }
 
-    /// Runs it in a terminal of its own; what it prints as errors then comes with the rest.
+    /// Runs it in a terminal of its own. Its standard error then comes with its standard output.
     pub(crate) fn in_a_terminal(mut self) -> Setup {
         let mut script = Command::new("script");
         let words = [self.command.get_program()].into_iter().chain(self.command.get_args());
@@ -161,7 +161,7 @@ impl Setup {
         self.start_with(Lines::of)
     }
 
-    /// Nobody reads what it prints.
+    /// Starts it with standard output closed at the other end.
     pub(crate) fn start_unread(self) -> Program {
         self.start_with(|out| {
             drop(out);
@@ -169,13 +169,13 @@ impl Setup {
         })
     }
 
-    /// Whoever reads what it prints takes his time.
+    /// Starts it with a slow reader of its standard output.
     #[allow(dead_code, reason = "the tests of containers do without it")]
     pub(crate) fn start_read_slowly(self) -> Program {
         self.start_with(|out| Lines::of(Slow(out)))
     }
 
-    /// What it prints goes to a device that has no room.
+    /// Starts it with standard output to a device without space.
     #[allow(dead_code, reason = "the tests of containers do without it")]
     pub(crate) fn start_on_a_full_device(mut self) -> Program {
         let full = std::fs::File::options().write(true).open("/dev/full").expect("there is one");
@@ -190,7 +190,7 @@ impl Setup {
         Program { child, out, errors, mark: self.mark, places: self.places, outlive: self.outlive }
     }
 
-    /// Runs it to its end, after which nothing is left.
+    /// Runs it to its end, and checks that nothing is left.
     pub(crate) fn run(self) -> Ending {
         self.start().end()
     }
@@ -205,19 +205,18 @@ impl Program {
         kill_process(pid(self.pid()), signal).expect("it is alive");
     }
 
-    /// Does what a terminal does when Ctrl-C is pressed.
+    /// Sends SIGINT to its process group, as a terminal does for Ctrl-C.
     pub(crate) fn press_ctrl_c(&self) {
         kill_process_group(pid(self.pid()), Signal::INT).expect("it is alive");
     }
 
-    /// Gives it a line to read.
+    /// Writes a line to its standard input.
     pub(crate) fn say(&mut self, line: &str) {
         let input = self.child.stdin.as_mut().expect("it is piped");
         writeln!(input, "{line}").expect("it reads");
     }
 
-    /// Waits until it has printed a line that begins like this, and takes it away, without its
-    /// beginning.
+    /// Waits for a line of output with this beginning, and removes it. Returns the rest.
     pub(crate) fn line(&self, beginning: &str) -> String {
         let mut found = None;
         self.wait_until(&format!("a line `{beginning}…`"), || {
@@ -227,7 +226,7 @@ impl Program {
         found.unwrap_or_default()
     }
 
-    /// The same for a line that has this in it; the whole line.
+    /// Waits for a line of output that contains these words, removes it and returns it.
     #[allow(dead_code, reason = "the tests of pods need it")]
     pub(crate) fn line_with(&self, words: &str) -> String {
         let mut found = None;
@@ -240,17 +239,16 @@ impl Program {
         found.unwrap_or_default()
     }
 
-    /// Waits until all of this stands in the lines that it printed.
+    /// Waits until its output contains all these texts.
     #[allow(dead_code, reason = "the tests of containers do without it")]
     pub(crate) fn shows(&self, texts: &[String]) {
-        self.wait_until("what it should show", || {
+        self.wait_until("its output", || {
             let lines = self.out.lines.lock().unwrap();
             texts.iter().all(|text| lines.iter().any(|line| line.contains(text)))
         });
     }
 
-    /// Waits for its end, after which no process of it and nothing in its temporary directory is
-    /// left.
+    /// Waits for its end, and checks that none of its processes and no temporary file is left.
     pub(crate) fn end(mut self) -> Ending {
         drop(self.child.stdin.take());
         let deadline = Instant::now() + LONG;
@@ -277,7 +275,7 @@ impl Program {
         Ending { status, places, out: self.out.all(), errors: self.errors.all() }
     }
 
-    /// Its processes that run, itself among them.
+    /// Returns the ids of its processes that run, its own among them.
     pub(crate) fn processes(&self) -> HashSet<u32> {
         let wanted = format!("{MARK}={}", self.mark);
         let mut found = HashSet::new();
@@ -285,7 +283,7 @@ impl Program {
             let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
                 continue;
             };
-            // What has ended and was not reaped has no environment.
+            // A process that has ended and is not reaped has no environment.
             let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
             if environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes()) {
                 found.insert(pid);
@@ -294,17 +292,17 @@ impl Program {
         found
     }
 
-    /// Waits for what the program does.
+    /// Waits until `reached` returns `true`; `what` describes it for the error.
     pub(crate) fn wait_until(&self, what: &str, mut reached: impl FnMut() -> bool) {
         let deadline = Instant::now() + LONG;
         while !reached() {
-            assert!(Instant::now() < deadline, "{what} did not come{}", self.words());
+            assert!(Instant::now() < deadline, "{what} did not happen{}", self.words());
             std::thread::sleep(LOOK);
         }
     }
 
     fn words(&self) -> String {
-        format!("; it printed:\n{}\nand as errors:\n{}", self.out.all(), self.errors.all())
+        format!("; its output:\n{}\nits errors:\n{}", self.out.all(), self.errors.all())
     }
 }
 
@@ -316,32 +314,32 @@ impl Drop for Program {
 }
 
 impl Ending {
-    /// The program's working directory, which goes with this.
+    /// Returns the working directory, which is deleted with this.
     pub(crate) fn directory(&self) -> &Path {
         self.places.work.path()
     }
 
-    /// Its exit code, unless a signal ended it.
+    /// Returns the exit code, unless a signal ended the program.
     #[allow(dead_code, reason = "the tests of containers do without it")]
     pub(crate) fn exit_code(&self) -> Option<i32> {
         self.status.code()
     }
 
-    /// Its exit code has to be this one.
+    /// Checks the exit code.
     #[track_caller]
     pub(crate) fn code(self, code: i32) -> Ending {
         assert_eq!(self.status.code(), Some(code), "{}{}", self.out, self.errors);
         self
     }
 
-    /// It has to have died of this signal.
+    /// Checks that this signal ended the program.
     #[track_caller]
     pub(crate) fn signal(self, signal: Signal) -> Ending {
         assert_eq!(self.status.signal(), Some(signal.as_raw()), "{}{}", self.out, self.errors);
         self
     }
 
-    /// All of this has to stand in what it printed.
+    /// Checks that its output contains all these texts.
     #[track_caller]
     pub(crate) fn says(self, texts: &[&str]) -> Ending {
         for text in texts {
@@ -356,8 +354,7 @@ impl Ending {
     }
 }
 
-/// Reads a stream to its end on a thread of its own.
-/// Gives a page now and then.
+/// A reader that returns 4 KiB every 40 ms.
 struct Slow<R>(R);
 
 impl<R: Read> Read for Slow<R> {
@@ -368,6 +365,7 @@ impl<R: Read> Read for Slow<R> {
     }
 }
 
+/// The lines of a stream, which a thread reads to its end.
 struct Lines {
     lines: Arc<Mutex<Vec<String>>>,
     reader: Mutex<Option<std::thread::JoinHandle<()>>>,
@@ -394,7 +392,8 @@ impl Lines {
         Some(lines.remove(place)[beginning.len()..].trim().to_string())
     }
 
-    /// What came so far; all of it, once the program and its children have ended.
+    /// Returns all lines that are left. Call it when the program has ended: it waits for the end of
+    /// the stream.
     fn all(&self) -> String {
         let mut reader = self.reader.lock().unwrap();
         let deadline = Instant::now() + LONG;
@@ -412,13 +411,13 @@ pub(crate) fn pid(number: u32) -> Pid {
     Pid::from_raw(number as i32).expect("0 is no process")
 }
 
-/// Whether a process is the guard of another, and at work.
+/// Returns whether a process is a guard that works.
 #[allow(dead_code, reason = "the tests of containers do without it")]
 pub(crate) fn is_guard(pid: u32) -> bool {
     std::fs::read(format!("/proc/{pid}/comm")).is_ok_and(|name| name == b"fiber-guard\n")
 }
 
-/// Each word ends with a zero.
+/// Returns the command line; each argument ends with a zero.
 pub(crate) fn command_line(pid: u32) -> Vec<u8> {
     std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()
 }

@@ -9,43 +9,43 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::set_socket_linger;
 
-/// How long anything may take that is to happen at all.
+/// Time limit for anything that must happen.
 const LONG: Duration = Duration::from_secs(120);
-/// How long bytes are delayed: less than the heartbeats' limit.
+/// The delay of bytes: less than the timeout of heartbeats.
 const DELAY: Duration = Duration::from_millis(700);
-/// How often a connection looks whether it is to fail now.
+/// The interval of checks whether a connection must fail now.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Both ends see a reset.
+    /// Both ends get a reset.
     Reset,
-    /// Nothing passes any more, and no end is told.
+    /// No data passes any more, and neither end is closed.
     Stall,
-    /// Nothing passes for a while.
+    /// No data passes for a while.
     Delay,
-    /// The parent sees the end of what the child says; the child sees nothing.
+    /// The parent gets the end of the child's data; the child gets nothing.
     CloseToParent,
     /// The reverse.
     CloseToChild,
 }
 
-/// Passes connections on, and has one of them fail when it is told to.
+/// Forwards connections, and lets one of them fail on demand.
 pub(crate) struct Proxy {
     address: String,
-    plan: Arc<Plan>,
+    plan: Arc<FaultPlan>,
 }
 
 #[derive(Default)]
-struct Plan {
-    state: Mutex<State>,
+struct FaultPlan {
+    state: Mutex<FaultState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct FaultState {
     parent: PathBuf,
-    /// What comes over the next connection, and after how many bytes.
+    /// The fault of the next connection, and the number of bytes before it.
     next: Option<(Fault, usize)>,
     at_once: bool,
     done: bool,
@@ -55,7 +55,7 @@ impl Proxy {
     pub(crate) fn new() -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("nng:tcp://{}", listener.local_addr().unwrap());
-        let plan = Arc::<Plan>::default();
+        let plan = Arc::<FaultPlan>::default();
         let shared = Arc::clone(&plan);
         std::thread::spawn(move || {
             for near in listener.incoming() {
@@ -68,14 +68,14 @@ impl Proxy {
                     continue;
                 };
                 let near = near.unwrap();
-                // Either end may go at any time.
-                std::thread::spawn(move || drop(pass(near, far, fault, &plan)));
+                // Either end may close at any time.
+                std::thread::spawn(move || drop(forward_until_fault(near, far, fault, &plan)));
             }
         });
         Proxy { address, plan }
     }
 
-    /// Where children are to connect to.
+    /// Returns the address for children.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
@@ -97,16 +97,16 @@ impl Proxy {
         let waiting = self.plan.state.lock().unwrap();
         let (state, _) =
             self.plan.changed.wait_timeout_while(waiting, LONG, |state| !state.done).unwrap();
-        assert!(state.done, "the connection did not come so far");
+        assert!(state.done, "the connection did not get that far");
     }
 }
 
-/// Passes all that comes from one to the other, until both have ended or it fails.
-fn pass(
+/// Forwards data in both directions until both ends have closed, or the fault happens.
+fn forward_until_fault(
     mut near: TcpStream,
     mut far: TcpStream,
     mut fault: Option<(Fault, usize)>,
-    plan: &Plan,
+    plan: &FaultPlan,
 ) -> std::io::Result<()> {
     near.set_nodelay(true)?;
     far.set_nodelay(true)?;
@@ -132,7 +132,7 @@ fn pass(
                 }
                 Fault::Stall => {
                     done();
-                    return until_gone(&near, &far);
+                    return hold_open(&near, &far);
                 }
                 Fault::Delay => std::thread::sleep(DELAY),
                 Fault::CloseToParent => far.shutdown(Shutdown::Write)?,
@@ -164,19 +164,19 @@ fn pass(
 fn forward(from: &mut TcpStream, to: &mut TcpStream, buffer: &mut [u8]) -> std::io::Result<usize> {
     let count = from.read(buffer)?;
     if count == 0 {
-        // It may be closed already.
+        // The other end may be closed already.
         let _ = to.shutdown(Shutdown::Write);
         return Ok(0);
     }
     match to.write_all(&buffer[..count]) {
-        // That way is closed: what would go there is lost.
+        // The other end is closed: the data is lost.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(count),
         written => written.map(|()| count),
     }
 }
 
-/// Keeps both ends waiting for as long as they do.
-fn until_gone(near: &TcpStream, far: &TcpStream) -> std::io::Result<()> {
+/// Keeps both ends open until they close.
+fn hold_open(near: &TcpStream, far: &TcpStream) -> std::io::Result<()> {
     let deadline = Instant::now() + LONG;
     for end in [near, far] {
         loop {

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::program::pid;
 
-/// The `main` of a scenario. Whether it is to begin with `fiber::init()` is its own affair.
+/// Runs the `main` of a scenario, which may or may not begin with `fiber::init()`.
 pub(crate) fn run(name: &str) -> ExitCode {
     match name {
         "async main" => finish(async_main::main()),
@@ -88,8 +88,8 @@ fn progress() {
     println!("sum {}", squares.into_iter().sum::<u64>());
 }
 
-/// The program and its workers print lines while a bar is on the screen: the workers up to a file
-/// `go`, the program after it.
+/// The program and its workers print lines during a progress bar: the workers before a file `go`
+/// exists, the program after that.
 fn progress_beside_lines() {
     fn speak(x: u64) -> u64 {
         wait_until(|| x == 0 || Path::new("bar").exists());
@@ -103,7 +103,7 @@ fn progress_beside_lines() {
     let first = results.next().unwrap().unwrap();
     std::fs::write("bar", "").unwrap();
     wait_until(|| Path::new("go").exists());
-    // As many programs do it.
+    // As many programs do.
     let mut out = std::io::stdout().lock();
     for x in [first].into_iter().chain(results.map(Result::unwrap)) {
         fiber::pool::suspend_progress(|| writeln!(out, "program {x}").unwrap());
@@ -116,7 +116,7 @@ fn hang() {
     }
 }
 
-/// What whoever runs this program says.
+/// Reads a line of standard input, by which a test controls the program.
 fn read_line() -> Option<String> {
     std::io::stdin().lock().lines().next()?.ok()
 }
@@ -166,7 +166,7 @@ mod failing_main {
     }
 }
 
-/// What a main does when all of its family are at work.
+/// What `main` does when all processes of the family work.
 enum Then {
     Wait,
     Return,
@@ -175,7 +175,7 @@ enum Then {
     Panic,
 }
 
-/// Two workers and a process, each of which starts two more, and so nine processes with this one.
+/// Starts two workers and a process, each of which starts two more: with this one, ten processes.
 fn family(then: &Then) {
     fiber::init();
     let pool = Pool::builder().processes(2).build().expect("a pool can be made");
@@ -272,7 +272,7 @@ fn init_after_work() {
     println!("{}", Process::spawn(square, 2).wait().unwrap_err());
 }
 
-/// Does some work for each line that it reads.
+/// Works for each line that it reads.
 fn work_on_demand() {
     fiber::init();
     let pool = Pool::new(2).expect("a pool can be made");
@@ -319,7 +319,7 @@ fn stopped_children() {
     let error = pool.max_deaths(2).apply(stop, ()).wait().unwrap_err();
     println!("task: {error}");
 
-    // Connected, and not ready yet.
+    // It has connected, and is not ready yet.
     let stop = || kill_process(rustix::process::getpid(), Signal::STOP).unwrap();
     let pool = Pool::builder().processes(1).initializer(stop, ()).build().unwrap();
     println!("initialiser: {}", pool.apply(square, 3).wait().unwrap_err());
@@ -341,7 +341,7 @@ fn too_large() {
     println!("many small ones: {}", pool.map(give, vec![1000; 1000]).wait().unwrap().len());
 }
 
-/// What it writes is not what it reads.
+/// A value that does not deserialize: it writes something else than it reads.
 #[derive(Debug, Deserialize)]
 struct Crooked {
     _value: u32,
@@ -392,7 +392,7 @@ fn configuration(in_code: bool) {
     println!("workers: {}", pool.ready());
     let pool = Pool::builder().processes(1).start().wait().unwrap();
     println!("workers by the builder: {}", pool.ready());
-    // Not in the parent's directory, and not with its environment: it counts what the parent has.
+    // The parent's configuration counts, not the child's directory and environment.
     let elsewhere = move || {
         std::env::set_current_dir("/").unwrap();
         Pool::builder().start().wait().unwrap().wait_until_ready().wait().unwrap();
@@ -418,7 +418,7 @@ fn output() {
     pool.stop().wait().unwrap();
 }
 
-/// Prints more than any pipe holds, and tells how it went as an error.
+/// Prints more than any pipe holds, and reports to standard error.
 fn chatter() {
     fiber::init();
     let chat = |task: u64| {
@@ -434,7 +434,7 @@ fn chatter() {
     pool.stop().wait().unwrap();
 }
 
-/// More than the pipes hold on the way, at the very end.
+/// Prints more than the pipes hold, right before the end.
 fn report() {
     fiber::init();
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
@@ -442,7 +442,7 @@ fn report() {
     Process::spawn(report, ()).wait().unwrap();
 }
 
-/// As `ulimit -v` has it, with a little more than what the program takes already.
+/// Limits the address space to little more than the program uses already, as `ulimit -v` does.
 fn little_address_space() {
     use rustix::process::{Resource, Rlimit, setrlimit};
     let status = std::fs::read_to_string("/proc/self/status").expect("/proc is mounted");
@@ -466,7 +466,7 @@ fn killed_as_they_start() {
 
 fn out_of_memory() {
     fiber::init();
-    /// Joins a group that has less memory than this takes, the first time or always.
+    /// Joins a control group, and allocates more memory than it allows: the first time, or always.
     fn swallow(first: bool) -> usize {
         if first && std::fs::File::create_new("swallowed").is_err() {
             return 7;

@@ -1,10 +1,10 @@
-//! The session's key is nowhere to be read from outside: in no environment, on no command line.
+//! The session's key is in no environment and on no command line.
 
 use std::path::Path;
 
 use crate::program::{Program, Setup, command_line};
 
-crate::tests![the_key_is_in_no_environment_and_on_no_command_line, children_have_nothing_to_read];
+crate::tests![the_key_is_in_no_environment_and_on_no_command_line, children_have_no_standard_input];
 
 fn at_work() -> Program {
     let mut program = Setup::new("starters").start();
@@ -13,7 +13,7 @@ fn at_work() -> Program {
     program
 }
 
-/// Whether something is in these bytes that could be a key.
+/// Returns whether these bytes contain something that could be a key.
 fn could_hold_key(bytes: &[u8]) -> bool {
     bytes.split(|byte| !byte.is_ascii_hexdigit()).any(|digits| digits.len() >= 64)
 }
@@ -30,7 +30,7 @@ fn the_key_is_in_no_environment_and_on_no_command_line() {
     program.end().code(0);
 }
 
-fn children_have_nothing_to_read() {
+fn children_have_no_standard_input() {
     let program = at_work();
     let mut seen = 0;
     for process in program.processes() {

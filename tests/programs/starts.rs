@@ -1,17 +1,17 @@
-//! How programs begin, and how fiber's processes in them do, or why they can't.
+//! Starts of programs and of their processes, and errors that explain why one failed.
 
 use crate::program::{Ending, Setup};
 
 crate::tests![
     every_kind_of_main_works,
     a_failing_main_fails_the_program,
-    without_init_the_error_says_what_to_do,
-    a_main_that_returns_an_error_prints_what_to_do,
-    init_after_a_thread_was_started_is_told,
+    without_init_the_error_names_the_remedy,
+    a_main_that_returns_an_error_prints_the_remedy,
+    init_after_the_start_of_a_thread_is_an_error,
     children_without_init_do_not_multiply,
-    children_that_never_reach_init_are_given_up,
-    a_child_that_can_not_connect_says_so_and_ends,
-    a_child_that_is_called_with_nonsense_says_so_and_ends,
+    children_that_never_reach_init_are_killed,
+    a_child_that_can_not_connect_prints_why_and_exits,
+    a_child_with_wrong_variables_prints_why_and_exits,
 ];
 
 const KEY: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
@@ -27,14 +27,15 @@ fn a_failing_main_fails_the_program() {
     assert!(ending.errors.contains("no such luck"), "{}", ending.errors);
 }
 
-/// How often `main` began, in the program and in what it started.
+/// Counts the starts of `main`, in the program and in its processes.
 fn begun(ending: &Ending) -> usize {
     ending.errors.lines().filter(|line| *line == "main began").count()
 }
 
-fn without_init_the_error_says_what_to_do() {
+fn without_init_the_error_names_the_remedy() {
     let ending = Setup::new("no init").run().code(0).says(&[
-        "pool: fiber is not initialised in this program: make `fiber::init();` the first line of `main`",
+        "pool: fiber is not initialised in this program: make `fiber::init();` the first line of \
+         `main`",
         "process: fiber is not initialised in this program",
         "supervisor: fiber is not initialised in this program",
         "#[fiber::main]",
@@ -43,13 +44,14 @@ fn without_init_the_error_says_what_to_do() {
     assert_eq!(begun(&ending), 1);
 }
 
-fn a_main_that_returns_an_error_prints_what_to_do() {
+fn a_main_that_returns_an_error_prints_the_remedy() {
     let ending = Setup::new("main without init").run().code(1);
-    let says = "Error: fiber is not initialised in this program: make `fiber::init();` the first line of `main`";
+    let says = "Error: fiber is not initialised in this program: make `fiber::init();` the first \
+                line of `main`";
     assert!(ending.errors.contains(says), "{}", ending.errors);
 }
 
-fn init_after_a_thread_was_started_is_told() {
+fn init_after_the_start_of_a_thread_is_an_error() {
     for late in ["init too late", "init in a runtime"] {
         let ending = Setup::new(late).run().code(0).says(&["use `#[fiber::main]` in their place"]);
         let words =
@@ -62,28 +64,31 @@ fn init_after_a_thread_was_started_is_told() {
 }
 
 fn children_without_init_do_not_multiply() {
-    let ending = Setup::new("init in the parent alone")
-        .run()
-        .code(0)
-        .says(&["exited with code 1 before it was ready: is `fiber::init()` the first thing that `main` does?"]);
+    let ending = Setup::new("init in the parent alone").run().code(0);
+    let ending = ending.says(&[
+        "exited with code 1 before it was ready: is `fiber::init()` the first thing that `main` \
+         does?",
+    ]);
     assert_eq!(begun(&ending), 2, "{}", ending.errors);
 }
 
-fn children_that_never_reach_init_are_given_up() {
-    let ending = Setup::new("init after work").env("FIBER_START_TIMEOUT", "500ms").run().code(0).says(&[
-        "did not connect and get ready within 500ms: is `fiber::init()` the first thing that `main` does?",
+fn children_that_never_reach_init_are_killed() {
+    let setup = Setup::new("init after work").env("FIBER_START_TIMEOUT", "500ms");
+    let ending = setup.run().code(0).says(&[
+        "did not connect and get ready within 500ms: is `fiber::init()` the first thing that \
+         `main` does?",
         "start_timeout",
     ]);
     assert_eq!(begun(&ending), 2, "{}", ending.errors);
 }
 
-fn called(node: &str, key: &str) -> Ending {
-    Setup::new("main with init").env("FIBER_PARENT", node).env("FIBER_KEY", key).run()
+fn start_child(parent: &str, key: &str) -> Ending {
+    Setup::new("main with init").env("FIBER_PARENT", parent).env("FIBER_KEY", key).run()
 }
 
-fn a_child_that_can_not_connect_says_so_and_ends() {
+fn a_child_that_can_not_connect_prints_why_and_exits() {
     for address in ["unix:fiber-nobody", "nng:tcp://127.0.0.1:1", "pigeon:post"] {
-        let ending = called(&format!("7:8:{}:{address}", std::process::id()), KEY).code(70);
+        let ending = start_child(&format!("7:8:{}:{address}", std::process::id()), KEY).code(70);
         let text = format!(
             "this process can't work for its parent: the parent can't be reached at {address}"
         );
@@ -96,13 +101,13 @@ fn a_child_that_can_not_connect_says_so_and_ends() {
     }
 }
 
-fn a_child_that_is_called_with_nonsense_says_so_and_ends() {
-    let node = format!("7:8:{}:unix:fiber-nobody", std::process::id());
-    for (node, key) in [("nonsense", KEY), ("", KEY), (&*node, "short"), (&*node, "")] {
-        let ending = called(node, key).code(70);
+fn a_child_with_wrong_variables_prints_why_and_exits() {
+    let parent = format!("7:8:{}:unix:fiber-nobody", std::process::id());
+    for (parent, key) in [("nonsense", KEY), ("", KEY), (&*parent, "short"), (&*parent, "")] {
+        let ending = start_child(parent, key).code(70);
         assert!(ending.errors.contains("FIBER_PARENT and FIBER_KEY"), "{}", ending.errors);
         assert!(ending.errors.contains("unset them") && ending.out.is_empty(), "{}", ending.errors);
     }
-    let ending = Setup::new("main with init").env("FIBER_PARENT", &node).run().code(70);
+    let ending = Setup::new("main with init").env("FIBER_PARENT", &parent).run().code(70);
     assert!(ending.errors.contains("unset them"), "{}", ending.errors);
 }

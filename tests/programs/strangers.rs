@@ -1,5 +1,4 @@
-//! Whoever comes to a program's address and is not of its session is turned away, and the work goes
-//! on.
+//! A program refuses connections from outside of its session, and goes on.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -11,10 +10,10 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use crate::program::{Program, Setup};
 
 crate::tests![
-    nonsense_on_a_unix_socket_is_turned_away,
-    nonsense_on_a_port_is_turned_away,
-    a_peer_without_the_key_is_turned_away,
-    strangers_that_say_nothing_hold_up_nobody,
+    nonsense_on_a_unix_socket_is_refused,
+    nonsense_on_a_port_is_refused,
+    a_peer_without_the_key_is_refused,
+    silent_strangers_block_nothing,
     a_crowd_of_strangers_leaves_descriptors_for_workers,
 ];
 
@@ -25,17 +24,17 @@ fn at_work(link: &str) -> (Program, String) {
     (program, address)
 }
 
-/// Where the program listens, as its children are told.
+/// Returns the address of the program, as its children get it.
 fn address(program: &Program, link: &str) -> String {
-    let called = program.processes().into_iter().find_map(|pid| {
+    let value = program.processes().into_iter().find_map(|pid| {
         let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
         let variables = environment.split(|byte| *byte == 0);
-        let node =
+        let parent =
             variables.filter_map(|variable| variable.strip_prefix(b"FIBER_PARENT=")).next()?;
-        String::from_utf8(node.to_vec()).ok()
+        String::from_utf8(parent.to_vec()).ok()
     });
-    let called = called.expect("its children are told");
-    let address = called.splitn(4, ':').nth(3).expect("it has an address").to_string();
+    let value = value.expect("its children get the address");
+    let address = value.splitn(4, ':').nth(3).expect("it has an address").to_string();
     assert!(address.starts_with(link), "{address}");
     address
 }
@@ -50,7 +49,7 @@ fn tcp(address: &str) -> TcpStream {
         .expect("it listens")
 }
 
-/// The pool works, and new processes can join.
+/// Checks that the pool works and that new processes can start.
 fn goes_on(program: &mut Program) {
     for (work, result) in [("map", "sum 332833500"), ("spawn", "spawned 9")] {
         program.say(work);
@@ -58,7 +57,7 @@ fn goes_on(program: &mut Program) {
     }
 }
 
-/// What no peer of a session says.
+/// Returns data that no peer of a session sends.
 fn nonsense() -> Vec<Vec<u8>> {
     let frame = |body: &[u8]| [&(body.len() as u32).to_le_bytes(), body].concat();
     vec![
@@ -72,13 +71,13 @@ fn nonsense() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Says something and no more, and waits until the other side hangs up, as it has to.
+/// Sends data, closes its own end, and waits until the other side closes the connection.
 fn say<S: Read + Write>(
     mut stream: S,
     words: &[u8],
     no_more: fn(&S, Shutdown) -> std::io::Result<()>,
 ) {
-    // It may hang up before it has read everything.
+    // The other side may close before it has read everything.
     let _ = stream.write_all(words);
     let _ = no_more(&stream, Shutdown::Write);
     let mut answer = Vec::new();
@@ -86,7 +85,7 @@ fn say<S: Read + Write>(
     assert!(answer.len() < 200, "it answered {answer:?}");
 }
 
-fn nonsense_on_a_unix_socket_is_turned_away() {
+fn nonsense_on_a_unix_socket_is_refused() {
     let (mut program, address) = at_work("unix");
     for words in nonsense() {
         say(unix(&address), &words, UnixStream::shutdown);
@@ -95,9 +94,9 @@ fn nonsense_on_a_unix_socket_is_turned_away() {
     program.end().code(0);
 }
 
-fn nonsense_on_a_port_is_turned_away() {
+fn nonsense_on_a_port_is_refused() {
     let (mut program, address) = at_work("nng");
-    // What nng itself says first: a PUSH socket of its protocol.
+    // The first bytes of nng's protocol: a PUSH socket.
     let greeting = b"\0SP\0\0\x50\0\0";
     for words in nonsense() {
         say(tcp(&address), &words, TcpStream::shutdown);
@@ -108,13 +107,13 @@ fn nonsense_on_a_port_is_turned_away() {
     program.end().code(0);
 }
 
-fn a_peer_without_the_key_is_turned_away() {
+fn a_peer_without_the_key_is_refused() {
     let key = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
     for link in ["unix", "nng"] {
         let (mut program, address) = at_work(link);
-        let node = format!("1:2:{}:{address}", std::process::id());
+        let parent = format!("1:2:{}:{address}", std::process::id());
         let ending = Setup::new("main with init")
-            .env("FIBER_PARENT", node)
+            .env("FIBER_PARENT", parent)
             .env("FIBER_KEY", key)
             .run()
             .code(70);
@@ -123,7 +122,7 @@ fn a_peer_without_the_key_is_turned_away() {
     }
 }
 
-fn strangers_that_say_nothing_hold_up_nobody() {
+fn silent_strangers_block_nothing() {
     let (mut program, address) = at_work("unix");
     let _strangers: Vec<_> = (0..100).map(|_| unix(&address)).collect();
     goes_on(&mut program);

@@ -1,8 +1,8 @@
-//! What programs in containers and pods do, whoever starts them.
+//! Tasks of programs in containers and pods.
 
 use fiber::Pool;
 
-/// Estimates pi with so many workers.
+/// Estimates pi with this number of workers.
 pub(crate) fn pi(processes: usize) {
     let inside = |n: u64| {
         let (x, y) = (((n % 1000) as f64 + 0.5) / 1000.0, ((n / 1000) as f64 + 0.5) / 1000.0);
@@ -13,7 +13,7 @@ pub(crate) fn pi(processes: usize) {
     println!("pi: {:.2}", 4.0 * hits.iter().filter(|hit| **hit).count() as f64 / 1e6);
 }
 
-/// The limits on memory and time of whatever this process runs in, as the kernel knows them.
+/// Returns the kernel's limits of memory and CPU time for this process's control group.
 pub(crate) fn limits() -> String {
     let read = |paths: &[&str]| {
         let text = paths.iter().find_map(|path| std::fs::read_to_string(path).ok());
@@ -25,7 +25,7 @@ pub(crate) fn limits() -> String {
     format!("{memory} {quota}")
 }
 
-/// Takes memory until there is none.
+/// Allocates memory without end.
 pub(crate) fn eat() -> ! {
     let mut eaten: Vec<Vec<u8>> = Vec::new();
     loop {

@@ -1,8 +1,8 @@
-//! Waiting for what others do, of which nobody tells.
+//! Waiting for conditions, by polling.
 
 use std::time::{Duration, Instant};
 
-/// How long anything may take that is to happen at all.
+/// Time limit for anything that must happen.
 pub(crate) const LONG: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -10,7 +10,7 @@ const LOOK: Duration = Duration::from_millis(50);
 pub(crate) fn wait_until(what: &str, mut reached: impl FnMut() -> bool) {
     let deadline = Instant::now() + LONG;
     while !reached() {
-        assert!(Instant::now() < deadline, "{what}: it did not come to that");
+        assert!(Instant::now() < deadline, "{what} did not happen");
         std::thread::sleep(LOOK);
     }
 }

@@ -39,7 +39,7 @@ impl ProcessBuilder {
     builder_options! {
         /// The default is `process-1` and so on.
         name => options.name;
-        /// What is not set here comes from the function's `#[fiber::meta]`.
+        /// Resources that are not set here come from the function's `#[fiber::meta]`.
         meta => options.meta;
         output => options.output;
     }

@@ -67,10 +67,7 @@ pub fn init() {
     fiber_core::secrets::close_stdin();
     match (info, key) {
         (Some(info), Some(key)) => run(info, key),
-        _ => fail(
-            "FIBER_PARENT and FIBER_KEY are set, but not by fiber: remove them from the environment \
-             (unset them)",
-        ),
+        _ => fail("FIBER_PARENT and FIBER_KEY are set, but not by fiber: unset them"),
     }
 }
 
@@ -177,7 +174,8 @@ async fn receive(
     quit(ChildExit::LinkLost)
 }
 
-/// Lets the kernel kill this process when its parent dies, even if this process hangs or is stopped.
+/// Lets the kernel kill this process when its parent dies, even if this process hangs or is
+/// stopped.
 fn die_with_parent(parent: i32) {
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
     // The parent may have died before.
@@ -187,7 +185,8 @@ fn die_with_parent(parent: i32) {
     }
 }
 
-/// Sets the name that process lists show: a process started through `/proc/self/exe` would be `exe`.
+/// Sets the name that process lists show: without it, a process started through `/proc/self/exe`
+/// would be `exe`.
 fn name_process() {
     let own = std::env::current_exe().ok();
     let name = own

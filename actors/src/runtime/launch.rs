@@ -133,9 +133,11 @@ pub(crate) async fn launch(runtime: &'static Runtime, launch: Launch) -> Result<
     let mut states = job_guard.job.states();
     let connected = Cell::new(false);
     let scheduling = launch.scheduling.as_deref();
+    let ready =
+        readiness::wait(runtime, connection, launch.request, &mut states, max_lag, &connected);
     let outcome = tokio::select! {
         biased;
-        outcome = readiness::wait(runtime, connection, launch.request, &mut states, max_lag, &connected) => outcome,
+        outcome = ready => outcome,
         problem = limits::exceeded(config, job_guard.job.states(), scheduling, &connected) => {
             Err(StartFailure::Unusable(problem))
         }

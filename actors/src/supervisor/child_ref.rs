@@ -58,8 +58,8 @@ impl<A: Actor> ChildRef<A> {
         Reply::begun(async move { this.current.send(this.path(), message).await })
     }
 
-    /// Sends `recipient` one [`Down`] for the end of each incarnation, from now on. If the actor has
-    /// ended for good, sends one at once.
+    /// Sends `recipient` one [`Down`] for the end of each incarnation, from now on. If the actor
+    /// has ended for good, sends one at once.
     pub fn watch(&self, recipient: Recipient<Down>) {
         self.identity.watch(recipient);
     }

@@ -22,14 +22,15 @@ use super::tree::{ChildKind, EntryId};
 /// use fiber::Supervisor;
 /// use fiber::error::ExitReason;
 /// use fiber::supervisor::{ChildContext, ChildSpec, Control, Running, Start};
-/// use futures_core::future::LocalBoxFuture;
 /// use tokio::sync::mpsc;
+///
+/// type Started = std::pin::Pin<Box<dyn Future<Output = Result<Running, ExitReason>>>>;
 ///
 /// /// A task on the supervisor's thread that waits until it is stopped.
 /// struct Idle;
 ///
 /// impl Start for Idle {
-///     fn start(&mut self, _: ChildContext) -> LocalBoxFuture<'static, Result<Running, ExitReason>> {
+///     fn start(&mut self, _: ChildContext) -> Started {
 ///         let (sender, mut stop) = mpsc::unbounded_channel();
 ///         // If `IdleControl` is dropped, so is the sender.
 ///         let exited = async move { stop.recv().await.unwrap_or(ExitReason::Shutdown) };

@@ -1,4 +1,4 @@
-//! A program whose children reach it by a network that fails.
+//! A program whose children connect by a network that fails.
 
 use std::collections::HashSet;
 use std::os::unix::process::CommandExt;
@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{hang, read_line, wait_until};
 
-/// Children connect by the proxy that the environment names, and leave the address that they were
-/// given in a file.
+/// Lets children connect by the proxy in the environment. They write their parent's own address to
+/// a file for it.
 pub(super) fn behind_a_proxy() {
     let proxy = std::env::var("PROXY").expect("the test sets it");
-    if let Ok(node) = std::env::var("FIBER_PARENT")
-        && let Some((start, address)) = node.split_once(":nng:")
+    if let Ok(value) = std::env::var("FIBER_PARENT")
+        && let Some((start, address)) = value.split_once(":nng:")
         && !proxy.ends_with(address)
     {
         let own = format!("parent.{}", std::process::id());
@@ -68,7 +68,7 @@ pub(super) fn behind_a_proxy() {
     }
 }
 
-/// How many workers a pool of two has that can be given tasks, and do them.
+/// Returns how many workers of a pool of two run tasks.
 fn workers_at_work(pool: &Pool) -> usize {
     if pool.ready() < 2 {
         return pool.ready();

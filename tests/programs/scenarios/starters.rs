@@ -9,14 +9,14 @@ use rustix::process::{Signal, kill_process};
 
 use super::{hang, pid, read_line, wait_until};
 
-/// Starts a program as shells do: with a child of its own, which nobody ends.
+/// Starts a program as shells do, with a child that it does not end itself.
 #[allow(clippy::zombie_processes)] // It outlives this process, unless fiber ends it.
 fn start_program() {
     Command::new("sh").args(["-c", "sleep 600 & wait"]).spawn().expect("there is a shell");
 }
 
-/// Starts one in this process's group and one in that of a nested process, leaves a file when both
-/// run, and hangs.
+/// Starts a program in this process's group and one in that of a nested process, creates a file
+/// when both run, and hangs.
 fn start_everywhere(file: String) {
     start_program();
     let nested = |file: String| {
@@ -29,8 +29,8 @@ fn start_everywhere(file: String) {
     hang();
 }
 
-/// Has a worker start programs for each line that it reads, and loses it in the way that the line
-/// says, or keeps it.
+/// For each line that it reads, lets a worker start programs, and then loses the worker in the way
+/// of that line, or keeps it.
 pub(super) fn on_demand() {
     fiber::init();
     let pool = Pool::new(1).expect("a pool can be made").max_deaths(1);
@@ -68,7 +68,7 @@ pub(super) fn on_demand() {
     }
 }
 
-/// A hundred workers, each of which starts a program.
+/// Starts a hundred workers, each of which starts a program.
 pub(super) fn many() {
     fiber::init();
     let pool = Pool::new(100).expect("a pool can be made");

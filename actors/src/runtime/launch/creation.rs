@@ -15,8 +15,8 @@ use crate::runtime::exit::is_exiting;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 
-/// Creates a job. With `retry`, tries for `start_timeout`: supervisors give up after a few failures,
-/// and a shortage may be short.
+/// Creates a job. With `retry`, tries for `start_timeout`: a supervisor gives up after a few
+/// failures, and a shortage may soon be over.
 ///
 /// # Errors
 /// The exit of a process that could not be started.

@@ -124,7 +124,7 @@ impl Supervisor {
         }
         self.sequence = Sequence::Idle;
         match std::mem::replace(&mut self.phase, Phase::Running) {
-            // Without a caller that waits for the start, nobody could ever stop the supervisor.
+            // Its caller has gone before it got a reference, so nothing could ever stop it.
             Phase::Starting(started) => {
                 if started.send(()).is_err() {
                     self.stop_all(ExitReason::Shutdown, StopMode::InOrder);

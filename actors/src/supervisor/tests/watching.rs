@@ -101,9 +101,9 @@ fn a_watcher_of_a_nested_supervisor_gets_a_message_for_each_incarnation() {
         let inner = supervisor.supervisor("inner").unwrap();
         inner.watch(recipient);
         script.exit("a", CRASH);
-        assert!(
-            matches!(next(&mut messages).await, (name, ExitReason::IntensityReached { .. }) if name == "over/inner")
-        );
+        let (name, reason) = next(&mut messages).await;
+        assert_eq!(name, "over/inner");
+        assert!(matches!(reason, ExitReason::IntensityReached { .. }), "{reason}");
         log.expect(&["start a", "start a"]).await;
         events_handled(&supervisor).await;
         supervisor.stop().await.unwrap();
