@@ -162,7 +162,7 @@ fn a_process_that_is_still_starting_can_be_stopped_and_killed() {
         } else {
             process.kill();
         }
-        let exit = process.join_within(LONG).wait().unwrap().expect("it ends");
+        let exit = process.join().timeout(LONG).wait().unwrap();
         assert!(!exit.reason.is_normal(), "{exit}");
     }
 }
@@ -171,11 +171,12 @@ fn a_process_that_is_still_starting_can_be_stopped_and_killed() {
 fn joining_ends_at_its_limit() {
     let process = Process::spawn(hang, ());
     let begun = Instant::now();
-    assert_eq!(process.join_within(Duration::from_millis(50)).wait().unwrap(), None);
+    let error = process.join().timeout(Duration::from_millis(50)).wait().unwrap_err();
+    assert!(matches!(error, Error::TimedOut { .. }), "{error}");
     assert!(begun.elapsed() >= Duration::from_millis(50));
     assert!(process.is_alive() && process.exit().is_none());
     process.kill();
-    let exit = process.join_within(LONG).wait().unwrap().expect("it was killed");
+    let exit = process.join().timeout(LONG).wait().unwrap();
     assert_eq!((exit.signal(), process.exit()), (Some(9), Some(exit)));
 }
 

@@ -19,7 +19,7 @@ macro_rules! torment {
             let victim = random.random_range(0..children.len());
             let life = Duration::from_millis(random.random_range(0..30));
             // The random lifetime is the subject of this test.
-            let _ = children[victim].join_within(life).wait().unwrap();
+            let _ = children[victim].join().timeout(life).wait();
             children[victim].kill();
             children[victim] = $start;
         }

@@ -154,11 +154,6 @@ impl<T: DeserializeOwned> Process<T> {
         self.handle.join()
     }
 
-    /// Waits for the end of the process for `limit` at most; `None` if it is still alive then.
-    pub fn join_within(&self, limit: std::time::Duration) -> Reply<Option<Exit>> {
-        self.handle.join_within(limit)
-    }
-
     /// Returns the exit, or `None` while the process is alive.
     pub fn exit(&self) -> Option<Exit> {
         self.handle.exit()

@@ -92,7 +92,8 @@ impl ProcessHandle {
     /// there was nothing to start.
     pub fn started(&self) -> Reply<u32> {
         let status = Arc::clone(&self.status);
-        Reply::new(async move {
+        let what = format!("the start of process `{}`", status.name);
+        Reply::named(what, async move {
             match status.when(|state| !matches!(state, RunState::Starting)).await {
                 RunState::Running { pid } => Ok(pid),
                 RunState::Starting => unreachable!("the state has changed"),
@@ -109,8 +110,9 @@ impl ProcessHandle {
     /// Sends SIGTERM to the process, and waits for its end.
     ///
     /// The signal is sent even if the reply is not awaited. A process that does not handle SIGTERM
-    /// ends at once; one that ignores it goes on, and the reply waits
-    /// until it ends: [`kill`](ProcessHandle::kill) it then.
+    /// ends at once; one that ignores it goes on, and so does the
+    /// wait: limit it by [`timeout`](Reply::timeout), and [`kill`](ProcessHandle::kill) the process
+    /// then.
     pub fn stop(&self) -> Reply<Exit> {
         // Nobody receives commands to a process that has ended.
         let _ = self.status.commands.send(ProcessCommand::Terminate);
@@ -125,23 +127,27 @@ impl ProcessHandle {
 
     /// Waits for the end of the process, and returns its exit. Asks nothing of the process.
     ///
-    /// An unsuccessful end is not an error here: see [`Exit::reason`](Exit).
+    /// A failure of the process is not an error of the reply: see [`Exit::reason`](Exit). To limit
+    /// the wait, use [`timeout`](Reply::timeout).
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use std::time::Duration;
+    ///
+    /// use fiber::{Error, Process};
+    ///
+    /// let process = Process::spawn(|| std::thread::park(), ());
+    /// let error = process.join().timeout(Duration::from_millis(10)).wait().unwrap_err();
+    /// assert!(matches!(error, Error::TimedOut { .. }));
+    /// process.kill();
+    /// assert_eq!(process.join().wait()?.signal(), Some(9)); // SIGKILL
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn join(&self) -> Reply<Exit> {
         let status = Arc::clone(&self.status);
-        Reply::new(async move { Ok(status.ended().await) })
-    }
-
-    /// Waits for the end of the process for `limit` at most; `None` if it is still alive then.
-    pub fn join_within(&self, limit: std::time::Duration) -> Reply<Option<Exit>> {
-        let status = Arc::clone(&self.status);
-        let (answer, exit) = tokio::sync::oneshot::channel();
-        match crate::runtime::Runtime::get() {
-            Ok(runtime) => runtime.spawn(move || async move {
-                let _ = answer.send(tokio::time::timeout(limit, status.ended()).await.ok());
-            }),
-            Err(_) => drop(answer),
-        }
-        Reply::new(async move { Ok(exit.await.unwrap_or_default()) })
+        let what = format!("the end of process `{}`", status.name);
+        Reply::named(what, async move { Ok(status.ended().await) })
     }
 
     /// Returns the exit, or `None` while the process is alive.
