@@ -1,19 +1,19 @@
-//! Where a node listens, and what it tells its peers.
+//! The address at which a process listens, and the one that its peers use.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::ops::RangeInclusive;
 
-/// Where a link over nng listens, and under which name peers reach it. Unix sockets need none of
-/// it.
+/// The address at which nng listens, and the name under which peers reach it. Unix sockets do not
+/// use it.
 ///
-/// By default that is 127.0.0.1, at a port of the system's choice: nobody outside of the host gets
-/// there. Only the listening side has to be reachable; who connects needs no port.
+/// The default is 127.0.0.1 and a port that the system chooses, which only this host can reach. Only
+/// the listening side has to be reachable.
 ///
 /// ```
 /// use fiber_transport::ListenAt;
 ///
-/// // In a container: all of its networks, under the name that the others know it by.
+/// // In a container: all of its networks, under the name by which others reach it.
 /// let at = ListenAt::new([0, 0, 0, 0]).advertise("fiber-parent").ports(7000..=7099);
 /// # drop(at);
 /// ```
@@ -36,22 +36,22 @@ impl ListenAt {
         ListenAt { bind: bind.into(), advertised: None, ports: 0..=0 }
     }
 
-    /// The host name or IP that peers are told. Without it they are told the one that it listens
-    /// at, which has to be a particular one then.
+    /// Sets the host name or IP that peers use. The default is the address at which it listens, which
+    /// must not be unspecified then.
     #[must_use]
     pub fn advertise(mut self, host: impl Into<String>) -> ListenAt {
         self.advertised = Some(host.into());
         self
     }
 
-    /// Ports to choose from: the first that is free is taken. Port 0 stands for any free one.
+    /// Sets the ports to choose from, of which it uses the first free one. Port 0 is any free one.
     #[must_use]
     pub fn ports(mut self, ports: RangeInclusive<u16>) -> ListenAt {
         self.ports = ports;
         self
     }
 
-    /// Opens something at the first port that is free.
+    /// Calls `open` for each port until one is free.
     pub(crate) fn open<T>(&self, open: impl Fn(SocketAddr) -> io::Result<T>) -> io::Result<T> {
         let in_use = || {
             let problem = format!(
@@ -65,20 +65,17 @@ impl ListenAt {
         let tries = self.ports.clone().map(|port| open(SocketAddr::new(self.bind, port)));
         let mut tries = tries.skip_while(|result| is_in_use(result.as_ref().err()));
         tries.next().unwrap_or_else(|| Err(in_use())).map_err(|error| {
-            io::Error::new(
-                error.kind(),
-                format!("it is not possible to listen at {}: {error}", self.bind),
-            )
+            io::Error::new(error.kind(), format!("it can't listen at {}: {error}", self.bind))
         })
     }
 
-    /// What peers are told.
+    /// Returns the host that peers use.
     ///
     /// # Errors
-    /// That no particular address is known.
+    /// [`io::ErrorKind::InvalidInput`] if the address is unspecified and no name is set.
     pub(crate) fn advertised(&self) -> io::Result<String> {
         match (&self.advertised, self.bind) {
-            // As URLs have it.
+            // URLs put IPv6 addresses in brackets.
             (Some(host), _) if host.contains(':') && !host.starts_with('[') => {
                 Ok(format!("[{host}]"))
             }
@@ -86,7 +83,7 @@ impl ListenAt {
             (None, bind) if bind.is_unspecified() => Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 format!(
-                    "a node that listens at {bind} has to be told by which name its peers reach it"
+                    "a process that listens at {bind} needs a name under which its peers reach it"
                 ),
             )),
             (None, IpAddr::V6(bind)) => Ok(format!("[{bind}]")),
@@ -99,15 +96,15 @@ fn is_in_use(error: Option<&io::Error>) -> bool {
     error.is_some_and(|error| error.kind() == io::ErrorKind::AddrInUse)
 }
 
-/// The address of this host from which `peer` is reached, and at which `peer` most likely reaches
-/// this host. Nothing is sent.
+/// Returns the address of this host on the route to `peer`, at which `peer` most likely reaches this
+/// host. Sends nothing.
 ///
 /// # Errors
-/// That there is no way to `peer`.
+/// The system's error, if there is no route to `peer`.
 pub fn local_ip_towards(peer: IpAddr) -> io::Result<IpAddr> {
     let any = if peer.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0; 16]) };
     let socket = UdpSocket::bind((any, 0))?;
-    // The port does not matter: for UDP, to connect is to look up the way.
+    // The port does not matter: connecting a UDP socket only looks up the route.
     socket.connect((peer, 9))?;
     Ok(socket.local_addr()?.ip())
 }
@@ -119,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_busy_port_is_passed_over_and_a_busy_range_is_an_error_that_names_it() {
+    fn a_busy_port_is_skipped_and_a_busy_range_is_an_error_that_names_it() {
         let busy = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = busy.local_addr().unwrap().port();
         let at = |last| ListenAt::default().ports(port..=last).open(TcpListener::bind);
@@ -131,16 +128,16 @@ mod tests {
     }
 
     #[test]
-    fn peers_are_told_what_they_can_use() {
-        let told = |at: ListenAt| at.advertised().map_err(|error| error.kind());
-        assert_eq!(told(ListenAt::default()).unwrap(), "127.0.0.1");
-        assert_eq!(told(ListenAt::new([0; 4]).advertise("parent")).unwrap(), "parent");
-        assert_eq!(told(ListenAt::new([0; 16]).advertise("fd00::1")).unwrap(), "[fd00::1]");
-        assert_eq!(told(ListenAt::new([0; 4])), Err(io::ErrorKind::InvalidInput));
+    fn the_advertised_host_is_one_that_peers_can_use() {
+        let advertised = |at: ListenAt| at.advertised().map_err(|error| error.kind());
+        assert_eq!(advertised(ListenAt::default()).unwrap(), "127.0.0.1");
+        assert_eq!(advertised(ListenAt::new([0; 4]).advertise("parent")).unwrap(), "parent");
+        assert_eq!(advertised(ListenAt::new([0; 16]).advertise("fd00::1")).unwrap(), "[fd00::1]");
+        assert_eq!(advertised(ListenAt::new([0; 4])), Err(io::ErrorKind::InvalidInput));
     }
 
     #[test]
-    fn the_way_to_this_host_begins_at_this_host() {
+    fn the_route_to_this_host_starts_at_this_host() {
         assert_eq!(local_ip_towards([127, 0, 0, 1].into()).unwrap(), IpAddr::from([127, 0, 0, 1]));
     }
 }

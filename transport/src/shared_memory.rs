@@ -1,9 +1,9 @@
 //! Streams of bytes through shared memory, from one process of a host to another.
 //!
-//! A stream has one [`Writer`] and one [`Reader`], each used by one thread, which reads and writes
-//! the memory itself: nothing is handed over, and what arrives is read where it lies. Beside the
-//! memory there is a Unix socket. Through it the memory comes to the reader, it wakes a side that
-//! sleeps, and its end is the end of the other process.
+//! A stream has one [`Writer`] and one [`Reader`]. Each is used by one thread, which accesses the
+//! memory directly, so the reader reads bytes where the writer put them. A Unix socket next to the
+//! memory has three uses: it carries the memory's descriptor to the reader, it wakes a side that
+//! sleeps, and its end of file reports the end of the other process.
 //!
 //! Both sides prove that they hold the session's key before any memory is shared:
 //!
@@ -26,37 +26,37 @@ use rustix::net::{RecvFlags, SendFlags};
 pub use self::connect::{StreamListener, open_stream};
 use self::memory::{Memory, Side};
 
-/// Puts bytes into a stream.
-pub struct Writer(End);
+/// The writing side of a stream.
+pub struct Writer(StreamSide);
 
-/// Takes bytes out of a stream.
-pub struct Reader(End);
+/// The reading side of a stream.
+pub struct Reader(StreamSide);
 
 /// One side of a stream.
-struct End {
+struct StreamSide {
     memory: Memory,
     socket: UnixStream,
-    /// Bytes that this side has put in, or taken out, since the beginning.
+    /// The number of bytes that this side has written or read since the start.
     position: u64,
     side: Side,
 }
 
-/// What a side that wants to sleep finds.
+/// The result of preparing to sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Armed {
-    /// There is something to do after all.
+    /// There are bytes to read, or there is room to write: do not sleep.
     Ready,
-    /// The other side will wake this one through its descriptor.
+    /// The other side will wake this one through the descriptor.
     Asleep,
 }
 
-/// The other process has ended, or closed the stream.
+/// The error of a stream whose other process has ended or closed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the other process closed the stream")]
 pub struct StreamClosed;
 
 impl Writer {
-    /// Puts in as many of `bytes` as there is room for, and says how many.
+    /// Writes as many of `bytes` as there is room for, and returns how many.
     pub fn write(&mut self, bytes: &[u8]) -> usize {
         let length = bytes.len().min(self.room());
         if length > 0 {
@@ -66,34 +66,34 @@ impl Writer {
         length
     }
 
-    /// Bytes that there is room for.
+    /// Returns the number of bytes that there is room for.
     pub fn room(&self) -> usize {
         self.0.memory.capacity() - self.0.memory.filled(Side::Writer, self.0.position)
     }
 
-    /// Has the reader wake this side when there is room.
+    /// Asks the reader to wake this side when there is room.
     pub fn arm(&self) -> Armed {
         self.0.arm(|| self.room() > 0)
     }
 
-    /// Takes notice of having been woken.
+    /// Clears the wake-up that made the descriptor readable.
     ///
     /// # Errors
-    /// [`StreamClosed`]: the reader is gone.
+    /// [`StreamClosed`] if the reader is gone.
     pub fn woken(&self) -> Result<(), StreamClosed> {
         self.0.woken()
     }
 }
 
 impl Reader {
-    /// What can be taken out now, as far as it lies in one piece.
+    /// Returns the available bytes, up to the end of the ring buffer.
     pub fn peek(&self) -> &[u8] {
         self.0.memory.piece(self.0.position, self.available())
     }
 
-    /// Takes out bytes that [`peek`](Reader::peek) has shown.
+    /// Removes bytes that [`peek`](Reader::peek) has returned.
     pub fn consume(&mut self, length: usize) {
-        assert!(length <= self.available(), "no more is taken out than there is");
+        assert!(length <= self.available(), "a reader consumes available bytes only");
         self.0.advance(length);
     }
 
@@ -101,25 +101,25 @@ impl Reader {
         self.0.memory.filled(Side::Reader, self.0.position)
     }
 
-    /// Has the writer wake this side when there is something to read.
+    /// Asks the writer to wake this side when there are bytes to read.
     pub fn arm(&self) -> Armed {
         self.0.arm(|| self.available() > 0)
     }
 
-    /// Takes notice of having been woken.
+    /// Clears the wake-up that made the descriptor readable.
     ///
     /// # Errors
-    /// [`StreamClosed`]: the writer is gone. What it has put in before can still be read.
+    /// [`StreamClosed`] if the writer is gone. Bytes that it wrote before can still be read.
     pub fn woken(&self) -> Result<(), StreamClosed> {
         self.0.woken()
     }
 }
 
-impl End {
+impl StreamSide {
     fn advance(&mut self, length: usize) {
         self.position += length as u64;
         if self.memory.publish(self.side, self.position) {
-            // If the other side is gone, that is seen where this one waits.
+            // If the other side is gone, `woken` reports it.
             let _ =
                 rustix::net::send(&self.socket, &[1], SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
         }
@@ -135,9 +135,9 @@ impl End {
     }
 
     fn woken(&self) -> Result<(), StreamClosed> {
-        let mut bell = [0; 64];
+        let mut wakeups = [0; 64];
         self.memory.set_awake(self.side);
-        match rustix::net::recv(&self.socket, &mut bell, RecvFlags::DONTWAIT) {
+        match rustix::net::recv(&self.socket, &mut wakeups, RecvFlags::DONTWAIT) {
             Ok((0, _)) => Err(StreamClosed),
             Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(()),
             Err(_) => Err(StreamClosed),
@@ -145,14 +145,14 @@ impl End {
     }
 }
 
-/// What becomes readable when this side is woken, or the other one ends.
+/// The descriptor becomes readable when this side is woken, or the other process ends.
 impl AsFd for Writer {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.socket.as_fd()
     }
 }
 
-/// What becomes readable when this side is woken, or the other one ends.
+/// The descriptor becomes readable when this side is woken, or the other process ends.
 impl AsFd for Reader {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.socket.as_fd()
@@ -171,9 +171,9 @@ impl fmt::Debug for Reader {
     }
 }
 
-fn end(memory: Memory, socket: UnixStream, side: Side) -> io::Result<End> {
+fn side(memory: Memory, socket: UnixStream, side: Side) -> io::Result<StreamSide> {
     socket.set_read_timeout(None)?;
-    Ok(End { memory, socket, position: 0, side })
+    Ok(StreamSide { memory, socket, position: 0, side })
 }
 
 #[cfg(test)]

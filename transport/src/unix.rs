@@ -1,12 +1,11 @@
 //! Links over Unix stream sockets, for processes of one host.
 //!
-//! Sockets have names in Linux's abstract namespace: they leave no file behind, whatever kills the
-//! process. Such names have no permissions, so a peer that runs as another user is turned away by
-//! its credentials, before the handshake.
+//! Sockets have names in Linux's abstract namespace, which leave no file behind, whatever kills the
+//! process. Such names have no permissions, so a peer that runs as another user is rejected by its
+//! credentials, before the handshake.
 //!
-//! A link waits for room in its socket only while there is none. If it always did, each message
-//! that the peer takes out would wake this process's thread to say that there is room, as there was
-//! before.
+//! A link waits for the socket to become writable only after a write found it full. If it always
+//! waited, each message that the peer takes out would wake this process's thread.
 
 mod sys;
 
@@ -35,34 +34,33 @@ use self::sys::{Read, read, watch};
 use crate::frame::{Decoder, Encoder};
 use crate::{Closed, Connection, Incoming, Link, Listener, Message, UNPROVEN_LIMIT};
 
-/// Bytes asked for in one read.
+/// The size of one read in bytes.
 const READ: usize = 64 << 10;
-/// Pieces handed to the kernel in one write.
+/// The limit of chunks in one write.
 const PIECES: usize = 64;
-/// The pause before another attempt to get into the queue of a listener.
+/// The pause before another attempt to connect to a listener whose queue is full.
 const QUEUE_FULL: Duration = Duration::from_millis(10);
 
 /// Listens at a new random name.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn listen() -> io::Result<impl Listener> {
     let name = format!("fiber-{:032x}", u128::from_le_bytes(fiber_core::random()));
     let socket = StdListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
     socket.set_nonblocking(true)?;
-    Ok(Unix { name, socket: UnixListener::from_std(socket)? })
+    Ok(UnixSocketListener { name, socket: UnixListener::from_std(socket)? })
 }
 
 /// Connects to the listener of the given name.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub async fn connect(name: &str) -> io::Result<Connection> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     let address = SocketAddrUnix::new_abstract_name(name.as_bytes())?;
-    // While the listener's queue is full the kernel says so, and has nothing by which it would tell
-    // when it is not.
+    // The kernel reports that the listener's queue is full, but has no event for when it is not.
     while let Err(error) = rustix::net::connect(&socket, &address) {
         match error {
             Errno::AGAIN => sleep(QUEUE_FULL).await,
@@ -73,12 +71,12 @@ pub async fn connect(name: &str) -> io::Result<Connection> {
     connection(StdStream::from(socket))
 }
 
-struct Unix {
+struct UnixSocketListener {
     name: String,
     socket: UnixListener,
 }
 
-impl Listener for Unix {
+impl Listener for UnixSocketListener {
     fn address(&self) -> String {
         format!("unix:{}", self.name)
     }
@@ -88,7 +86,7 @@ impl Listener for Unix {
             let (stream, _) = ready!(self.socket.poll_accept(context))?;
             match stream.into_std().and_then(connection) {
                 Ok(connection) => return Poll::Ready(Ok(connection)),
-                Err(error) => tracing::warn!("turned a peer away: {error}"),
+                Err(error) => tracing::warn!("rejected a peer: {error}"),
             }
         }
     }
@@ -116,19 +114,20 @@ fn connection(stream: StdStream) -> io::Result<Connection> {
 
 #[derive(Debug)]
 struct UnixLink {
-    /// Tells when there is something to read.
+    /// Watched for readability.
     stream: AsyncFd<StdStream>,
-    state: Mutex<State>,
-    /// Wakes the task that continues a write when the socket has room again.
+    state: Mutex<SendState>,
+    /// Wakes the task that continues a write when the socket is writable again.
     blocked: Notify,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SendState {
     waiting: Encoder,
-    /// What the socket had no room for.
-    rest: VecDeque<Bytes>,
-    /// Whether some thread, or the task that waits for room, is writing. It takes what others add.
+    /// Chunks for which the socket had no room.
+    unsent: VecDeque<Bytes>,
+    /// Whether a thread, or the task that waits for room, is writing. It also writes messages that
+    /// others add.
     writing: bool,
     closed: bool,
 }
@@ -154,9 +153,9 @@ impl Link for UnixLink {
         let mut state = self.state.lock();
         state.closed = true;
         state.waiting = Encoder::default();
-        state.rest.clear();
+        state.unsent.clear();
         drop(state);
-        // Both ends see it, this one too.
+        // Both ends see the shutdown, this one too.
         let _ = shutdown(&self.stream, Shutdown::Both);
         self.blocked.notify_one();
     }
@@ -165,17 +164,17 @@ impl Link for UnixLink {
 }
 
 impl UnixLink {
-    /// Writes `pieces`, and what was added meanwhile, until nothing is left or the socket has no
-    /// room.
+    /// Writes `pieces` and messages that were added meanwhile, until none are left or the socket has
+    /// no room.
     fn write(&self, mut pieces: VecDeque<Bytes>) {
         loop {
             match self.write_some(&mut pieces) {
                 Ok(()) => {}
                 Err(Errno::WOULDBLOCK) => {
-                    self.state.lock().rest = pieces;
+                    self.state.lock().unsent = pieces;
                     return self.blocked.notify_one();
                 }
-                // The receiving half sees the same and tells why.
+                // The receiving half sees the same error and reports it.
                 Err(_) => return self.close(),
             }
             if pieces.is_empty() {
@@ -196,7 +195,7 @@ impl UnixLink {
             *slice = IoSlice::new(piece);
         }
         let slices = &slices[..count];
-        // A peer that is gone is an error, and never a SIGPIPE.
+        // A peer that is gone causes an error instead of SIGPIPE.
         let send = || {
             sendmsg(&self.stream, slices, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)
         };
@@ -212,7 +211,7 @@ impl UnixLink {
         Ok(())
     }
 
-    /// Continues writes that found no room.
+    /// Continues writes for which the socket had no room.
     async fn unblock(self: Arc<Self>) {
         loop {
             self.blocked.notified().await;
@@ -225,14 +224,14 @@ impl UnixLink {
         }
     }
 
-    /// Returns when nothing is left that found no room, or the link is closed.
+    /// Returns when all blocked chunks are written, or the link is closed.
     async fn until_written(&self) -> io::Result<()> {
-        // What waits for room is another descriptor: this one waits for what arrives.
+        // Another descriptor waits for room, because this one waits for received bytes.
         let room = watch(self.stream.get_ref().try_clone()?, Interest::WRITABLE)?;
         loop {
             let mut readiness = room.writable().await?;
             let mut state = self.state.lock();
-            let rest = std::mem::take(&mut state.rest);
+            let rest = std::mem::take(&mut state.unsent);
             drop(state);
             if rest.is_empty() {
                 return Ok(());

@@ -1,4 +1,4 @@
-//! How the two sides of a stream come together.
+//! Connecting the two sides of a stream.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -14,12 +14,12 @@ use rustix::net::{
 };
 
 use super::memory::{self, Memory, Side};
-use super::{Reader, Writer, end};
+use super::{Reader, Writer, side};
 
-/// How long the other side may take for each step.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Bytes of the longest greeting.
-const GREETING: usize = 255;
+/// The time limit for each step of the other side.
+const STEP_TIMEOUT: Duration = Duration::from_secs(10);
+/// The limit of a greeting in bytes.
+const MAX_GREETING: usize = 255;
 
 /// Waits for writers.
 #[derive(Debug)]
@@ -32,49 +32,48 @@ impl StreamListener {
     /// Listens at a new random name.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn bind() -> io::Result<StreamListener> {
         let name = format!("fiber-{:032x}", u128::from_le_bytes(random()));
         let socket = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
         Ok(StreamListener { name, socket })
     }
 
-    /// Where writers connect to, for [`open_stream`].
+    /// Returns the address for [`open_stream`].
     pub fn address(&self) -> &str {
         &self.name
     }
 
-    /// Blocks until a writer has come that holds the key, and gives its greeting. Others are turned
-    /// away.
+    /// Blocks until a writer that holds the key connects, and returns its greeting. Rejects others.
     ///
     /// # Errors
-    /// What the system says. It may be tried again.
+    /// The system's error. The caller may try again.
     pub fn accept(&self, key: &SessionKey) -> io::Result<(Vec<u8>, Reader)> {
         loop {
             let (socket, _) = self.socket.accept()?;
             match receive(socket, key) {
-                Ok(met) => return Ok(met),
-                Err(error) => tracing::warn!("turned a writer away: {error}"),
+                Ok(connected) => return Ok(connected),
+                Err(error) => tracing::warn!("rejected a writer: {error}"),
             }
         }
     }
 }
 
-/// Opens a stream to the listener at `address`, with a circle of `capacity` bytes, a power of two.
-/// The greeting, of up to 255 bytes, tells who this is.
+/// Opens a stream to the listener at `address`, with a ring buffer of `capacity` bytes, a power of
+/// two. The greeting of up to 255 bytes identifies the writer.
 ///
 /// # Errors
-/// What the system says, or that the listener does not hold the key.
+/// The system's error; [`io::ErrorKind::PermissionDenied`] if the listener does not hold the key.
 pub fn open_stream(
     address: &str,
     key: &SessionKey,
     greeting: &[u8],
     capacity: usize,
 ) -> io::Result<Writer> {
-    assert!(greeting.len() <= GREETING, "a greeting has up to {GREETING} bytes");
+    assert!(greeting.len() <= MAX_GREETING, "a greeting has up to {MAX_GREETING} bytes");
     let mut socket = UnixStream::connect_addr(&SocketAddr::from_abstract_name(address)?)?;
     check_user(&socket)?;
-    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_read_timeout(Some(STEP_TIMEOUT))?;
     let own: [u8; 32] = random();
     socket.write_all(&own)?;
     let (mut theirs, mut proof) = ([0; 32], [0; 32]);
@@ -85,16 +84,16 @@ pub fn open_stream(
     }
     let file = memory::create(capacity)?;
     let memory = Memory::map(&file)?;
-    let mut claim = vec![greeting.len() as u8];
-    claim.extend_from_slice(greeting);
-    claim.extend_from_slice(&key.proof("writer", &[&theirs, &own, greeting]));
-    send_with(&socket, &claim, file)?;
-    Ok(Writer(end(memory, socket, Side::Writer)?))
+    let mut response = vec![greeting.len() as u8];
+    response.extend_from_slice(greeting);
+    response.extend_from_slice(&key.proof("writer", &[&theirs, &own, greeting]));
+    send_with(&socket, &response, file)?;
+    Ok(Writer(side(memory, socket, Side::Writer)?))
 }
 
 fn receive(mut socket: UnixStream, key: &SessionKey) -> io::Result<(Vec<u8>, Reader)> {
     check_user(&socket)?;
-    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_read_timeout(Some(STEP_TIMEOUT))?;
     let mut theirs = [0; 32];
     socket.read_exact(&mut theirs)?;
     let own: [u8; 32] = random();
@@ -109,10 +108,10 @@ fn receive(mut socket: UnixStream, key: &SessionKey) -> io::Result<(Vec<u8>, Rea
         return Err(no_proof());
     }
     let memory = Memory::map(&file)?;
-    Ok((greeting, Reader(end(memory, socket, Side::Reader)?)))
+    Ok((greeting, Reader(side(memory, socket, Side::Reader)?)))
 }
 
-/// Names in the abstract namespace have no permissions.
+/// Checks the peer's user, because names in the abstract namespace have no permissions.
 fn check_user(socket: &UnixStream) -> io::Result<()> {
     let peer = rustix::net::sockopt::socket_peercred(socket)?.uid;
     let own = rustix::process::geteuid();
@@ -144,7 +143,7 @@ fn send_with(mut socket: &UnixStream, bytes: &[u8], file: OwnedFd) -> io::Result
     socket.write_all(&bytes[sent..])
 }
 
-/// The first byte, and the file that comes with it.
+/// Receives the first byte and the file descriptor that comes with it.
 fn receive_with(socket: &UnixStream) -> io::Result<(u8, OwnedFd)> {
     let mut first = [0];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

@@ -1,11 +1,11 @@
-//! The memory of a stream: a head with the positions of both sides, and the bytes between them in a
-//! circle.
+//! The memory of a stream: a header with the positions of both sides, and a ring buffer.
 //!
-//! All `unsafe` of this is here. What makes it sound: the memory is mapped as long as a [`Memory`]
-//! lives, and can't shrink (it is sealed); all that both processes change is atomic, but for the
-//! bytes, of which the writer touches only those that are free and the reader only those that are
-//! filled, by the positions, which are published after. Whoever is at the other end holds the
-//! session's key, and runs this very code.
+//! This file has all `unsafe` code of streams. It is sound because:
+//! - The memory stays mapped as long as a [`Memory`] lives, and can't shrink, because it is sealed.
+//! - Both processes change the header by atomic operations only. Of the ring buffer, the writer
+//!   accesses only free bytes and the reader only filled bytes. Each side publishes its position
+//!   after it has accessed the bytes.
+//! - The process at the other end holds the session's key, and runs this code.
 
 #![allow(unsafe_code)]
 
@@ -17,24 +17,24 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// Bytes before the circle: one page.
-const HEAD: usize = 4096;
-/// The largest circle that is accepted from a peer.
-const MOST: usize = 1 << 30;
+/// The bytes before the ring buffer: one page.
+const HEADER_LEN: usize = 4096;
+/// The limit of a ring buffer that a peer sends, in bytes.
+const MAX_CAPACITY: usize = 1 << 30;
 
-/// A value with a cache line to itself, so that the two sides don't hinder each other.
+/// A value in a cache line of its own, to avoid false sharing between the two sides.
 #[repr(align(64))]
-struct Line<T>(T);
+struct CachePadded<T>(T);
 
 #[repr(C)]
-struct Head {
-    written: Line<AtomicU64>,
-    taken: Line<AtomicU64>,
-    writer_sleeps: Line<AtomicU32>,
-    reader_sleeps: Line<AtomicU32>,
+struct Header {
+    written: CachePadded<AtomicU64>,
+    read: CachePadded<AtomicU64>,
+    writer_sleeps: CachePadded<AtomicU32>,
+    reader_sleeps: CachePadded<AtomicU32>,
 }
 
-/// Which end of a stream.
+/// A side of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Writer,
@@ -50,32 +50,32 @@ pub(super) struct Memory {
 // SAFETY: the mapping belongs to the process, not to a thread.
 unsafe impl Send for Memory {}
 
-/// Makes memory for a circle of `capacity` bytes, a power of two.
+/// Makes memory for a ring buffer of `capacity` bytes, a power of two.
 pub(super) fn create(capacity: usize) -> io::Result<OwnedFd> {
     let file =
         rustix::fs::memfd_create("fiber-stream", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-    rustix::fs::ftruncate(&file, (HEAD + capacity) as u64)?;
+    rustix::fs::ftruncate(&file, (HEADER_LEN + capacity) as u64)?;
     rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
     Ok(file)
 }
 
 impl Memory {
-    /// Maps what [`create`] made, here or in another process.
+    /// Maps memory that [`create`] made, here or in another process.
     ///
     /// # Errors
-    /// What the system says, or that it is not such memory.
+    /// The system's error; [`io::ErrorKind::InvalidData`] for any other file.
     pub(super) fn map(file: impl AsFd) -> io::Result<Memory> {
         let size = usize::try_from(rustix::fs::fstat(&file)?.st_size).unwrap_or(0);
-        let capacity = size.saturating_sub(HEAD);
+        let capacity = size.saturating_sub(HEADER_LEN);
         let sealed = rustix::fs::fcntl_get_seals(&file)?.contains(SealFlags::SHRINK);
-        if !sealed || !capacity.is_power_of_two() || !(8..=MOST).contains(&capacity) {
+        if !sealed || !capacity.is_power_of_two() || !(8..=MAX_CAPACITY).contains(&capacity) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                "what the peer sent is not the memory of a stream",
+                "the file that the peer sent is not the memory of a stream",
             ));
         }
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping, at a place of the kernel's choice.
+        // SAFETY: the kernel chooses the address of the new mapping.
         let base = unsafe {
             rustix::mm::mmap(std::ptr::null_mut(), size, protection, MapFlags::SHARED, &file, 0)
         }?;
@@ -88,67 +88,66 @@ impl Memory {
         self.capacity
     }
 
-    fn head(&self) -> &Head {
-        // SAFETY: the mapping begins with a page for it, which is aligned; zeroes are a valid head.
-        unsafe { self.base.cast::<Head>().as_ref() }
+    fn header(&self) -> &Header {
+        // SAFETY: the mapping starts with an aligned page for it; zeroes are a valid header.
+        unsafe { self.base.cast::<Header>().as_ref() }
     }
 
-    /// Bytes between the writer's position and the reader's, one of which is `own`.
+    /// Returns the number of filled bytes. `own` is the position of `side`.
     pub(super) fn filled(&self, side: Side, own: u64) -> usize {
         let filled = match side {
-            Side::Writer => own.wrapping_sub(self.head().taken.0.load(Ordering::Acquire)),
-            Side::Reader => self.head().written.0.load(Ordering::Acquire).wrapping_sub(own),
+            Side::Writer => own.wrapping_sub(self.header().read.0.load(Ordering::Acquire)),
+            Side::Reader => self.header().written.0.load(Ordering::Acquire).wrapping_sub(own),
         };
-        // Whatever the other side says, this stays within the circle.
+        // A wrong position of the other side does not lead out of the ring buffer.
         usize::try_from(filled).unwrap_or(usize::MAX).min(self.capacity)
     }
 
-    /// Copies bytes to where the writer is. There has to be room for them.
+    /// Copies bytes to the writer's position. The caller checks that there is room.
     pub(super) fn fill(&self, position: u64, bytes: &[u8]) {
-        assert!(bytes.len() <= self.capacity, "there is room for no more than the circle");
+        assert!(bytes.len() <= self.capacity, "there is room for the capacity at most");
         let at = self.index(position);
         let first = bytes.len().min(self.capacity - at);
         let (first, second) = bytes.split_at(first);
         // SAFETY: both pieces lie in the mapping: the first from `at` to its end at most, the
-        // second from its start, and they are no longer than the circle together. The reader does
+        // second from its start, and together they are at most the capacity. The reader does
         // not touch free bytes.
         unsafe {
-            let circle = self.base.add(HEAD);
-            circle.add(at).copy_from_nonoverlapping(NonNull::from(first).cast(), first.len());
-            circle.copy_from_nonoverlapping(NonNull::from(second).cast(), second.len());
+            let buffer = self.base.add(HEADER_LEN);
+            buffer.add(at).copy_from_nonoverlapping(NonNull::from(first).cast(), first.len());
+            buffer.copy_from_nonoverlapping(NonNull::from(second).cast(), second.len());
         }
     }
 
-    /// Up to `length` bytes at a position, as far as they lie in one piece.
+    /// Returns up to `length` bytes at a position, up to the end of the ring buffer.
     pub(super) fn piece(&self, position: u64, length: usize) -> &[u8] {
         let at = self.index(position);
         let length = length.min(self.capacity - at);
         // SAFETY: the piece lies in the mapping; the writer does not touch filled bytes until the
         // reader, which is borrowed meanwhile, says that it has taken them.
-        unsafe { std::slice::from_raw_parts(self.base.add(HEAD + at).as_ptr(), length) }
+        unsafe { std::slice::from_raw_parts(self.base.add(HEADER_LEN + at).as_ptr(), length) }
     }
 
     fn index(&self, position: u64) -> usize {
         (position & (self.capacity as u64 - 1)) as usize
     }
 
-    /// Tells the other side how far this one is. `true` if the other one has to be woken.
+    /// Publishes the position of `side`. Returns `true` if the other side has to be woken.
     pub(super) fn publish(&self, side: Side, position: u64) -> bool {
-        let head = self.head();
+        let header = self.header();
         let (own, sleeps) = match side {
-            Side::Writer => (&head.written.0, &head.reader_sleeps.0),
-            Side::Reader => (&head.taken.0, &head.writer_sleeps.0),
+            Side::Writer => (&header.written.0, &header.reader_sleeps.0),
+            Side::Reader => (&header.read.0, &header.writer_sleeps.0),
         };
         own.store(position, Ordering::Release);
-        // Against that of `set_asleep`: one of the two sides sees what the other has done.
+        // Pairs with the fence in `set_asleep`: one of the two sides sees the store of the other.
         fence(Ordering::SeqCst);
         if sleeps.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        // A writer that has filled everything is woken when half is free, not for each piece that
-        // is taken.
+        // A writer that found no room is woken when half is free, and not for each read.
         let enough = side == Side::Writer || {
-            let filled = head.written.0.load(Ordering::Relaxed).wrapping_sub(position);
+            let filled = header.written.0.load(Ordering::Relaxed).wrapping_sub(position);
             filled <= self.capacity as u64 / 2
         };
         enough && sleeps.swap(0, Ordering::Relaxed) != 0
@@ -165,8 +164,8 @@ impl Memory {
 
     fn sleeps(&self, side: Side) -> &AtomicU32 {
         match side {
-            Side::Writer => &self.head().writer_sleeps.0,
-            Side::Reader => &self.head().reader_sleeps.0,
+            Side::Writer => &self.header().writer_sleeps.0,
+            Side::Reader => &self.header().reader_sleeps.0,
         }
     }
 }
@@ -175,7 +174,7 @@ impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: it was mapped with this size, and nothing borrows from it any more.
         let unmapped =
-            unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), HEAD + self.capacity) };
+            unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), HEADER_LEN + self.capacity) };
         debug_assert!(unmapped.is_ok(), "what was mapped can be unmapped");
     }
 }

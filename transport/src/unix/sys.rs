@@ -1,5 +1,4 @@
-//! What neither the runtime nor the system's bindings offer in safe code. Nothing else of these
-//! links is unsafe.
+//! The unsafe code of links over Unix sockets.
 
 #![allow(unsafe_code)]
 
@@ -12,21 +11,21 @@ use rustix::net::{RecvFlags, recv};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Has the runtime tell when a socket is ready.
+/// Registers a socket with the runtime.
 pub(super) fn watch(stream: UnixStream, interest: Interest) -> io::Result<AsyncFd<UnixStream>> {
     // SAFETY: the stream is moved there, and keeps its one descriptor open until it is dropped.
     Ok(unsafe { AsyncFd::register_with_interest(stream, interest) }?)
 }
 
-/// What a read gave.
+/// The result of a read.
 pub(super) enum Read {
     Some,
-    /// There is no more for now.
+    /// The socket is empty for now.
     All,
     Ended,
 }
 
-/// Appends what is there to the buffer, as far as it has room.
+/// Appends received bytes to the buffer, as far as it has room.
 pub(super) fn read(stream: &UnixStream, buffer: &mut BytesMut) -> rustix::io::Result<Read> {
     let length = buffer.len();
     let room = buffer.spare_capacity_mut();
