@@ -21,7 +21,7 @@ const STAGES: [usize; 13] = [0, 40, 72, 136, 172, 184, 260, 500, 800, 1100, 1400
 
 fn start_behind(proxy: &Proxy) -> Program {
     let setup =
-        Setup::new("start_behind a proxy").env("FIBER_LINK", "nng").env("FIBER_HEARTBEAT", "100ms");
+        Setup::new("behind a proxy").env("FIBER_LINK", "nng").env("FIBER_HEARTBEAT", "100ms");
     let setup = setup.env("FIBER_HEARTBEAT_TIMEOUT", "2s").env("PROXY", proxy.address());
     proxy.reads_parents_address_from(setup.directory().join("parent"));
     setup.start()
