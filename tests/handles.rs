@@ -1,4 +1,5 @@
-//! A handle of a shared object keeps the object alive in any process, and only as long as it exists.
+//! A handle of a shared object keeps the object alive from any process, and no longer than it
+//! exists.
 
 use std::time::Duration;
 

@@ -298,8 +298,8 @@ fn a_dropped_get_loses_no_element() {
         drop(queue.get_acknowledged());
         error.to_string()
     };
-    let told = Process::spawn(give_up, queue.clone()).wait().unwrap();
-    assert!(told.contains("the queue made at tests/queue.rs"), "{told}");
+    let message = Process::spawn(give_up, queue.clone()).wait().unwrap();
+    assert!(message.contains("the queue made at tests/queue.rs"), "{message}");
     queue.put(1).wait().unwrap();
     assert_eq!(queue.get().wait().unwrap(), 1);
 }

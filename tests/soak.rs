@@ -26,8 +26,8 @@ fiber::test_harness!();
 #[global_allocator]
 static HEAP: heap::Counting = heap::Counting;
 
-/// The heap of this process: the bytes in use. Resident memory is less precise, as it includes freed
-/// memory.
+/// The heap of this process: the bytes in use. Resident memory is less precise, as it includes
+/// freed memory.
 mod heap {
     #![allow(unsafe_code)]
 
@@ -53,7 +53,7 @@ mod heap {
 
         unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
             IN_USE.fetch_sub(layout.size(), Relaxed);
-            // SAFETY: the caller fulfils the contract of `dealloc`, and the block is the system allocator's.
+            // SAFETY: the caller fulfils the contract of `dealloc`; the block came from `alloc`.
             unsafe { System.dealloc(block, layout) }
         }
     }
@@ -68,8 +68,8 @@ fn alone() -> MutexGuard<'static, ()> {
 /// Rounds in which memory may still grow to the peak of the work.
 const ROUNDS: usize = 10;
 const MOMENT: Duration = Duration::from_millis(1);
-/// The time in which the objects of a round have to be freed: an object outlives its last handle for
-/// a while.
+/// The time in which the objects of a round have to be freed: an object outlives its last handle
+/// for a while.
 const SETTLING: Duration = Duration::from_secs(5);
 
 /// Returns the number of objects in a round: `SOAK` from the environment, or else `usual`.
@@ -123,9 +123,9 @@ impl Usage {
     }
 }
 
-/// Calls `make` in rounds of `objects`, until three rounds have left nothing in any of the processes.
-/// After one round alone, objects that another process keeps may fit into memory that it freed
-/// before.
+/// Calls `make` in rounds of `objects`, until three rounds have left nothing in any of the
+/// processes. After one round alone, objects that another process keeps may fit into memory that it
+/// freed before.
 ///
 /// `size` is the least number of bytes that an object takes if it is kept.
 #[track_caller]

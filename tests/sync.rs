@@ -69,8 +69,8 @@ fn a_withdrawn_request_does_not_get_the_lock() {
     let lock = Lock::new().unwrap();
     let held = lock.lock().wait().unwrap();
     assert!(lock.try_lock().wait().unwrap().is_none());
-    let told = timed_out(lock.lock().timeout(MOMENT).wait());
-    assert!(told.contains("taking the lock made at tests/sync.rs:"), "{told}");
+    let message = timed_out(lock.lock().timeout(MOMENT).wait());
+    assert!(message.contains("taking the lock made at tests/sync.rs:"), "{message}");
     drop(lock.lock());
     let patience = "the lock is held by the first process, which waits for this one";
     assert!(
@@ -331,11 +331,11 @@ fn shared_objects_can_be_values_of_shared_objects() {
 fn operations_fail_after_the_owner_has_ended() {
     let value = Process::spawn(|n: u32| Value::new(n).unwrap(), 3).wait().unwrap();
     let error = value.get().wait().unwrap_err();
-    let told = error.to_string();
-    assert!(matches!(error, Error::OwnerEnded { .. }), "{told}");
+    let message = error.to_string();
+    assert!(matches!(error, Error::OwnerEnded { .. }), "{message}");
     assert!(
-        told.contains("the value made at tests/sync.rs:") && told.contains("is gone"),
-        "{told}"
+        message.contains("the value made at tests/sync.rs:") && message.contains("is gone"),
+        "{message}"
     );
 
     let make = |give: Value<Option<Lock>>, ready: Event| {

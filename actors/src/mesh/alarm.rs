@@ -1,4 +1,4 @@
-//! Times that are over.
+//! Alarms.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::Mesh;
 use super::deadlines::{Answer, Waiter};
 
-/// Becomes ready when some time has passed, whatever polls it.
+/// A future that is ready after some time, on any async runtime and on none.
 pub(crate) struct Alarm {
     waiter: Option<Waiter>,
     over: oneshot::Receiver<Answer>,

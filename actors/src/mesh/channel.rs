@@ -114,7 +114,7 @@ impl Channel {
         }
     }
 
-    /// Returns whether messages were sent of which this process does not know that they arrived.
+    /// Returns whether messages without an answer were sent, which may not have arrived.
     pub(crate) fn has_unconfirmed(&self) -> bool {
         self.state.lock().unconfirmed
     }
@@ -130,7 +130,9 @@ impl Channel {
     /// Returns whether the channel sends over this link.
     pub(crate) fn uses(&self, link: &Arc<dyn Link>) -> bool {
         // This compares the data pointers, as a vtable may have several addresses.
-        matches!(&self.state.lock().stage, Stage::Linked(used) if std::ptr::addr_eq(Arc::as_ptr(used), Arc::as_ptr(link)))
+        let is_same =
+            |used: &Arc<dyn Link>| std::ptr::addr_eq(Arc::as_ptr(used), Arc::as_ptr(link));
+        matches!(&self.state.lock().stage, Stage::Linked(used) if is_same(used))
     }
 
     /// Completes a call with its answer.

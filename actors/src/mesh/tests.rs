@@ -63,8 +63,8 @@ fn silent_peers_are_dropped_and_invalid_frames_and_unknown_messages_harm_nothing
             }
         }
 
-        // A message type that this build does not know. Only another build could send it, and such a
-        // process is refused earlier.
+        // A message type that this build does not know. Only another build could send it, and its
+        // processes are refused earlier.
         struct Idle;
         impl actix::Actor for Idle {
             type Context = actix::Context<Idle>;

@@ -1,12 +1,12 @@
 //! The frames between processes on behalf of their actors and shared objects.
 //!
 //! ```text
-//! MESH  CALL       call u64  actor u64  method: offset u64, name u64  message…   call 0: no answer
+//! MESH  CALL       call u64  actor u64  method: offset u64, name u64  message…  call 0: no answer
 //! MESH  QUERY      call u64  query…
 //! MESH  ANSWER     call u64  value…
 //! MESH  FAILED     call u64  failure…
 //! MESH  HEARTBEAT  0 u64
-//! MESH  PORT       call u64  port u64  body…                                    answered like a call
+//! MESH  PORT       call u64  port u64  body…                              answered like a call
 //! ```
 //! Numbers are little-endian. Message, query, value and failure are MessagePack.
 
@@ -69,7 +69,8 @@ pub(crate) struct ProcessRef {
 /// A query to a process. Some are answered only when their event happens.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Query {
-    /// The incarnation of an owned actor after this one. Answered with an [`ActorLocation`], when it runs.
+    /// The incarnation of an owned actor after this one. Answered with an [`ActorLocation`], when
+    /// it runs.
     Locate { actor: ActorId, after: u64 },
     /// The incarnation that runs, or else the next one. Answered with a number.
     CurrentIncarnation { actor: ActorId },
@@ -216,7 +217,7 @@ pub(crate) enum CallFailure {
     Full { capacity: usize },
 }
 
-/// Returns the reason for actors of which nothing is known.
+/// Returns the exit reason of an unknown actor.
 pub(crate) fn unknown() -> ExitReason {
     ExitReason::NotStarted("there is no such actor in its process, or it has ended".into())
 }

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How many clients hold a frame back.
+/// The number of clients that hold a frame back.
 static HOLDING_BACK: AtomicUsize = AtomicUsize::new(0);
 static SEND_ALL: OnceLock<fn()> = OnceLock::new();
 
@@ -17,7 +17,7 @@ pub(crate) fn hold_back() {
     HOLDING_BACK.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Counts one client less: its frame was sent, or dropped.
+/// Counts one client less: its frame was sent or dropped.
 pub(crate) fn release() {
     HOLDING_BACK.fetch_sub(1, Ordering::Relaxed);
 }

@@ -1,11 +1,11 @@
 //! The messages between a queue's owner and its clients.
 //!
 //! ```text
-//! to the owner    PUT        count u32  block…                answered by the outcome, when the elements are in
-//!                 WANT       demand u32  prefetch u32  used u64    total demand; more elements that may be sent
+//! to the owner    PUT        count u32  block…             answered when the elements are in
+//!                 WANT       demand u32  prefetch u32  used u64   prefetch: beyond the demand
 //!                 OPERATION  an `Operation` in MessagePack
 //! to the client   DELIVER    epoch u32  count u32  block…     elements that it demanded
-//!                 PREFETCH   epoch u32  count u32  block…     more elements: to be used, or returned
+//!                 PREFETCH   epoch u32  count u32  block…     more elements, to use or return
 //!                 RECALL                                      return what is not used
 //!                 ENDED      reason u8                        no more elements will come
 //! ```

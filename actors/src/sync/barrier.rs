@@ -19,7 +19,8 @@ use crate::reply::Reply;
 /// use fiber::{Process, sync::Barrier};
 ///
 /// let barrier = Barrier::new(2)?;
-/// let process = Process::builder().try_spawn(|barrier: Barrier| barrier.meet().wait(), barrier.clone());
+/// let meet = |barrier: Barrier| barrier.meet().wait();
+/// let process = Process::builder().try_spawn(meet, barrier.clone());
 /// let (here, there) = (barrier.meet().wait()?, process.wait()?);
 /// assert_eq!(here + there, 1); // one was the first, which is 0, the other one the last
 /// # Ok::<(), fiber::Error>(())

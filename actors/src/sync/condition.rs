@@ -168,7 +168,8 @@ pub struct ConditionGuard {
 }
 
 impl ConditionGuard {
-    /// Returns whether a holder of the lock died, as [`Guard::was_abandoned`](super::Guard::was_abandoned).
+    /// Returns whether a holder of the lock died, as
+    /// [`Guard::was_abandoned`](super::Guard::was_abandoned).
     #[must_use]
     pub fn was_abandoned(&self) -> bool {
         self.abandoned

@@ -26,8 +26,8 @@ use crate::reply::Reply;
 ///     }
 ///     Ok(())
 /// };
-/// let processes = [(); 2].map(|()| Process::builder().try_spawn(add, (lock.clone(), count.clone())));
-/// for process in processes {
+/// let spawn = |()| Process::builder().try_spawn(add, (lock.clone(), count.clone()));
+/// for process in [(); 2].map(spawn) {
 ///     process.wait()?;
 /// }
 /// assert_eq!(count.get().wait()?, 20);

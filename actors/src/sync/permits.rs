@@ -108,7 +108,7 @@ impl Permits {
         {
             self.free -= self.count(request.access);
             self.held.insert(request.id(), request.access);
-            // A reader can't repair the protected value, so the next writer learns of the death too.
+            // A reader can't repair the value, so the next writer learns of the death, too.
             let abandoned = self.abandoned;
             self.abandoned &= request.access == Access::Read;
             request.requester.answer(&Acquired::Granted { abandoned });

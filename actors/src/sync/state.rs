@@ -68,7 +68,8 @@ pub(super) struct StateHandle<S> {
 }
 
 impl<S: ObjectState> StateHandle<S> {
-    /// Makes an object that lives in this process. Errors call it `object`, with the caller's place.
+    /// Makes an object that lives in this process. Errors call it `object`, with the place of the
+    /// caller.
     #[track_caller]
     pub(super) fn new(object: &str, state: S) -> Result<StateHandle<S>> {
         let name = made_at(object, Location::caller());

@@ -20,7 +20,9 @@ use crate::reply::Reply;
 /// use fiber::{Pool, sync::Value};
 ///
 /// let best = Value::new(0)?;
-/// let keep = |score: u32, best: Value<u32>| best.update(move |best| *best = score.max(*best)).wait();
+/// let keep = |score: u32, best: Value<u32>| {
+///     best.update(move |best| *best = score.max(*best)).wait()
+/// };
 /// Pool::new(2)?.try_map(keep, [3, 8, 5].map(|score| (score, best.clone()))).wait()?;
 /// assert_eq!(best.get().wait()?, 8);
 /// # Ok::<(), fiber::Error>(())

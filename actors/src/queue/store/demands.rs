@@ -56,7 +56,10 @@ impl Demands {
             self.queue.push_back(Demand::Client { peer, prefetch });
         }
         for _ in count..before {
-            let is_its = |demand: &Demand| matches!(demand, Demand::Client { peer: other, .. } if *other == peer);
+            let is_its = |demand: &Demand| match demand {
+                Demand::Client { peer: other, .. } => *other == peer,
+                _ => false,
+            };
             let last = self.queue.iter().rposition(is_its).expect("demands of clients are counted");
             self.queue.remove(last);
         }
@@ -70,7 +73,8 @@ impl Demands {
     /// Removes the consumer with this ticket, which would acknowledge its element.
     pub(super) fn withdraw(&mut self, peer: PeerId, ticket: Ticket) {
         self.queue.retain(|demand| {
-            !matches!(demand, Demand::Delivery { ticket: other, requester } if *other == ticket && requester.peer == peer)
+            let Demand::Delivery { ticket: other, requester } = demand else { return true };
+            (requester.peer, *other) != (peer, ticket)
         });
     }
 
