@@ -303,7 +303,7 @@ fn maps_lists_and_namespaces_are_shared_with_workers_and_their_children() {
     assert_eq!((list.remove(0).wait().unwrap(), list.pop().wait().unwrap()), (Some(10), Some(4)));
     assert_eq!(list.to_vec().wait().unwrap(), [20, 3]);
     let error = list.set(7, 0).wait().unwrap_err().to_string();
-    assert!(error.contains("no place 7") && error.contains("2 items"), "{error}");
+    assert!(error.contains("index 7") && error.contains("2 items"), "{error}");
 
     let names = Namespace::new().unwrap();
     in_grandchild!(|names: Namespace| names.set("rate", 0.5).wait().unwrap(), names.clone());
