@@ -1,8 +1,8 @@
 //! Checks for cmake where the feature `nng` is on.
 //!
 //! The build of the crate `nng-sys` ends with a panic that names neither fiber nor a remedy when
-//! cmake is missing. This crate does not depend on `nng-sys`, so its check runs first: cargo starts
-//! it at once, and `nng-sys` only after some fifty crates.
+//! cmake is missing. This check runs earlier: it waits for no crate, while `nng-sys` waits for
+//! bindgen, and cargo prefers it, because more crates depend on this one.
 
 use std::env;
 use std::process::Command;

@@ -23,14 +23,29 @@
 //!   their `try_` forms.
 //! - [`Ring`]: ranked processes that work together, with collectives and recovery from checkpoints.
 //! - [`Process`]: one function in a process of its own.
-//! - [`Queue`], [`Pipe`], [`sync`]: what processes share, by handles that travel.
+//! - [`Queue`], [`Pipe`], [`sync`]: objects that processes share, by handles.
 //! - [`Supervisor`]: actix actors and processes that are restarted when they fail, as in
 //!   Erlang/OTP; [`tree`] shows all.
-//! - [`Config`]: how it all runs, from code, environment and `fiber.toml`.
+//! - [`Config`]: the configuration, from code, environment and `fiber.toml`.
 //!
-//! A task function is any `fn`, or any closure that captures nothing: its code travels as a place
-//! in the binary, so all processes run the same build. [`init`] has to be the first thing that
-//! `main` does; [`main`] sees to that.
+//! A task function is any `fn`, or any closure that captures nothing. Fiber sends its offset in the
+//! binary, so all processes run the same build. [`init`] must be the first call in `main`;
+//! [`macro@main`] inserts it.
+//!
+//! # Features
+//!
+//! By default a program starts processes on its own host. The rest is opt-in:
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `docker` | processes as Docker containers; includes `nng` |
+//! | `kubernetes` | processes as Kubernetes pods; includes `docker` |
+//! | `nng` | links over TCP, also on one host (`FIBER_LINK=nng`); takes cmake to build |
+//! | `progress` | progress bars: `progress` of `map` and `imap` |
+//! | `full` | all of these |
+//!
+//! `k8s-latest`, a default feature, chooses the version of Kubernetes' API for `kubernetes`.
+//! Without default features, the program enables one of k8s-openapi's version features.
 
 pub use fiber_actors::{actix, init, supervisor, sync};
 pub use fiber_core::Meta;
@@ -52,7 +67,24 @@ pub use self::{
     supervisor::{Supervisor, tree},
 };
 
-/// Pools of worker processes, and the calls that they run.
+/// Pools of worker processes, and handles of the calls that they run.
+///
+/// A call returns its handle at once. Await it, block on it with `wait`, or take the results one by
+/// one as they arrive.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// let pool = fiber::Pool::builder().processes(2).start().wait()?;
+/// let sum = pool.apply(|a: u64, b: u64| a + b, (1, 2));
+/// let squares = pool.map(|x: u64| x * x, 0..4);
+/// assert_eq!(sum.wait()?, 3);
+/// assert_eq!(squares.wait()?, [0, 1, 4, 9]);
+/// for cube in pool.imap(|x: u64| x * x * x, 0..4).wait() {
+///     println!("{}", cube?);
+/// }
+/// # Ok::<(), fiber::Error>(())
+/// ```
 pub mod pool {
     #[cfg(feature = "progress")]
     pub use fiber_actors::suspend_progress;
@@ -61,51 +93,233 @@ pub mod pool {
     };
 }
 
-/// One function in a process of its own.
+/// Single functions in processes of their own.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// use fiber::Process;
+///
+/// let child = Process::spawn(std::process::id, ());
+/// assert_ne!(child.wait()?, std::process::id());
+/// # Ok::<(), fiber::Error>(())
+/// ```
 pub mod process {
     pub use fiber_actors::{Process, ProcessBuilder, ProcessHandle, active_children};
 }
 
-/// Ranked processes that work together, with collectives.
+/// Rings: ranked processes that work together, with collectives.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// use fiber::{Reduction, Ring, RingNode};
+///
+/// fn sum_of_ranks(mut node: RingNode) -> fiber::Result<f64> {
+///     let mut sum = [node.rank() as f64];
+///     node.all_reduce(&mut sum, Reduction::Sum)?;
+///     Ok(sum[0])
+/// }
+///
+/// assert_eq!(Ring::builder().size(3).try_run(sum_of_ranks, ()).wait()?, [3.0; 3]);
+/// # Ok::<(), fiber::Error>(())
+/// ```
 pub mod ring {
     pub use fiber_actors::{
         Number, Reduction, Rendezvous, Ring, RingBuilder, RingFunction, RingNode, RingRun,
     };
 }
 
-/// Actors in processes of their own, which fiber restarts.
+/// Actors in processes of their own, which fiber restarts when they fail.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// use actix::prelude::*;
+/// use fiber::AsyncManager;
+/// use serde::{Deserialize, Serialize};
+///
+/// struct Counter(u64);
+///
+/// #[derive(Message, Serialize, Deserialize)]
+/// #[rtype(result = "u64")]
+/// struct Add(u64);
+///
+/// impl Actor for Counter {
+///     type Context = Context<Self>;
+/// }
+///
+/// impl Handler<Add> for Counter {
+///     type Result = u64;
+///
+///     fn handle(&mut self, add: Add, _: &mut Context<Self>) -> u64 {
+///         self.0 += add.0;
+///         self.0
+///     }
+/// }
+///
+/// let counter = AsyncManager::start(Counter, 10).wait()?;
+/// assert_eq!(counter.send(Add(5)).wait()?, 15);
+/// # Ok::<(), fiber::Error>(())
+/// ```
 pub mod manager {
     pub use fiber_actors::{
         AsyncManager, ManagerBuilder, NoSnapshots, Snapshot, SnapshotPolicy, Snapshots, SyncManager,
     };
 }
 
-/// Several managed actors behind one handle.
+/// Several managed actors behind one handle, which routes messages to them.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// use actix::prelude::*;
+/// use fiber::ActorPool;
+/// use serde::{Deserialize, Serialize};
+///
+/// struct Squarer;
+///
+/// #[derive(Clone, Message, Serialize, Deserialize)]
+/// #[rtype(result = "u64")]
+/// struct Square(u64);
+///
+/// impl Actor for Squarer {
+///     type Context = Context<Self>;
+/// }
+///
+/// impl Handler<Square> for Squarer {
+///     type Result = u64;
+///
+///     fn handle(&mut self, square: Square, _: &mut Context<Self>) -> u64 {
+///         square.0 * square.0
+///     }
+/// }
+///
+/// // One actor for each argument.
+/// let pool = ActorPool::builder().start(|_: u32| Squarer, 0..2).wait()?;
+/// assert_eq!(pool.send(Square(3)).wait()?, 9);
+/// # Ok::<(), fiber::Error>(())
+/// ```
 pub mod actor_pool {
     pub use fiber_actors::{ActorPool, ActorPoolBuilder, Routing};
 }
 
 /// Queues between processes.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// use fiber::{Process, Queue};
+///
+/// let queue = Queue::<String>::new()?;
+/// let greet = |queue: Queue<String>| queue.put("hello".to_string()).wait();
+/// let child = Process::builder().try_spawn(greet, queue.clone());
+/// assert_eq!(queue.get().wait()?, "hello");
+/// child.wait()?;
+/// # Ok::<(), fiber::Error>(())
+/// ```
 pub mod queue {
     pub use fiber_actors::{Delivery, Get, Put, Queue, QueueStream};
 }
 
-/// Pipes between two processes.
+/// Pipes between two processes, in one direction or in both.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// use fiber::{Pipe, Process};
+///
+/// let (here, there) = Pipe::<u32, String>::new()?;
+/// let child = Process::spawn(
+///     |pipe: Pipe<String, u32>| {
+///         let number = pipe.recv().wait().unwrap();
+///         pipe.send(format!("{number:b}")).wait().unwrap();
+///     },
+///     there,
+/// );
+/// here.send(5).wait()?;
+/// assert_eq!(here.recv().wait()?, "101");
+/// child.wait()?;
+/// # Ok::<(), fiber::Error>(())
+/// ```
 pub mod pipe {
     pub use fiber_actors::{Pipe, PipeReceiver, PipeSender};
 }
 
-/// Addresses of actors in other processes.
+/// Addresses of actors, which work in every process of the program.
+///
+/// [`RemoteAddr`] is for a known actor, [`RemoteRecipient`](remote::RemoteRecipient) for any actor
+/// that handles one kind of message.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// use actix::prelude::*;
+/// use fiber::{Process, RemoteAddr};
+/// use serde::{Deserialize, Serialize};
+///
+/// struct Printer;
+///
+/// #[derive(Message, Serialize, Deserialize)]
+/// #[rtype(result = "usize")]
+/// struct Print(String);
+///
+/// impl Actor for Printer {
+///     type Context = Context<Self>;
+/// }
+///
+/// impl Handler<Print> for Printer {
+///     type Result = usize;
+///
+///     fn handle(&mut self, print: Print, _: &mut Context<Self>) -> usize {
+///         println!("{}", print.0);
+///         print.0.len()
+///     }
+/// }
+///
+/// System::new().block_on(async {
+///     let printer = RemoteAddr::export(Printer.start())?;
+///     let print = |printer: RemoteAddr<Printer>| {
+///         printer.send(Print("hello".into())).wait().unwrap()
+///     };
+///     assert_eq!(Process::spawn(print, printer.clone()).await?, 5);
+///     fiber::Result::<()>::Ok(())
+/// })?;
+/// # Ok::<(), fiber::Error>(())
+/// ```
 pub mod remote {
     pub use fiber_actors::{RemoteAddr, RemoteMessage, RemoteRecipient, SendError};
 }
 
 /// The future of an answer.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// let pool = fiber::Pool::new(1)?;
+/// let ready: fiber::Reply<()> = pool.wait_until_ready();
+/// ready.wait()?;
+/// # Ok::<(), fiber::Error>(())
+/// ```
 pub mod reply {
     pub use fiber_actors::Reply;
 }
 
-/// What can go wrong, and how processes end.
+/// Errors, and the reasons for which processes end.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// use fiber::error::{Error, FailureKind};
+///
+/// let pool = fiber::Pool::new(1)?;
+/// let parse = |text: String| text.parse::<u32>();
+/// let Err(Error::Task { failure, .. }) = pool.try_apply(parse, "seven".to_string()).wait() else {
+///     panic!("`seven` is not a number in digits");
+/// };
+/// assert_eq!(failure.kind, FailureKind::Returned);
+/// # Ok::<(), fiber::Error>(())
+/// ```
 pub mod error {
     pub use fiber_core::{
         Cause, CloseReason, Error, Exit, ExitReason, Failure, FailureKind, PoolEndReason, Result,
@@ -113,12 +327,34 @@ pub mod error {
     };
 }
 
-/// The configuration of a program.
+/// The configuration of a program: from code, else from the environment, else from `fiber.toml`.
+///
+/// # Examples
+/// ```
+/// use fiber::config::OutputMode;
+///
+/// fiber::init_with(|config| config.output = OutputMode::Prefix);
+/// ```
 pub mod config {
     pub use fiber_core::{Config, LinkKind, OutputMode};
 }
 
-/// Task functions: the traits that bound what they take and return.
+/// Task functions: the traits that bound their arguments and results.
+///
+/// A task function is any `fn`, or any closure that captures nothing. It can be async.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// async fn double(x: u32) -> u32 {
+///     2 * x
+/// }
+///
+/// let pool = fiber::Pool::new(1)?;
+/// assert_eq!(pool.apply(double, 4).wait()?, 8);
+/// assert_eq!(pool.apply(|x: u32| 2 * x, 4).wait()?, 8);
+/// # Ok::<(), fiber::Error>(())
+/// ```
 ///
 /// Type parameters named `M` and `N` in this crate are *markers*, which live here too: the compiler
 /// infers them from the function, and no program names them.
@@ -131,6 +367,16 @@ pub mod task {
 }
 
 /// The names that most programs use.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// use fiber::prelude::*;
+///
+/// let pool = Pool::new(2)?;
+/// assert_eq!(pool.map(|x: u32| x + 1, [1, 2, 3]).wait()?, [2, 3, 4]);
+/// # Ok::<(), fiber::Error>(())
+/// ```
 pub mod prelude {
     pub use crate::pipe::{Pipe, PipeReceiver, PipeSender};
     pub use crate::{
@@ -158,11 +404,10 @@ pub fn init_with(changes: impl Fn(&mut Config) + Send + Sync + 'static) {
     Config::set(changes);
 }
 
-/// Makes the test binary of a file under `tests/` (or of a crate's unit tests) able to host fiber's
-/// processes.
+/// Lets a test binary start fiber's processes. Write it once, at the top of a file under `tests/`
+/// or of a crate's unit tests.
 ///
-/// It stands once, at the top of the file. A test harness has a `main` of its own, so this runs
-/// [`init`] before it.
+/// A test harness has a `main` of its own. The macro calls [`init`] before that `main`.
 ///
 /// ```
 /// fiber::test_harness!();

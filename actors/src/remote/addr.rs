@@ -68,7 +68,7 @@ use crate::supervisor::Down;
 ///     let counter = RemoteAddr::export(Counter(1).start())?;
 ///     assert_eq!(Process::spawn(add_three, counter.clone()).await?, 4);
 ///     assert_eq!(counter.send(Add(1)).await?, 5);
-///     fiber::Result::Ok(())
+///     fiber::Result::<()>::Ok(())
 /// })?;
 /// # Ok::<(), fiber::Error>(())
 /// ```
