@@ -198,3 +198,58 @@ fn a_pipe_ends_when_an_end_was_sent_to_a_process_that_ended_before_it_arrived() 
     let error = receiver.recv().wait().unwrap_err();
     assert!(matches!(error, Error::Closed { .. }), "{error}");
 }
+
+/// Shuts down the Unix sockets that a process shares with another one, and returns their number.
+fn cut_links(process: u32, other: u32) -> usize {
+    use rustix::net::{Shutdown, shutdown, sockopt};
+    use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+
+    let pid = |pid: u32| Pid::from_raw(pid.try_into().unwrap()).unwrap();
+    let of = pidfd_open(pid(process), PidfdFlags::empty()).unwrap();
+    let files = std::fs::read_dir(format!("/proc/{process}/fd")).unwrap().flatten();
+    let numbers = files.filter_map(|file| file.file_name().to_str()?.parse().ok());
+    let sockets =
+        numbers.filter_map(|number| pidfd_getfd(&of, number, PidfdGetfdFlags::empty()).ok());
+    sockets
+        .filter(|socket| sockopt::socket_peercred(socket).is_ok_and(|peer| peer.pid == pid(other)))
+        .filter(|socket| shutdown(socket, Shutdown::Both).is_ok())
+        .count()
+}
+
+#[test]
+fn a_handle_is_valid_after_its_link_to_the_owner_was_lost() {
+    if std::env::var("FIBER_LINK").is_ok_and(|link| link == "nng") {
+        return; // the peer of a TCP socket has no pid
+    }
+    let (made, go, used) = (Queue::new().unwrap(), Queue::new().unwrap(), Queue::new().unwrap());
+    let own = |made: Queue<Value<u32>>| {
+        made.put(Value::new(0).unwrap()).wait().unwrap();
+        loop {
+            std::thread::park();
+        }
+    };
+    // An argument would be held by the parent, too.
+    let hold = |made: Queue<Value<u32>>, go: Queue<()>, used: Queue<u32>| {
+        let value = made.get().wait().unwrap();
+        while go.get().wait().is_ok() {
+            used.put(value.update(|count| *count += 1).wait().unwrap()).wait().unwrap();
+        }
+    };
+    let owner = Process::spawn(own, made.clone());
+    let holder = Process::spawn(hold, (made, go.clone(), used.clone()));
+    let use_it = || {
+        go.put(()).wait().unwrap();
+        used.get().timeout(10 * LATER).wait().unwrap()
+    };
+    assert_eq!(use_it(), 1);
+    let (owner_pid, holder_pid) = (owner.pid().unwrap(), holder.pid().unwrap());
+    for uses in [2, 3] {
+        let links = cut_links(holder_pid, owner_pid) + cut_links(owner_pid, holder_pid);
+        assert!(links > 0, "they have no link");
+        std::thread::sleep(LATER);
+        assert_eq!(use_it(), uses);
+    }
+    go.close().wait().unwrap();
+    holder.wait().unwrap();
+    owner.kill();
+}

@@ -306,20 +306,35 @@ fn cancelled_and_dropped_calls_are_freed() {
     let (lock, event) = (Lock::new().unwrap(), Event::new().unwrap());
     let held = lock.lock().wait().unwrap();
     let all = (empty, full, lock, event);
-    flat("waits here", count(200), 10_000, &[], || withdraw(all.clone()));
-    flat("requests of another process", count(200), 10_000, &[worker], || {
+    let (times, size) = (count(200).div_ceil(WAITS), WAITS * 10_000);
+    flat("requests of this process", times, size, &[], || withdraw(all.clone()));
+    flat("requests of another process", times, size, &[worker], || {
         pool.apply(withdraw, all.clone()).wait().unwrap()
     });
     drop(held);
 }
 
+/// The number of requests of each kind that are withdrawn at a time.
+const WAITS: usize = 20;
+
 fn withdraw((empty, full, lock, event): (Queue<u32>, Queue<u32>, Lock, Event)) {
-    empty.get().timeout(MOMENT).wait().unwrap_err();
-    empty.get_acknowledged().timeout(MOMENT).wait().unwrap_err();
-    full.put(2).timeout(MOMENT).wait().unwrap_err();
-    lock.lock().timeout(MOMENT).wait().unwrap_err();
-    event.wait_set().timeout(MOMENT).wait().unwrap_err();
-    drop((empty.stream(), empty.get(), lock.lock(), full.put(3), event.wait_set()));
+    let requests = (0..WAITS).map(|_| {
+        (
+            empty.get().timeout(MOMENT),
+            empty.get_acknowledged().timeout(MOMENT),
+            full.put(2).timeout(MOMENT),
+            lock.lock().timeout(MOMENT),
+            event.wait_set().timeout(MOMENT),
+        )
+    });
+    for (get, acknowledged, put, locked, set) in requests.collect::<Vec<_>>() {
+        get.wait().unwrap_err();
+        acknowledged.wait().unwrap_err();
+        put.wait().unwrap_err();
+        locked.wait().unwrap_err();
+        set.wait().unwrap_err();
+        drop((empty.stream(), empty.get(), lock.lock(), full.put(3), event.wait_set()));
+    }
 }
 
 struct Idle;

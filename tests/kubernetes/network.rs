@@ -13,6 +13,7 @@ use crate::proxy::Proxy;
 use crate::wait::wait_until;
 
 crate::tests![
+    first_starts_with_reset_or_lost_connections_are_repeated,
     a_start_with_a_reset_connection_is_repeated,
     a_start_with_lost_packets_is_repeated,
     a_worker_with_a_reset_or_lost_connection_is_replaced,
@@ -177,6 +178,31 @@ impl FirewallRules {
     fn last(self, time: Duration) {
         self.wait_for_match();
         std::thread::sleep(time);
+    }
+}
+
+fn first_starts_with_reset_or_lost_connections_are_repeated() {
+    let reset_once =
+        |packet: u32| format!("-m statistic --mode nth --every 1000000 --packet {packet} {RESET}");
+    let drop_from = |packet: u32| {
+        let connbytes = "--connbytes-dir original --connbytes-mode packets";
+        format!("-m connbytes --connbytes {packet}: {connbytes} -j DROP")
+    };
+    let actions = [0, 2, 4, 6].map(reset_once).into_iter().chain([2, 4].map(drop_from));
+    for (index, action) in actions.enumerate() {
+        // The first connections wait until the rules for this program's port stand.
+        let closed =
+            FirewallRules::none().with("INPUT", "! -i lo -p tcp --dport 32768:60999 --syn -j DROP");
+        let mut pair = Pair::begin(program("pair"));
+        let rules = FirewallRules::on_new_connections(&pair.port, &action);
+        drop(closed);
+        match index {
+            ..4 => rules.wait_for_match(),
+            _ => rules.last(OUTAGE),
+        }
+        pair.program.line("ready: 2");
+        pair.is_whole();
+        pair.ends();
     }
 }
 
