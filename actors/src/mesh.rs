@@ -26,6 +26,7 @@ mod wire;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Instant;
 
 use dashmap::DashMap;
 use fiber_core::{ExitReason, ProcessId};
@@ -67,7 +68,9 @@ pub(crate) struct Mesh {
     max_routes: AtomicUsize,
     deadlines: Deadlines,
     /// Called after the loss of each connected process.
-    after_loss: OnceLock<fn(ProcessId)>,
+    after_loss: OnceLock<fn(ProcessId) -> bool>,
+    /// The lost processes that this one connects to again, and when each was lost.
+    reconnecting: DashMap<ProcessId, Instant>,
 }
 
 impl Mesh {
@@ -81,11 +84,14 @@ impl Mesh {
             max_routes: AtomicUsize::new(ROUTES),
             deadlines: Deadlines::new(endpoint),
             after_loss: OnceLock::new(),
+            reconnecting: DashMap::new(),
         }
     }
 
-    /// Has `call` called after the loss of each connected process. Later calls of this are ignored.
-    pub(crate) fn after_loss(&self, call: fn(ProcessId)) {
+    /// Has `call` called after the loss of each connected process, and again while it returns that
+    /// it has sent something to that process and no connection is made. Later calls of this are
+    /// ignored.
+    pub(crate) fn after_loss(&self, call: fn(ProcessId) -> bool) {
         self.after_loss.get_or_init(|| call);
     }
 
@@ -170,6 +176,7 @@ impl Mesh {
         let channel =
             Arc::clone(&self.channels.entry(id).or_insert_with(|| Arc::new(Channel::opening(id))));
         channel.open(link);
+        self.reconnecting.remove(&id);
         MeshPeer::new(self, channel, Arc::clone(link))
     }
 

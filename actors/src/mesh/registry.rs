@@ -23,7 +23,7 @@ const END_CHECK: Duration = Duration::from_millis(50);
 /// ended.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
 /// The time that handles which a lost process sent to others may take to arrive.
-const TRANSIT_TIME: Duration = Duration::from_secs(5);
+pub(super) const TRANSIT_TIME: Duration = Duration::from_secs(5);
 /// The number of ended actors whose exit reasons are remembered, for late callers.
 const ENDED_ACTORS: usize = 1024;
 

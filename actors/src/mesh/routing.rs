@@ -1,16 +1,21 @@
 //! Calls to managed actors, which restart in other processes.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use fiber_core::{Error, ExitReason, codec};
+use fiber_core::{Error, ExitReason, ProcessId, codec};
 use serde::de::DeserializeOwned;
 
 use super::Mesh;
 use super::channel::Channel;
 use super::deadlines::{Unanswered, Waiter};
 use super::pending::Pending;
+use super::registry::TRANSIT_TIME;
 use super::route::{Lookup, LostCalls, Route};
 use super::wire::{ActorLocation, IncarnationEnd, Payload, ProcessRef, Query};
+
+/// The pause between attempts to connect to a process again.
+const RECONNECT_PAUSE: Duration = Duration::from_millis(250);
 
 impl Mesh {
     /// Sends a call to an owned actor, when the actor is found.
@@ -64,8 +69,26 @@ impl Mesh {
         for (route, calls) in routed {
             self.reroute(&route, channel, calls, reason);
         }
-        if was_connected && let Some(after_loss) = self.after_loss.get() {
-            after_loss(channel.to());
+        let process = channel.to();
+        if was_connected {
+            self.reconnect(process, Instant::now());
+        } else if let Some((_, lost_at)) = self.reconnecting.remove(&process)
+            && lost_at.elapsed() < TRANSIT_TIME
+        {
+            self.endpoint.spawn(move || async move {
+                tokio::time::sleep(RECONNECT_PAUSE).await;
+                self.reconnect(process, lost_at);
+            });
+        }
+    }
+
+    /// Has lost messages sent again to a process that may still be alive.
+    fn reconnect(&'static self, process: ProcessId, lost_at: Instant) {
+        let Some(after_loss) = self.after_loss.get() else { return };
+        // Noted first, because the attempt may fail at once.
+        self.reconnecting.insert(process, lost_at);
+        if !after_loss(process) {
+            self.reconnecting.remove(&process);
         }
     }
 

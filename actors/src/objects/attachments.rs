@@ -152,14 +152,11 @@ impl Drop for Unconfirmed {
 }
 
 /// Attaches again to all objects of a process whose link was lost: that process has taken the loss
-/// for the end of this one.
-fn attach_again(owner: ProcessId) {
+/// for the end of this one. Returns whether there are any.
+fn attach_again(owner: ProcessId) -> bool {
     let attachments = ATTACHMENTS.lock();
-    attachments
-        .objects
-        .values()
-        .filter(|attached| attached.port.owner() == owner)
-        .for_each(|attached| attach(&attached.port));
+    let of_owner = |attached: &&Attached| attached.port.owner() == owner;
+    attachments.objects.values().filter(of_owner).map(|attached| attach(&attached.port)).count() > 0
 }
 
 /// Returns whether the owners of all objects that this process holds have confirmed that.
