@@ -143,7 +143,7 @@ fn kill_and_stop_end_it() {
         let process = Process::spawn(hang, ());
         let pid = process.started().wait().unwrap();
         if stop {
-            let _ = process.stop();
+            drop(process.stop());
         } else {
             process.kill();
         }
@@ -158,7 +158,7 @@ fn a_process_that_is_still_starting_can_be_stopped_and_killed() {
     for stop in [true, false] {
         let process = Process::spawn(hang, ());
         if stop {
-            let _ = process.stop();
+            drop(process.stop());
         } else {
             process.kill();
         }

@@ -163,7 +163,7 @@ impl<A: Actor> AsyncManager<A> {
     /// Kills the actor's process (SIGKILL), without waiting.
     ///
     /// The supervisor then restarts it, as after any death. Calls without an answer fail with
-    /// [`Error::ActorStopped`](crate::Error::ActorStopped), except those of an address with
+    /// [`Error::ActorStopped`](fiber_core::Error::ActorStopped), except those of an address with
     /// [`resend`](RemoteAddr::resend).
     pub fn kill_process(&self) {
         if let Some(process) = &*self.inner.process.borrow() {

@@ -66,7 +66,7 @@ fn an_unknown_backend_is_an_error() {
 
 fn unknown_and_malformed_variables_are_errors() {
     for (name, value, texts) in [
-        ("FIBER_PROCESES", "3", ["`FIBER_PROCESES`, which does not exist", "processes"]),
+        ("FIBER_PROCESES", "3", ["`FIBER_PROCESES`, which does not exist", "FIBER_PROCESSES"]),
         ("FIBER_LINK", "pigeon", ["`FIBER_LINK` to `pigeon`", "unix, nng"]),
         ("FIBER_OUTPUT", "loud", ["`FIBER_OUTPUT` to `loud`", "inherit, prefix, file, null"]),
         ("FIBER_HEARTBEAT", "soon", ["`FIBER_HEARTBEAT`", "`500ms`"]),
@@ -86,7 +86,7 @@ fn unknown_and_malformed_files_are_errors() {
         ("heartbeat = 'soon'", ["`heartbeat`", "`500ms`"]),
         ("processes = 'many'", ["`processes`", "many"]),
         ("processes =", ["can't be read", "line 1"]),
-        ("[pool]\nprocesses = 3", ["`pool`, which does not exist", "processes"]),
+        ("[pool]\nprocesses = 3", ["`pool`, which does not exist", "FIBER_PROCESSES"]),
     ] {
         let ending = error(Setup::new("first error").file("fiber.toml", text), &texts);
         assert!(ending.out.contains("fiber.toml"), "{}", ending.out);

@@ -69,11 +69,7 @@ fn a_log_directory_that_can_not_be_written_is_reported() {
     let setup =
         Setup::new("too large").env("FIBER_OUTPUT", "file").env("FIBER_LOG_DIR", "/proc/no/such");
     let ending = setup.env("FIBER_MAX_MESSAGE", "64KiB").run();
-    assert!(
-        ending.out.contains("set `log_dir` to a directory that can be written"),
-        "{}",
-        ending.out
-    );
+    assert!(ending.out.contains("set `log_dir` to a writable directory"), "{}", ending.out);
 }
 
 fn a_progress_bar_is_drawn_only_in_a_terminal() {

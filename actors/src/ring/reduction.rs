@@ -81,8 +81,8 @@ fn each<T: Number>(own: &mut [T], incoming: &[u8], combine: impl Fn(T, T) -> T) 
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::number::bytes;
     use super::*;
+    use crate::ring::number::bytes;
 
     proptest! {
         #[test]

@@ -74,7 +74,7 @@ impl Stripped {
     }
 }
 
-fn parts<'data>(data: &'data ReadCache<File>) -> Option<Vec<Part>> {
+fn parts(data: &ReadCache<File>) -> Option<Vec<Part>> {
     let header = FileHeader64::<LittleEndian>::parse(data).ok()?;
     let endian = header.endian().ok()?;
     let segments = header.program_headers(endian, data).ok()?;

@@ -2,7 +2,7 @@
 
 /// A progress bar that never shows.
 #[derive(Default)]
-pub(super) struct Progress;
+pub(super) struct Progress {}
 
 impl Progress {
     pub(super) fn advance(&self, _: u64, _: Option<u64>) {}

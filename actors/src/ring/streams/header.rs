@@ -98,7 +98,7 @@ pub(super) fn padding(bytes: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::super::super::call::Operation;
-    use super::super::super::reduction::Reduction;
+    use super::crate::ring::reduction::Reduction;
     use super::*;
 
     #[test]
