@@ -98,8 +98,8 @@ pub(super) fn padding(bytes: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::super::super::call::Operation;
-    use super::crate::ring::reduction::Reduction;
     use super::*;
+    use crate::ring::reduction::Reduction;
 
     #[test]
     fn a_decoded_header_equals_the_encoded_one() {
