@@ -86,7 +86,7 @@ fn unknown_and_malformed_files_are_errors() {
         ("heartbeat = 'soon'", ["`heartbeat`", "`500ms`"]),
         ("processes = 'many'", ["`processes`", "many"]),
         ("processes =", ["can't be read", "line 1"]),
-        ("[pool]\nprocesses = 3", ["`pool`, which does not exist", "FIBER_PROCESSES"]),
+        ("[pool]\nprocesses = 3", ["`pool`, which does not exist", "processes"]),
     ] {
         let ending = error(Setup::new("first error").file("fiber.toml", text), &texts);
         assert!(ending.out.contains("fiber.toml"), "{}", ending.out);
