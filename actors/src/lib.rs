@@ -1,4 +1,4 @@
-//! Fiber's actors: the node, supervisors, processes and pools.
+//! Fiber's runtime, supervisors, processes, pools, rings and shared objects.
 //!
 //! Users name the crate `fiber`, which re-exports what they need from here.
 

@@ -112,7 +112,7 @@ pub struct AsyncManager<A: Actor> {
 /// ```
 pub struct SyncManager<A: Actor>(AsyncManager<A>);
 
-/// What a manager needs to control its process. Dropping it stops the actor.
+/// Controls the process of a managed actor. Dropping it stops the actor.
 struct ManagerInner {
     runtime: &'static Runtime,
     name: String,

@@ -66,7 +66,7 @@ impl BuildId {
         !self.0.starts_with("blake3-")
     }
 
-    /// A build id as another node states it.
+    /// Returns the build id that another process states.
     pub fn stated(text: impl Into<String>) -> BuildId {
         BuildId(text.into())
     }

@@ -1,6 +1,6 @@
 //! Code that travels as a place in the binary.
 //!
-//! Every node of a session runs the same build of one program. So a function can be sent as the
+//! Every process of a session runs the same build of one program. So a function can be sent as the
 //! offset of its [`Entry`], a constant in the program's read-only data, from an anchor in this
 //! crate. Nothing is registered.
 //!
@@ -8,7 +8,7 @@
 //! - an entry of a task is only made by this crate, for a function type of size zero (`instance`);
 //! - a reference is resolved only if it points into read-only memory of the same file that holds
 //!   the anchor, is aligned, carries the magic value, and names the function that the sender meant.
-//!   Read-only data of a program does not change, and nodes whose builds differ do not talk, so
+//!   Read-only data of a program does not change, and processes of different builds do not connect, so
 //!   what carries the magic value is an entry;
 //! - each type of what an entry calls ([`Callable`]) has a magic value of its own, so none is taken
 //!   for another.
@@ -163,8 +163,7 @@ impl EntryRef {
 pub fn instance<F: Copy + 'static>() -> F {
     assert!(size_of::<F>() == 0, "only functions that capture nothing have an entry");
     // SAFETY: reading zero bytes from an aligned, non-null pointer is valid, and F is Copy, so
-    // making one more of a value that exists (an entry is only made from a value of F) gives nobody
-    // anything that they could not have.
+    // a copy of a value that exists (an entry is only made from a value of F) is a valid value.
     unsafe { NonNull::<F>::dangling().read() }
 }
 

@@ -1,17 +1,17 @@
-//! Who is who.
+//! Ids of processes, and the key of a session.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A node of a session: one process, from its start to its end. The parent gives its children their
+/// Identifies a process of a session, from its start to its end. The parent gives its children their
 /// ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ProcessId(pub u64);
 
 impl ProcessId {
-    /// One that no other node of any session has.
+    /// Returns an id that no other process of any session has.
     pub fn random() -> ProcessId {
         ProcessId(u64::from_le_bytes(random()))
     }
@@ -58,15 +58,15 @@ impl SessionKey {
         blake3::Hash::from_bytes(self.proof(role, parts)) == blake3::Hash::from_bytes(*proof)
     }
 
-    /// What tells this session from others, and says nothing of the key.
+    /// Returns the number of this session. It reveals nothing about the key.
     pub fn session(&self) -> u64 {
         u64::from_le_bytes(
             self.proof("session", &[])[..8].try_into().expect("a proof has 32 bytes"),
         )
     }
 
-    /// A key for one purpose, which nobody without this key can work out, and which tells nothing
-    /// of it. The purpose is a constant of the program; `parts` make the key differ each time that
+    /// Derives a key for one purpose. It can't be computed without this key, and reveals nothing
+    /// about it. The purpose is a constant of the program; `parts` make the key differ each time that
     /// it serves.
     ///
     /// It is BLAKE3's key derivation from this key and the parts, each preceded by its length. Its

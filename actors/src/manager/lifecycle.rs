@@ -1,4 +1,4 @@
-//! What a managed actor needs in its process beside its supervisor: messages and snapshots.
+//! The messages and snapshots of a managed actor, in its own process.
 
 use std::marker::PhantomData;
 use std::sync::Arc;

@@ -31,7 +31,7 @@ const EXIT_GIVEN_UP: i32 = 1;
 /// The actor's name under its supervisor.
 const ACTOR: &str = "actor";
 
-/// What the process of a managed actor needs at its start.
+/// The main function of a managed actor's process, with its arguments.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct ActorMain {
     pub(super) entry: EntryRef,

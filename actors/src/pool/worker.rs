@@ -1,4 +1,4 @@
-//! The worker: what a pool's processes run.
+//! The worker, which runs in each process of a pool.
 //!
 //! The runtime's thread receives assignments into the [`WorkQueue`]. The executors, which are the
 //! main thread and others, take runs from it and call the function for each task. Each executor

@@ -14,7 +14,7 @@ pub(crate) struct ProcessControl(pub(crate) mpsc::UnboundedSender<ProcessCommand
 
 impl Control for ProcessControl {
     fn shutdown(&mut self) {
-        // Nobody receives commands to a process that has ended.
+        // A process that has ended receives no commands.
         let _ = self.0.send(ProcessCommand::Shutdown);
     }
 

@@ -114,7 +114,7 @@ impl ProcessHandle {
     /// wait: limit it by [`timeout`](Reply::timeout), and [`kill`](ProcessHandle::kill) the process
     /// then.
     pub fn stop(&self) -> Reply<Exit> {
-        // Nobody receives commands to a process that has ended.
+        // A process that has ended receives no commands.
         let _ = self.status.commands.send(ProcessCommand::Terminate);
         self.join()
     }

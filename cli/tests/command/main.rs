@@ -154,3 +154,13 @@ fn an_invalid_configuration_is_explained() {
     let output = fiber(&["ps"]).env("FIBER_BACKEND", "dokcer").output().expect("it can be started");
     assert!(text(&output.stderr).contains("`dokcer`"), "{}", text(&output.stderr));
 }
+
+#[test]
+fn the_variables_of_a_child_are_not_configuration() {
+    // The command may run in a worker's container, whose environment has them.
+    let mut command = fiber(&["ps"]);
+    command.envs([("FIBER_PARENT", "1:2:3:unix:a"), ("FIBER_BACKEND", "dokcer")]);
+    let output = command.output().expect("it can be started");
+    let errors = text(&output.stderr);
+    assert!(errors.contains("dokcer") && !errors.contains("FIBER_PARENT"), "{errors}");
+}

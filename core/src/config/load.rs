@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 
 const FILE: &str = "fiber.toml";
 /// Variables with the prefix that are not options.
-const OTHER_VARIABLES: [&str; 3] = ["CONFIG", "NODE", "KEY"];
+const OTHER_VARIABLES: [&str; 3] = ["CONFIG", "PARENT", "KEY"];
 
 type Override = Arc<dyn Fn(&mut Config) + Send + Sync>;
 

@@ -6,7 +6,7 @@ use fiber_core::entry::Entry;
 use crate::pool::run::{CallId, Items, PREFIX};
 use crate::pool::wire::Assignment;
 
-/// A run of tasks in a worker, of which the first may have started.
+/// A run of tasks in a worker. Its first task may have started.
 #[derive(Clone)]
 pub(super) struct LocalRun {
     pub(super) call: CallId,
