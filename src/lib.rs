@@ -322,8 +322,8 @@ pub mod reply {
 /// ```
 pub mod error {
     pub use fiber_core::{
-        Cause, CloseReason, Error, Exit, ExitReason, Failure, FailureKind, PoolEndReason, Result,
-        RingEndReason,
+        Cause, CloseReason, ConfigProblem, Error, Exit, ExitReason, Failure, FailureKind,
+        PoolEndReason, RankActivity, Result, RingEndReason, RingProblem,
     };
 }
 
@@ -336,7 +336,7 @@ pub mod error {
 /// fiber::init_with(|config| config.output = OutputMode::Prefix);
 /// ```
 pub mod config {
-    pub use fiber_core::{Config, LinkKind, OutputMode};
+    pub use fiber_core::{Config, ConfigSource, LinkKind, OutputMode};
 }
 
 /// Task functions: the traits that bound their arguments and results.

@@ -151,7 +151,7 @@ impl Backend for Docker {
     fn create(&self, spec: JobSpec) -> LocalBoxFuture<'_, Result<Arc<dyn Job>>> {
         Box::pin(async move {
             let name = spec.name.clone();
-            self.start(spec).await.map_err(|problem| Error::Start { name, problem })
+            self.start(spec).await.map_err(|problem| Error::not_started(name, problem))
         })
     }
 

@@ -60,7 +60,7 @@ impl Kubernetes {
     /// # Errors
     /// [`Error::Config`] for invalid entries.
     pub fn new(config: &Config) -> Result<Kubernetes> {
-        pod_template::check(config).map_err(Error::Config)?;
+        pod_template::check(config)?;
         Ok(Kubernetes {
             config: config.clone(),
             session: new_session(),
@@ -124,7 +124,7 @@ impl Backend for Kubernetes {
     fn create(&self, spec: JobSpec) -> LocalBoxFuture<'_, Result<Arc<dyn Job>>> {
         Box::pin(async move {
             let name = spec.name.clone();
-            self.start(spec).await.map_err(|problem| Error::Start { name, problem })
+            self.start(spec).await.map_err(|problem| Error::not_started(name, problem))
         })
     }
 

@@ -1,6 +1,6 @@
 //! Mounts of containers, as the configuration lists them.
 
-use fiber_core::Config;
+use fiber_core::{Config, ConfigProblem};
 
 /// An entry of `mounts`: `SOURCE:TARGET` or `SOURCE:TARGET:ro`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,15 +23,17 @@ impl MountSpec {
     ///
     /// # Errors
     /// The entry that is invalid, and the right form.
-    pub(crate) fn all(config: &Config) -> Result<Vec<MountSpec>, String> {
+    pub(crate) fn all(config: &Config) -> Result<Vec<MountSpec>, ConfigProblem> {
         config.mounts.iter().map(|text| MountSpec::parse(text)).collect()
     }
 
-    fn parse(text: &str) -> Result<MountSpec, String> {
+    fn parse(text: &str) -> Result<MountSpec, ConfigProblem> {
         let wrong = || {
-            format!(
-                "`mounts` has `{text}`: each must be SOURCE:TARGET or SOURCE:TARGET:ro, where \
-                 SOURCE is an absolute path or the name of a volume, and TARGET an absolute path"
+            ConfigProblem::element(
+                "mounts",
+                text,
+                "each must be SOURCE:TARGET or SOURCE:TARGET:ro, where SOURCE is an absolute path \
+                 or the name of a volume, and TARGET an absolute path",
             )
         };
         let mut parts = text.split(':');
@@ -82,7 +84,7 @@ mod tests {
         );
         for wrong in ["/data", "data:mnt", "./data:/mnt", "/data:/mnt:often", "/a:/b:ro:x", ":/mnt"]
         {
-            assert!(MountSpec::parse(wrong).unwrap_err().contains(wrong), "{wrong}");
+            assert!(MountSpec::parse(wrong).unwrap_err().to_string().contains(wrong), "{wrong}");
         }
     }
 }

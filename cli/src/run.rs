@@ -17,7 +17,7 @@ use crate::args;
 use crate::kill::grace;
 use crate::logs::{ForwardEnd, forward};
 use crate::progress::Spinners;
-use crate::{ExitError, forwarded, killed_by, program, sessions};
+use crate::{ExitError, forwarded, killed_by, message, program, sessions};
 
 /// The exit code for a program that could not be started, as with `docker run`.
 const NOT_STARTED: u8 = 125;
@@ -27,7 +27,7 @@ const READER_GONE: u8 = killed_by(13);
 pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     let refused = |error: anyhow::Error| match error.downcast::<ExitError>() {
         Ok(refusal) => anyhow!(refusal),
-        Err(error) => anyhow!(ExitError { code: NOT_STARTED, problem: format!("{error:#}") }),
+        Err(error) => anyhow!(ExitError { code: NOT_STARTED, problem: message(&error) }),
     };
     let config = args.cluster.config().map_err(refused)?;
     if config.backend == "local" {
@@ -47,7 +47,7 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     started.map_err(|error| {
         // The problem alone is enough: the user knows the command.
         let problem = match error {
-            Error::Start { problem, .. } => problem,
+            Error::Start { reason, .. } => reason.start_problem(),
             other => other.to_string(),
         };
         refused(anyhow!(problem))

@@ -2,6 +2,7 @@
 
 mod load;
 mod page;
+mod problem;
 mod sources;
 #[cfg(test)]
 mod tests;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use serde::{Deserialize, Serialize};
 
+pub use self::problem::{ConfigProblem, ConfigSource};
 use self::values::{duration, lenient};
 use crate::spin;
 

@@ -4,6 +4,7 @@ mod debug;
 mod display;
 mod failure;
 mod reasons;
+mod ring;
 #[cfg(test)]
 mod tests;
 
@@ -11,10 +12,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::build::BuildId;
+use crate::config::ConfigProblem;
 use crate::exit::{Exit, ExitReason};
 
 pub use self::failure::{Failure, FailureKind};
 pub use self::reasons::{CloseReason, PoolEndReason, RingEndReason};
+pub use self::ring::{RankActivity, RingProblem};
 
 /// `Result` with fiber's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -50,7 +53,7 @@ pub enum Error {
     /// The program did not call `fiber::init()`.
     NotInitialised,
     /// The configuration is wrong.
-    Config(String),
+    Config(ConfigProblem),
     /// A method or a builder's option got an argument that it can't use.
     Invalid {
         /// The method or option, as `Type::method`.
@@ -62,8 +65,8 @@ pub enum Error {
     Start {
         /// Its name.
         name: String,
-        /// Why, and what to do.
-        problem: String,
+        /// Why. [`ExitReason::NotStarted`] if there was no process.
+        reason: ExitReason,
     },
     /// A process ended before its work was done.
     Exited {
@@ -199,12 +202,12 @@ pub enum Error {
         /// Why it died, and its last output.
         exit: Box<Exit>,
     },
-    /// The ranks of a ring could not go on together.
+    /// The ranks of a ring could not continue together.
     Ring {
         /// The ring's name.
         ring: String,
         /// Which ranks, in which operation, and what is wrong.
-        problem: String,
+        problem: RingProblem,
     },
     /// The operating system, a container engine or a cluster refused something.
     System {
@@ -221,14 +224,17 @@ impl Error {
         Error::Invalid { what, problem: problem.into() }
     }
 
-    /// Makes an [`Error::Config`] that says that the program was built without `what`, and how to add
-    /// the `feature` that has it.
+    /// Makes an [`Error::Start`] for a process that was not started, with the reason and the remedy
+    /// in words.
     #[doc(hidden)]
-    pub fn missing_feature(what: &str, feature: &str) -> Error {
-        Error::Config(format!(
-            "this program was built without {what}: add fiber's feature `{feature}` \
-             (cargo add fiber --features {feature}) and build it again"
-        ))
+    pub fn not_started(name: impl Into<String>, problem: impl Into<String>) -> Error {
+        Error::Start { name: name.into(), reason: ExitReason::NotStarted(problem.into()) }
+    }
+
+    /// Makes an [`Error::Config`] for a `part` of fiber that only programs with `feature` have.
+    #[doc(hidden)]
+    pub fn missing_feature(part: &'static str, feature: &'static str) -> Error {
+        ConfigProblem::MissingFeature { part, feature }.into()
     }
 
     /// Makes an [`Error::System`] from the system's error, or from a text that describes it.
@@ -254,5 +260,11 @@ impl Error {
             Error::Task { failure, .. } | Error::Call { failure, .. } => failure.backtrace(),
             _ => None,
         }
+    }
+}
+
+impl From<ConfigProblem> for Error {
+    fn from(problem: ConfigProblem) -> Error {
+        Error::Config(problem)
     }
 }

@@ -26,10 +26,11 @@ pub mod transfer;
 mod wait;
 
 pub use build::BuildId;
-pub use config::{Config, LinkKind, OutputMode};
+pub use config::{Config, ConfigProblem, ConfigSource, LinkKind, OutputMode};
 pub use entry::instance;
 pub use error::{
-    Cause, CloseReason, Error, Failure, FailureKind, PoolEndReason, Result, RingEndReason,
+    Cause, CloseReason, Error, Failure, FailureKind, PoolEndReason, RankActivity, Result,
+    RingEndReason, RingProblem,
 };
 pub use exit::{Exit, ExitReason};
 pub use function::{Arguments, Function, Many, One, assert_captures_nothing, invoke, task_entry};

@@ -59,7 +59,7 @@ fn error(setup: Setup, texts: &[&str]) -> Ending {
 }
 
 fn an_unknown_backend_is_an_error() {
-    let texts = ["there is no backend `moon`", "`backend`", "FIBER_BACKEND", "`local`"];
+    let texts = ["`backend` is `moon`: there is no such backend", "FIBER_BACKEND", "`local`"];
     error(Setup::new("first error").env("FIBER_BACKEND", "moon"), &texts);
     error(Setup::new("first error").file("fiber.toml", "backend = 'moon'"), &texts);
 }
@@ -95,14 +95,14 @@ fn unknown_and_malformed_files_are_errors() {
 
 fn contradicting_options_are_errors() {
     let heartbeat = Setup::new("first error").env("FIBER_HEARTBEAT", "9s");
-    error(heartbeat, &["heartbeat_timeout (10s) must be at least twice heartbeat (9s)"]);
+    error(heartbeat, &["`heartbeat_timeout` is `10s`: it must be at least twice `heartbeat` (9s)"]);
     error(
         Setup::new("first error").env("FIBER_MAX_MESSAGE", "12"),
-        &["max_message must be between 4 KiB and 2 GiB"],
+        &[": it must be between 4 KiB and 2 GiB"],
     );
     error(
         Setup::new("first error").env("FIBER_MAX_MESSAGE", "5GiB"),
-        &["max_message must be between 4 KiB and 2 GiB"],
+        &[": it must be between 4 KiB and 2 GiB"],
     );
 }
 

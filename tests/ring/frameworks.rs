@@ -27,7 +27,8 @@ print(dist.get_world_size(), x.tolist())";
         let mut command = node.command(python);
         // By default gloo resolves this host's name, which may be unknown to the name service.
         command.args(["-c", SUM]).env("GLOO_SOCKET_IFNAME", "lo");
-        let done = command.output().map_err(|error| Error::Config(error.to_string()))?;
+        let done =
+            command.output().map_err(|error| Error::system("python can't be started", error))?;
         Ok(String::from_utf8_lossy(if done.status.success() { &done.stdout } else { &done.stderr })
             .trim()
             .into())

@@ -160,7 +160,7 @@ impl ActorProcess {
                 Ok(started) => started,
                 Err(error) => {
                     self.report_failure(match error {
-                        Error::Start { problem, .. } => problem,
+                        Error::Start { reason, .. } => reason.start_problem(),
                         error => error.to_string(),
                     });
                     // As `wait_for_kill`, while the actix system runs on.

@@ -15,7 +15,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use fiber_core::transfer::KeepAlive;
 use fiber_core::{
-    Error, Exit, ExitReason, Failure, FailureKind, Meta, OutputMode, Result, RingEndReason, codec,
+    Error, Exit, ExitReason, Failure, FailureKind, Meta, OutputMode, RankActivity, Result,
+    RingEndReason, RingProblem, codec,
 };
 use fiber_transport::Link;
 use parking_lot::Mutex;
@@ -23,7 +24,7 @@ use tokio::sync::{mpsc, watch};
 
 use self::rank_child::RankStart;
 use super::rank::RingMain;
-use super::wire::{Activity, CoordinatorMessage, RankAddress, RankMessage};
+use super::wire::{CoordinatorMessage, RankAddress, RankMessage};
 use crate::runtime::{ControlMessage, ProcessCommand, Runtime};
 use crate::supervisor::{
     Backoff, ChildSpec, Restart, Shutdown, Strategy, Supervisor, SupervisorRef,
@@ -77,7 +78,7 @@ struct RankProcess {
     commands: Option<mpsc::UnboundedSender<ProcessCommand>>,
     address: Option<RankAddress>,
     value: Option<Bytes>,
-    activity: Option<Activity>,
+    activity: Option<RankActivity>,
 }
 
 impl RunState {
@@ -151,7 +152,7 @@ impl Coordinator {
                 let reason = RingEndReason::IntensityReached { restarts, period };
                 Err(Error::RankDied { ring, reason, rank, exit: exit.into() })
             }
-            (reason, _) => Err(Error::Ring { ring, problem: reason.to_string() }),
+            (reason, _) => Err(Error::Ring { ring, problem: RingProblem::SupervisorEnded(reason) }),
         }
     }
 
@@ -170,8 +171,8 @@ impl Coordinator {
     }
 
     /// Ends the run with an [`Error::Ring`], unless it has an outcome.
-    pub(super) fn fail(self: &Arc<Self>, problem: impl Into<String>) {
-        self.end(Err(Error::Ring { ring: self.name.clone(), problem: problem.into() }));
+    pub(super) fn fail(self: &Arc<Self>, problem: RingProblem) {
+        self.end(Err(Error::Ring { ring: self.name.clone(), problem }));
     }
 
     fn stop_supervisor(self: &Arc<Self>) {
@@ -289,10 +290,9 @@ impl Coordinator {
         }
         self.pids.send_modify(|pids| pids[rank] = None);
         let error = match &exit.reason {
-            ExitReason::NotStarted(problem) => Error::Start {
-                name: format!("{}/rank-{rank}", self.name),
-                problem: problem.clone(),
-            },
+            ExitReason::NotStarted(_) => {
+                Error::Start { name: format!("{}/rank-{rank}", self.name), reason: exit.reason }
+            }
             _ if run.checkpoints.iter().all(BTreeMap::is_empty) => {
                 let reason = RingEndReason::NoCheckpoint;
                 Error::RankDied { ring: self.name.clone(), reason, rank, exit: exit.into() }

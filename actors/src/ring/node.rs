@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use fiber_core::{Error, Result, codec};
+use fiber_core::{Error, RankActivity, Result, codec};
 use fiber_transport::Link;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -16,7 +16,7 @@ use super::number::{Number, segment};
 use super::reduction::Reduction;
 use super::rendezvous::{Rendezvous, rendezvous};
 use super::streams::{RankShared, RankStreams, Tag};
-use super::wire::{Activity, RankMessage, StreamError};
+use super::wire::{RankMessage, StreamError};
 
 /// A node of a [`Ring`](crate::Ring): the handle by which its function exchanges data with the
 /// other ranks.
@@ -389,7 +389,7 @@ impl RingNode {
     ) -> Result<()> {
         self.check_rank(rank)?;
         let value = self.encode("a value", value)?;
-        self.streams.set_activity(Activity::Operation(format!("send to rank {rank}")));
+        self.streams.set_activity(RankActivity::Operation(format!("send to rank {rank}")));
         let sent = self.streams.send_value(rank, tag, &value);
         self.complete(sent);
         Ok(())
@@ -397,7 +397,7 @@ impl RingNode {
 
     fn recv_tagged<T: DeserializeOwned>(&mut self, rank: usize, tag: Tag) -> Result<T> {
         self.check_rank(rank)?;
-        self.streams.set_activity(Activity::Operation(format!("recv from rank {rank}")));
+        self.streams.set_activity(RankActivity::Operation(format!("recv from rank {rank}")));
         let received = self.streams.receive_value(rank, tag);
         codec::decode(&self.complete(received))
     }
@@ -436,7 +436,7 @@ impl RingNode {
         call: CollectiveCall,
         collective: impl FnOnce(&mut RankStreams) -> Result<T, StreamError>,
     ) -> T {
-        self.streams.set_activity(Activity::Operation(call.describe()));
+        self.streams.set_activity(RankActivity::Operation(call.describe()));
         let result = collective(&mut self.streams);
         self.complete(result)
     }
@@ -477,7 +477,7 @@ impl RingNode {
     fn complete<T>(&mut self, result: Result<T, StreamError>) -> T {
         match result {
             Ok(value) => {
-                self.streams.set_activity(Activity::OwnCode);
+                self.streams.set_activity(RankActivity::OwnCode);
                 value
             }
             Err(error) => {
@@ -492,7 +492,7 @@ impl RingNode {
 
 impl Drop for RingNode {
     fn drop(&mut self) {
-        *self.shared.activity.lock() = Activity::Returned;
+        *self.shared.activity.lock() = RankActivity::Returned;
         self.streams.close();
     }
 }

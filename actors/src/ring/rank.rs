@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use fiber_core::at_exit::flush_output;
 use fiber_core::entry::{Entry, EntryRef, MethodFn};
-use fiber_core::{Error, LinkKind, Result, codec};
+use fiber_core::{Error, LinkKind, RankActivity, Result, codec};
 use fiber_transport::shared_memory::StreamListener;
 use fiber_transport::{Link, Peer, Role, link_kind};
 use parking_lot::Mutex;
@@ -16,7 +16,7 @@ use super::node::RingNode;
 use super::rendezvous::ReservedPort;
 use super::streams::{LinkReader, RankShared, RankStreams, StreamReader, Wakeup};
 use super::task::RankTask;
-use super::wire::{Activity, CoordinatorMessage, RankAddress, RankMessage};
+use super::wire::{CoordinatorMessage, RankAddress, RankMessage};
 use crate::mesh::ProcessRef;
 use crate::process::Initializer;
 use crate::runtime::{ChildMain, ControlMessage, ParentMessage, Runtime, StartedMain};
@@ -149,7 +149,7 @@ impl Rank {
         let outcome = RankTask::new(node, arguments, max_message).run(self.entry);
         // The coordinator may end this process as soon as it has the outcome.
         flush_output();
-        *self.shared.activity.lock() = Activity::Returned;
+        *self.shared.activity.lock() = RankActivity::Returned;
         let (message, code) = match outcome {
             Ok(value) => (RankMessage::Value(value.into()), 0),
             Err(failure) => {

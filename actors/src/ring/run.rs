@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use fiber_core::{Error, Result, block_on, codec};
+use fiber_core::{Error, Result, RingProblem, block_on, codec};
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
@@ -78,8 +78,7 @@ impl<T> RingRun<T> {
         let coordinator = self.coordinator.clone();
         let name = self.name.clone();
         Reply::new(async move {
-            let ended =
-                || Error::Ring { ring: name, problem: "it ended before all nodes started".into() };
+            let ended = || Error::Ring { ring: name, problem: RingProblem::NotStarted };
             let Some(coordinator) = coordinator else { return Err(ended()) };
             let mut pids = coordinator.pids.subscribe();
             let all =
@@ -97,7 +96,7 @@ impl<T> RingRun<T> {
     /// orderly end before its function returns, so there is no `stop`.
     pub fn kill(&self) {
         if let Some(coordinator) = &self.coordinator {
-            coordinator.fail("it was killed");
+            coordinator.fail(RingProblem::Killed);
         }
     }
 
@@ -142,7 +141,7 @@ impl<T: DeserializeOwned> Future for RingRun<T> {
 impl<T> Drop for RingRun<T> {
     fn drop(&mut self) {
         if let Some(coordinator) = self.coordinator.take().filter(|_| !self.over) {
-            coordinator.fail("its handle was dropped");
+            coordinator.fail(RingProblem::Dropped);
         }
     }
 }

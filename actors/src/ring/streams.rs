@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fiber_core::RankActivity;
 use fiber_transport::shared_memory::open_stream;
 use parking_lot::Mutex;
 
@@ -30,7 +31,7 @@ use self::wait::Polling;
 pub(super) use self::wait::{Interest, SpinWait};
 pub(super) use self::wakeup::Wakeup;
 use super::call::CollectiveCall;
-use super::wire::{Activity, RankAddress, StreamError};
+use super::wire::{RankAddress, StreamError};
 use crate::runtime::Runtime;
 
 /// The capacity of a stream through shared memory, in bytes.
@@ -42,7 +43,7 @@ pub(super) struct RankShared {
     pub(super) wakeup: Arc<Wakeup>,
     /// Streams that other ranks have opened, until the function's thread accepts them.
     pub(super) opened: Mutex<Vec<(usize, StreamReader)>>,
-    pub(super) activity: Mutex<Activity>,
+    pub(super) activity: Mutex<RankActivity>,
 }
 
 /// All streams of this rank.
@@ -97,7 +98,7 @@ impl RankStreams {
     }
 
     /// Records what this rank is doing, for the coordinator's errors.
-    pub(super) fn set_activity(&self, activity: Activity) {
+    pub(super) fn set_activity(&self, activity: RankActivity) {
         *self.shared.activity.lock() = activity;
     }
 

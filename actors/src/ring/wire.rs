@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use fiber_core::codec;
+use fiber_core::{RankActivity, codec};
 use fiber_transport::Message;
 use serde::{Deserialize, Serialize};
 
@@ -47,7 +47,7 @@ pub(super) enum RankMessage {
     /// The rank cannot continue.
     Error(StreamError),
     /// What the rank is doing.
-    Activity(Activity),
+    Activity(RankActivity),
 }
 
 /// Why a rank cannot continue to exchange data with another one.
@@ -61,18 +61,6 @@ pub(super) enum StreamError {
     Disconnected { other: usize, problem: String },
     /// The other rank's function has returned, and this rank waits for it.
     FunctionReturned { other: usize, own: String },
-}
-
-/// What a rank is doing.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Activity {
-    /// It runs its function's own code.
-    #[default]
-    OwnCode,
-    /// It is in this operation with other ranks.
-    Operation(String),
-    /// Its function has returned.
-    Returned,
 }
 
 impl CoordinatorMessage {

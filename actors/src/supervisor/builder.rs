@@ -153,7 +153,7 @@ impl SupervisorBuilder {
             let _ = started.send(self.start_on(runtime.arbiter()).await.map(StopGuard::new));
         });
         Reply::new(async move {
-            let ended = |_| Error::Start { name, problem: "fiber's thread has ended".into() };
+            let ended = |_| Error::not_started(name, "fiber's thread has ended");
             answer.await.map_err(ended)?.map(StopGuard::disarm)
         })
     }
@@ -177,12 +177,11 @@ impl SupervisorBuilder {
         arbiter.spawn_fn(move || {
             actix::spawn(top_level.run(started));
         });
-        let problem = match done.await {
-            Ok(Ok(())) => return Ok(supervisor),
-            Ok(Err(reason)) => reason.start_problem(),
-            Err(_) => "its arbiter has ended".into(),
-        };
-        Err(Error::Start { name, problem })
+        match done.await {
+            Ok(Ok(())) => Ok(supervisor),
+            Ok(Err(reason)) => Err(Error::Start { name, reason }),
+            Err(_) => Err(Error::not_started(name, "its arbiter has ended")),
+        }
     }
 }
 

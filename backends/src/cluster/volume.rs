@@ -31,12 +31,12 @@ impl FromStr for VolumeMount {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<VolumeMount> {
-        let wrong = |problem: &str| Error::Invalid {
-            what: "volume",
-            problem: format!(
+        let wrong = |problem: &str| {
+            let problem = format!(
                 "`{text}` {problem}: write CLAIM, CLAIM:/PATH or CLAIM:/PATH:ro, where CLAIM is \
                  the name of a volume (without a path it is mounted at {DEFAULT_PATH})"
-            ),
+            );
+            Error::invalid("volume", problem)
         };
         let mut parts = text.split(':');
         let claim = parts.next().unwrap_or_default();

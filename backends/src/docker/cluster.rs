@@ -162,7 +162,7 @@ impl Cluster for DockerCluster {
         progress: &'a dyn Progress,
     ) -> LocalBoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            let failed = |problem| Error::Start { name: run.name.clone(), problem };
+            let failed = |problem: String| Error::not_started(&run.name, problem);
             self.launch(run, progress).await.map_err(failed)
         })
     }

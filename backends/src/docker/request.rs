@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use bollard::models::{ContainerCreateBody, DeviceRequest, HostConfig, Mount, MountType};
 use bytesize::ByteSize;
-use fiber_core::{Config, Error, Meta, Result};
+use fiber_core::{Config, Meta, Result};
 
 use super::access::EngineAccess;
 use super::context::DockerContext;
@@ -35,7 +35,7 @@ enum GpuRequest {
 
 /// Checks the configuration, without an engine.
 pub(super) fn check(config: &Config) -> Result<()> {
-    MountSpec::all(config).map(drop).map_err(Error::Config)
+    Ok(MountSpec::all(config).map(drop)?)
 }
 
 /// Returns the resource limits of a job.

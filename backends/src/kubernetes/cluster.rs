@@ -48,7 +48,7 @@ impl KubernetesCluster {
     /// # Errors
     /// [`Error::Config`] for invalid entries, [`Error::System`] if the cluster can't be reached.
     pub async fn connect(config: &Config) -> Result<KubernetesCluster> {
-        check(config).map_err(Error::Config)?;
+        check(config)?;
         let connected = current_pod::connect(config).await;
         let (server, own) =
             connected.map_err(|problem| Error::system("Kubernetes can't be used", problem))?;
@@ -70,7 +70,8 @@ impl KubernetesCluster {
         }));
         let role = run.role();
         let own = [("FIBER_BACKEND".to_string(), "kubernetes".to_string())];
-        let pod = PodTemplate::new(&config, image)?.with_token().pod(PodRequest {
+        let template = PodTemplate::new(&config, image).map_err(|problem| problem.to_string())?;
+        let pod = template.with_token().pod(PodRequest {
             name: run.name.clone(),
             labels: labels(&run.session, &role, HEAD),
             annotations: BTreeMap::from([(NAME.to_string(), role)]),
@@ -167,7 +168,7 @@ impl Cluster for KubernetesCluster {
         progress: &'a dyn Progress,
     ) -> LocalBoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            let failed = |problem| Error::Start { name: run.name.clone(), problem };
+            let failed = |problem: String| Error::not_started(&run.name, problem);
             self.launch(run, progress).await.map_err(failed)
         })
     }

@@ -58,7 +58,8 @@ impl PodContext {
     ) -> Result<PodContext, String> {
         let ClusterAccess { server, own, .. } = access;
         let image = image::find(config, own.as_ref(), &StderrProgress).await?;
-        let template = PodTemplate::inheriting(config, image, own.as_ref())?;
+        let template = PodTemplate::inheriting(config, image, own.as_ref())
+            .map_err(|problem| problem.to_string())?;
         let owner = own.as_ref().map_or_else(JobOwner::this_process, |own| Ok(own.owner()))?;
         let model = ObjectMeta {
             name: Some(format!("fiber-{session}")),

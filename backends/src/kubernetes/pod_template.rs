@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fiber_core::{Config, Meta};
+use fiber_core::{Config, ConfigProblem, Meta};
 use k8s_openapi::api::core::v1::{
     Container, EnvVar, HostPathVolumeSource, LocalObjectReference,
     PersistentVolumeClaimVolumeSource, Pod, PodSecurityContext, PodSpec, ResourceRequirements,
@@ -51,7 +51,7 @@ pub struct PodRequest {
 }
 
 /// Checks the configuration, without a cluster.
-pub(super) fn check(config: &Config) -> Result<(), String> {
+pub(super) fn check(config: &Config) -> Result<(), ConfigProblem> {
     MountSpec::all(config)?;
     config.tolerations.iter().try_for_each(|text| toleration(text).map(drop))?;
     config.node_selector.iter().try_for_each(|text| label(text).map(drop))?;
@@ -63,7 +63,7 @@ impl PodTemplate {
     ///
     /// # Errors
     /// The entry that is invalid, and the right form.
-    pub fn new(config: &Config, image: PodImage) -> Result<PodTemplate, String> {
+    pub fn new(config: &Config, image: PodImage) -> Result<PodTemplate, ConfigProblem> {
         PodTemplate::inheriting(config, image, None)
     }
 
@@ -73,7 +73,7 @@ impl PodTemplate {
         config: &Config,
         image: PodImage,
         own: Option<&CurrentPod>,
-    ) -> Result<PodTemplate, String> {
+    ) -> Result<PodTemplate, ConfigProblem> {
         let parent = own.map(|own| own.spec.clone()).unwrap_or_default();
         let container = own.and_then(CurrentPod::container).cloned().unwrap_or_default();
         let (volumes, mounts) = volumes(config, &parent, &container)?;
@@ -212,7 +212,7 @@ fn volumes(
     config: &Config,
     parent: &PodSpec,
     container: &Container,
-) -> Result<(Vec<Volume>, Vec<VolumeMount>), String> {
+) -> Result<(Vec<Volume>, Vec<VolumeMount>), ConfigProblem> {
     let (mut volumes, mut mounts) = (Vec::new(), Vec::new());
     for (number, mounted) in MountSpec::all(config)?.into_iter().enumerate() {
         let name = format!("mount-{number}");
@@ -255,37 +255,36 @@ fn volumes(
 }
 
 /// Parses `USER` or `USER:GROUP`, as numbers.
-fn user(text: Option<&str>) -> Result<Option<(i64, Option<i64>)>, String> {
+fn user(text: Option<&str>) -> Result<Option<(i64, Option<i64>)>, ConfigProblem> {
     let Some(text) = text else { return Ok(None) };
     let (user, group) =
         text.split_once(':').map_or((text, None), |(user, group)| (user, Some(group)));
     let wrong = |_| {
-        format!("`user` is `{text}`: on Kubernetes it must be a number, or two: USER or USER:GROUP")
+        let problem = "on Kubernetes it must be a number, or two: USER or USER:GROUP";
+        ConfigProblem::value("user", text, problem)
     };
     let group = group.map(str::parse).transpose().map_err(wrong)?;
     Ok(Some((user.parse().map_err(wrong)?, group)))
 }
 
-fn label(text: &str) -> Result<(String, String), String> {
+fn label(text: &str) -> Result<(String, String), ConfigProblem> {
     let (name, value) = text.split_once('=').ok_or_else(|| {
-        format!(
-            "`node_selector` has `{text}`: each must be NAME=VALUE, a label of the nodes to \
-                 use"
-        )
+        let problem = "each must be NAME=VALUE, a label of the nodes to use";
+        ConfigProblem::element("node_selector", text, problem)
     })?;
     Ok((name.to_string(), value.to_string()))
 }
 
-fn toleration(text: &str) -> Result<Toleration, String> {
+fn toleration(text: &str) -> Result<Toleration, ConfigProblem> {
     let (what, effect) =
         text.split_once(':').map_or((text, None), |(what, effect)| (what, Some(effect)));
     let known = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
     if what.is_empty() || effect.is_some_and(|effect| !known.contains(&effect)) {
-        return Err(format!(
-            "`tolerations` has `{text}`: each must be KEY, KEY:EFFECT, KEY=VALUE or \
-             KEY=VALUE:EFFECT, where EFFECT is one of {}",
+        let problem = format!(
+            "each must be KEY, KEY:EFFECT, KEY=VALUE or KEY=VALUE:EFFECT, where EFFECT is one of {}",
             known.join(", ")
-        ));
+        );
+        return Err(ConfigProblem::element("tolerations", text, problem));
     }
     let (key, value) = what.split_once('=').map_or((what, None), |(key, value)| (key, Some(value)));
     Ok(Toleration {

@@ -87,7 +87,9 @@ impl<'a> Helper<'a> {
         let program = image.program.clone().unwrap_or_default();
         let name = format!("fiber-{session}-cp-{}", u32::from_le_bytes(random()));
         let owner = own.map_or_else(JobOwner::this_process, |own| Ok(own.owner()))?;
-        let pod = PodTemplate::inheriting(&plain, image, own)?.pod(PodRequest {
+        let template = PodTemplate::inheriting(&plain, image, own);
+        let template = template.map_err(|problem| problem.to_string())?;
+        let pod = template.pod(PodRequest {
             name: name.clone(),
             labels: labels(session, &names::program(), "cp"),
             // This process owns it: if it is killed, the next sweep removes the pod.

@@ -35,13 +35,13 @@ impl Log {
             let start = file.metadata()?.len();
             Ok(Log { path: path.clone(), file, start })
         };
-        open().map_err(|error| Error::Start {
-            name: spec.name.clone(),
-            problem: format!(
+        open().map_err(|error| {
+            let problem = format!(
                 "its log file `{}` can't be opened: {error} (set `log_dir` to a writable \
                  directory)",
                 path.display()
-            ),
+            );
+            Error::not_started(&spec.name, problem)
         })
     }
 

@@ -97,9 +97,7 @@ impl Subject {
     async fn run(&self, spec: JobSpec) -> Exit {
         match self.backend.create(spec).await {
             Ok(job) => ended(&*job).await,
-            Err(Error::Start { problem, .. }) => {
-                Exit::new(ExitReason::NotStarted(problem), Vec::new())
-            }
+            Err(Error::Start { reason, .. }) => Exit::new(reason, Vec::new()),
             Err(other) => panic!("{other}"),
         }
     }
@@ -284,7 +282,7 @@ async fn missing_resources_are_named(subject: Subject) {
         let mut spec = subject.spec(&["exit", "0"]);
         spec.meta = meta;
         let problem = match subject.backend.create(spec).await {
-            Err(Error::Start { problem, .. }) => problem,
+            Err(Error::Start { reason, .. }) => reason.start_problem(),
             Err(other) => panic!("{other}"),
             // Where more resources may appear, the job waits, and reports for which.
             Ok(job) => match waiting_or_ended(&*job).await {
@@ -326,10 +324,10 @@ async fn jobs_that_wait_share_one_failed_attempt(subject: Subject) {
     let backend = backend(&config).expect("it exists");
     let start = || async {
         let started = backend.create(subject.spec(&["exit", "0"])).await;
-        let Err(Error::Start { problem, .. }) = started else {
+        let Err(Error::Start { reason, .. }) = started else {
             panic!("the registry refuses: {started:?}")
         };
-        problem
+        reason.start_problem()
     };
     let problem = start().await;
     let of_one = registry.requests();

@@ -113,7 +113,7 @@ fn options_for_containers_are_refused_on_local() {
         fails(&[&["run"], option, &["true"]].concat(), 125, &["--backend docker"]);
     }
     for command in [&["ps"][..], &["logs", "x"], &["kill", "x"], &["clean"], &["cp", "a:/b", "c"]] {
-        fails(command, 1, &["`local` has no sessions", "--backend"]);
+        fails(command, 1, &["`local`: it has no sessions", "--backend"]);
     }
 }
 
@@ -153,6 +153,13 @@ fn an_invalid_command_line_is_explained() {
 fn an_invalid_configuration_is_explained() {
     let output = fiber(&["ps"]).env("FIBER_BACKEND", "dokcer").output().expect("it can be started");
     assert!(text(&output.stderr).contains("`dokcer`"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn an_error_is_printed_once() {
+    let output = fiber(&["ps"]).env("FIBER_BACKEND", "dokcer").output().expect("it can be started");
+    let errors = text(&output.stderr);
+    assert_eq!(errors.matches("`backend` is `dokcer`").count(), 1, "{errors}");
 }
 
 #[test]

@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use bytesize::ByteSize;
-use figment::Figment;
 use figment::error::Kind;
 use figment::providers::{Format, Serialized};
+use figment::value::Value;
+use figment::{Figment, Source};
 use parking_lot::Mutex;
 
-use super::sources::{Environment, Toml};
-use super::{Config, LinkKind, PREFIX, SECTIONS};
+use super::sources::{ENVIRONMENT, Environment, Toml};
+use super::{Config, ConfigProblem, ConfigSource, LinkKind, PREFIX};
 use crate::error::{Error, Result};
 
 const FILE: &str = "fiber.toml";
@@ -63,10 +64,7 @@ impl Config {
         }
         let named = std::env::var_os("FIBER_CONFIG").map(PathBuf::from);
         if let Some(path) = named.as_ref().filter(|path| !path.is_file()) {
-            return Err(Error::Config(format!(
-                "FIBER_CONFIG names `{}`, which is not a file: correct or unset it",
-                path.display()
-            )));
+            return Err(ConfigProblem::NotAFile { path: path.clone() }.into());
         }
         let file = named.unwrap_or_else(|| FILE.into());
         let mut config = Config::read(&file, Environment::new(PREFIX, &OTHER_VARIABLES))?;
@@ -76,29 +74,27 @@ impl Config {
     }
 
     pub(super) fn read(file: &Path, environment: Environment) -> Result<Config> {
-        Figment::from(Serialized::defaults(Config::default()))
+        let sources = Figment::from(Serialized::defaults(Config::default()))
             .merge(Toml::file(file))
-            .merge(environment)
-            .extract()
-            .map_err(|error| Error::Config(explain(&error)))
+            .merge(environment);
+        sources.extract().map_err(|error| problem(&sources, &error).into())
     }
 
     fn check(&self) -> Result<()> {
-        let wrong = |text: String| Err(Error::Config(text));
         if self.link == LinkKind::Nng && cfg!(not(feature = "nng")) {
             return Err(Error::missing_feature("the link `nng`", "nng"));
         }
         if self.heartbeat.is_zero() || self.heartbeat_timeout < 2 * self.heartbeat {
-            return wrong(format!(
-                "heartbeat_timeout ({:?}) must be at least twice heartbeat ({:?}), and heartbeat more than 0",
-                self.heartbeat_timeout, self.heartbeat
-            ));
+            let problem = format!(
+                "it must be at least twice `heartbeat` ({:?}), which must be more than 0s",
+                self.heartbeat
+            );
+            let timeout = format!("{:?}", self.heartbeat_timeout);
+            return Err(ConfigProblem::value("heartbeat_timeout", timeout, problem).into());
         }
         if !(ByteSize::kib(4)..=ByteSize::gib(2)).contains(&self.max_message) {
-            return wrong(format!(
-                "max_message must be between 4 KiB and 2 GiB, and is {}",
-                self.max_message
-            ));
+            let problem = "it must be between 4 KiB and 2 GiB";
+            return Err(ConfigProblem::value("max_message", self.max_message, problem).into());
         }
         Ok(())
     }
@@ -115,39 +111,44 @@ fn take_overrides() -> Vec<Override> {
     list
 }
 
-/// Words an error: which option, set where, to what, and what would be right.
-fn explain(error: &figment::Error) -> String {
-    let key = error.path.join(".");
-    let origin = error.metadata.as_ref();
-    let in_environment = origin.is_some_and(|origin| origin.name.contains("environment"));
-    let spelled = |name: &str| {
-        if in_environment { format!("{PREFIX}{}", name.to_uppercase()) } else { name.to_string() }
+/// Returns the problem behind an error of figment.
+fn problem(sources: &Figment, error: &figment::Error) -> ConfigProblem {
+    let option = error.path.join(".");
+    let source = match &error.metadata {
+        Some(origin) if origin.name == ENVIRONMENT => ConfigSource::Environment,
+        Some(origin) => match &origin.source {
+            Some(Source::File(path)) => ConfigSource::File(path.clone()),
+            _ => ConfigSource::Merged,
+        },
+        None => ConfigSource::Merged,
     };
-    let (name, place) = match origin.map(|origin| origin.source.as_ref()) {
-        _ if in_environment => (spelled(&key), "the environment".to_string()),
-        Some(Some(source)) => (key, format!("`{source}`")),
-        _ => (key, "the configuration".to_string()),
-    };
-    match &error.kind {
+    let problem = match &error.kind {
         Kind::UnknownField(field, _) => {
-            let options = SECTIONS.iter().flat_map(|(_, options)| *options);
-            let names: Vec<_> = options.map(|option| spelled(option.name)).collect();
-            format!(
-                "{place} sets `{}`, which does not exist: remove it, or use one of: {}",
-                spelled(field),
-                names.join(", ")
-            )
+            return ConfigProblem::UnknownOption { source, option: field.clone() };
         }
-        Kind::UnknownVariant(value, expected) => {
-            format!(
-                "{place} sets `{name}` to `{value}`: it must be one of: {}",
-                expected.join(", ")
-            )
+        kind if option.is_empty() => {
+            return ConfigProblem::Unreadable { source, message: kind.to_string() };
         }
-        Kind::InvalidType(found, expected) | Kind::InvalidValue(found, expected) => {
-            format!("{place} sets `{name}` to {found}: it must be {expected}")
-        }
-        kind if name.is_empty() => format!("{place} can't be read: {kind}"),
-        kind => format!("{place} sets `{name}` to something that can't be used: {kind}"),
+        Kind::UnknownVariant(_, expected) => format!("it must be one of: {}", expected.join(", ")),
+        Kind::InvalidType(found, expected) => format!("it must be {expected}, and is {found}"),
+        Kind::InvalidValue(_, expected) => format!("it must be {expected}"),
+        kind => kind.to_string(),
+    };
+    let value = sources.find_value(&option).as_ref().map(text).unwrap_or_default();
+    ConfigProblem::InvalidValue { source, option, value, problem }
+}
+
+/// Returns a value as a file or the environment spells it.
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(_, text) => text.clone(),
+        Value::Bool(_, flag) => flag.to_string(),
+        Value::Num(_, number) => match (number.to_u128(), number.to_i128(), number.to_f64()) {
+            (Some(number), ..) => number.to_string(),
+            (_, Some(number), _) => number.to_string(),
+            (.., number) => number.map(|number| number.to_string()).unwrap_or_default(),
+        },
+        Value::Array(_, values) => values.iter().map(text).collect::<Vec<_>>().join(", "),
+        other => format!("{other:?}"),
     }
 }

@@ -8,6 +8,9 @@ use figment::value::{Dict, Map, Value};
 use figment::{Metadata, Profile, Provider};
 use serde::de::DeserializeOwned;
 
+/// The name of the environment in errors of figment.
+pub(super) const ENVIRONMENT: &str = "environment";
+
 /// The format of `fiber.toml`.
 pub(super) struct Toml;
 
@@ -37,7 +40,7 @@ impl Environment {
 
 impl Provider for Environment {
     fn metadata(&self) -> Metadata {
-        Metadata::named("environment")
+        Metadata::named(ENVIRONMENT)
     }
 
     fn data(&self) -> Result<Map<Profile, Dict>, figment::Error> {

@@ -2,7 +2,7 @@ use std::io::Write;
 
 use super::sources::Environment;
 use super::*;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 fn from_file(text: &str) -> Result<Config> {
     let mut file = tempfile::NamedTempFile::new().unwrap();
@@ -39,6 +39,23 @@ fn errors_name_key_value_place_and_remedy() {
     let number = error_of("processes = 'many'");
     assert!(number.contains("`processes`") && number.contains("many"), "{number}");
     assert!(error_of("link =").contains("can't be read"));
+}
+
+#[test]
+fn an_error_holds_source_key_and_value() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(b"processes = '3'").unwrap();
+    let source = ConfigSource::File(file.path().to_path_buf());
+    let error = Config::read(file.path(), Environment::new("FIBER_NOT_SET_", &[])).unwrap_err();
+    let Error::Config(ConfigProblem::InvalidValue { source: found, option, value, .. }) = &error
+    else {
+        panic!("{error:#?}");
+    };
+    assert_eq!((found, option.as_str(), value.as_str()), (&source, "processes", "3"));
+    assert!(
+        error.to_string().ends_with("to `3`: it must be usize, and is string \"3\""),
+        "{error}"
+    );
 }
 
 #[test]

@@ -19,7 +19,7 @@ pub(super) mod duration {
     ) -> Result<Duration, D::Error> {
         let text = String::deserialize(deserializer)?;
         humantime::parse_duration(&text).map_err(|problem| {
-            D::Error::custom(format!("`{text}`: {problem} (write `500ms`, `10s` or `2m`)"))
+            D::Error::custom(format!("{problem} (write `500ms`, `10s` or `2m`)"))
         })
     }
 }

@@ -34,7 +34,7 @@ fn variant(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     variants! {
         NotInitialised {}
         Invalid { what, problem }
-        Start { name, problem }
+        Start { name, reason }
         Exited { name, exit }
         Task { function, index, failure }
         WorkerDied { function, index, deaths, exit }

@@ -16,7 +16,9 @@ impl fmt::Display for Error {
             ),
             Error::Config(problem) => write!(f, "wrong configuration: {problem}"),
             Error::Invalid { what, problem } => write!(f, "`{what}`: {problem}"),
-            Error::Start { name, problem } => write!(f, "`{name}` could not be started: {problem}"),
+            Error::Start { name, reason } => {
+                write!(f, "`{name}` could not be started: {}", reason.start_problem())
+            }
             Error::Exited { name, exit } => write!(f, "process `{name}` {exit}"),
             Error::Task { function, index, failure } => {
                 write!(f, "task {index} (`{function}`) {failure}")
@@ -81,7 +83,11 @@ impl StdError for Error {
             Error::Task { failure, .. } | Error::Call { failure, .. } => Some(failure),
             Error::Exited { exit, .. } | Error::WorkerDied { exit, .. } => Some(&exit.reason),
             Error::RankDied { exit, .. } => Some(&exit.reason),
-            Error::ActorStopped { reason, .. } | Error::OwnerEnded { reason, .. } => Some(reason),
+            Error::Start { reason, .. }
+            | Error::ActorStopped { reason, .. }
+            | Error::OwnerEnded { reason, .. } => Some(reason),
+            Error::Config(problem) => Some(problem),
+            Error::Ring { problem, .. } => Some(problem),
             Error::Encode { cause, .. }
             | Error::Decode { cause, .. }
             | Error::System { cause, .. } => Some(&**cause),

@@ -1,10 +1,11 @@
 //! Errors that ranks report, turned into the error that ends the run.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::wire::{Activity, CoordinatorMessage, StreamError};
+use fiber_core::RingProblem;
+
+use super::super::wire::{CoordinatorMessage, StreamError};
 use super::Coordinator;
 
 /// How long the coordinator waits for a more precise cause of a rank's error: a death or a failure
@@ -20,20 +21,14 @@ impl Coordinator {
         let problem = match error {
             StreamError::TimedOut { limit } => return self.query_activities(rank, attempt, limit),
             StreamError::Mismatch { other, own, theirs } => {
-                return self.fail(format!(
-                    "its ranks make different calls: rank {rank} is in {own}, rank {other} in \
-                     {theirs}. All ranks have to call the same collectives in the same order, with \
-                     slices of the same length"
-                ));
+                let problem = RingProblem::Mismatch { rank, call: own, other, other_call: theirs };
+                return self.fail(problem);
             }
             StreamError::Disconnected { other, problem } => {
-                format!("rank {rank} cannot reach rank {other}: {problem}")
+                RingProblem::Disconnected { rank, other, cause: problem }
             }
             StreamError::FunctionReturned { other, own } => {
-                format!(
-                    "rank {rank} waits for rank {other} in {own}, but the function of rank {other} \
-                     has returned"
-                )
+                RingProblem::FunctionReturned { rank, call: own, other }
             }
         };
         self.after(CAUSE_DELAY, attempt, move |coordinator| coordinator.fail(problem));
@@ -54,34 +49,13 @@ impl Coordinator {
         self.after(ACTIVITY_DELAY, attempt, Coordinator::report_timeout);
     }
 
-    /// Ends the run after a timeout, with what each rank was doing.
+    /// Ends the run after a timeout, with the activity of each rank.
     pub(super) fn report_timeout(self: &Arc<Self>) {
-        let run = self.run.lock();
-        let Some((first, limit)) = run.timed_out else { return };
-        let mut groups: BTreeMap<String, Vec<usize>> = BTreeMap::new();
-        for (rank, process) in run.ranks.iter().enumerate() {
-            let activity = match &process.activity {
-                Some(Activity::OwnCode) => "in its own code".to_string(),
-                Some(Activity::Returned) => "done with its function".to_string(),
-                Some(Activity::Operation(operation)) => format!("in {operation}"),
-                None => "silent".to_string(),
-            };
-            groups.entry(activity).or_default().push(rank);
-        }
-        let operation = match &run.ranks[first].activity {
-            Some(Activity::Operation(operation)) => operation.clone(),
-            _ => "an operation".to_string(),
-        };
+        let mut run = self.run.lock();
+        let Some((rank, limit)) = run.timed_out else { return };
+        let activities = run.ranks.iter_mut().map(|rank| rank.activity.take()).collect();
         drop(run);
-        let groups: Vec<String> = groups
-            .into_iter()
-            .map(|(activity, ranks)| format!("{} {activity}", subject(&ranks)))
-            .collect();
-        self.fail(format!(
-            "rank {first} timed out after {limit:?} in {operation}: {}. All ranks have to join the \
-             operation within the ring's `timeout`",
-            groups.join("; ")
-        ));
+        self.fail(RingProblem::TimedOut { rank, limit, activities });
     }
 
     /// Runs an action after a while, unless another attempt has begun by then.
@@ -98,15 +72,5 @@ impl Coordinator {
                 action(&coordinator);
             }
         });
-    }
-}
-
-/// Returns ranks as the subject of a sentence: `rank 1 is`, `ranks 0 and 2 are`.
-fn subject(ranks: &[usize]) -> String {
-    let words: Vec<String> = ranks.iter().map(ToString::to_string).collect();
-    match words.as_slice() {
-        [one] => format!("rank {one} is"),
-        [first @ .., last] => format!("ranks {} and {last} are", first.join(", ")),
-        [] => "none is".into(),
     }
 }

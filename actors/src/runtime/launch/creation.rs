@@ -31,7 +31,7 @@ pub(super) async fn create(
         runtime.backend.create(spec).await
     };
     created.map_err(|error| match error {
-        Error::Start { problem, .. } => not_started(problem),
+        Error::Start { reason, .. } => Exit::new(reason, Vec::new()),
         other => not_started(other.to_string()),
     })
 }

@@ -253,8 +253,7 @@ impl Supervisor {
             (Origin::Adding(answer), Uptime::NotStarted(_)) => {
                 self.remove(key, &reason);
                 // The caller may have gone meanwhile.
-                let _ =
-                    answer.send(Err(Error::Start { name: path, problem: reason.start_problem() }));
+                let _ = answer.send(Err(Error::Start { name: path, reason }));
                 return;
             }
             (origin, _) => child.origin = origin,

@@ -92,7 +92,7 @@ fn pods_inherit_from_the_current_pod() {
 
 #[test]
 fn errors_name_the_invalid_entry() {
-    let error = |change: fn(&mut Config)| check(&config(change)).unwrap_err();
+    let error = |change: fn(&mut Config)| check(&config(change)).unwrap_err().to_string();
     assert!(error(|config| config.user = Some("anna".into())).contains("`user` is `anna`"));
     assert!(
         error(|config| config.node_selector = vec!["fast".into()])

@@ -1,0 +1,162 @@
+//! What can be wrong with a configuration.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use super::{PREFIX, SECTIONS};
+
+/// What is wrong with the configuration, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConfigProblem {
+    /// `FIBER_CONFIG` names something that is not a file.
+    NotAFile {
+        /// The value of `FIBER_CONFIG`.
+        path: PathBuf,
+    },
+    /// A source can't be read.
+    Unreadable {
+        /// The source.
+        source: ConfigSource,
+        /// The error, with its place in the source.
+        message: String,
+    },
+    /// A source sets an option that does not exist.
+    UnknownOption {
+        /// The source.
+        source: ConfigSource,
+        /// The name, as in a file: without `FIBER_`, in lower case.
+        option: String,
+    },
+    /// An option has a value that it can't use.
+    InvalidValue {
+        /// The source of the value.
+        source: ConfigSource,
+        /// The option's name, as in a file.
+        option: String,
+        /// The value.
+        value: String,
+        /// What is wrong with the value, or what would be right.
+        problem: String,
+    },
+    /// A list has an element that the option can't use.
+    InvalidElement {
+        /// The option's name, as in a file.
+        option: &'static str,
+        /// The element.
+        element: String,
+        /// What would be right.
+        problem: String,
+    },
+    /// The configuration asks for a part of fiber that the program was built without.
+    MissingFeature {
+        /// The part.
+        part: &'static str,
+        /// The cargo feature that has the part.
+        feature: &'static str,
+    },
+}
+
+/// A source of configuration values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConfigSource {
+    /// The environment variables that begin with `FIBER_`.
+    Environment,
+    /// A file.
+    File(PathBuf),
+    /// Code, environment, file and defaults together. Fiber checks some values only after it has
+    /// merged these sources.
+    Merged,
+}
+
+impl ConfigProblem {
+    /// Makes a [`ConfigProblem::InvalidValue`] for a value of the merged configuration.
+    #[doc(hidden)]
+    pub fn value(
+        option: &'static str,
+        value: impl fmt::Display,
+        problem: impl Into<String>,
+    ) -> ConfigProblem {
+        ConfigProblem::InvalidValue {
+            source: ConfigSource::Merged,
+            option: option.into(),
+            value: value.to_string(),
+            problem: problem.into(),
+        }
+    }
+
+    /// Makes a [`ConfigProblem::InvalidElement`].
+    #[doc(hidden)]
+    pub fn element(
+        option: &'static str,
+        element: impl Into<String>,
+        problem: impl Into<String>,
+    ) -> ConfigProblem {
+        ConfigProblem::InvalidElement { option, element: element.into(), problem: problem.into() }
+    }
+}
+
+impl ConfigSource {
+    /// Returns an option's name as this source spells it.
+    fn spell(&self, option: &str) -> String {
+        match self {
+            ConfigSource::Environment => format!("{PREFIX}{}", option.to_uppercase()),
+            ConfigSource::File(_) | ConfigSource::Merged => option.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for ConfigSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConfigSource::Environment => f.write_str("the environment"),
+            ConfigSource::File(path) => write!(f, "`{}`", path.display()),
+            ConfigSource::Merged => f.write_str("the configuration"),
+        }
+    }
+}
+
+impl fmt::Display for ConfigProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConfigProblem::NotAFile { path } => write!(
+                f,
+                "FIBER_CONFIG names `{}`, which is not a file: correct or unset it",
+                path.display()
+            ),
+            ConfigProblem::Unreadable { source, message } => {
+                write!(f, "{source} can't be read: {message}")
+            }
+            ConfigProblem::UnknownOption { source, option } => {
+                let options = SECTIONS.iter().flat_map(|(_, options)| *options);
+                let names: Vec<_> = options.map(|option| source.spell(option.name)).collect();
+                write!(
+                    f,
+                    "{source} sets `{}`, which does not exist: remove it, or use one of: {}",
+                    source.spell(option),
+                    names.join(", ")
+                )
+            }
+            ConfigProblem::InvalidValue {
+                source: ConfigSource::Merged,
+                option,
+                value,
+                problem,
+            } => write!(f, "`{option}` is `{value}`: {problem}"),
+            ConfigProblem::InvalidValue { source, option, value, problem } => {
+                write!(f, "{source} sets `{}` to `{value}`: {problem}", source.spell(option))
+            }
+            ConfigProblem::InvalidElement { option, element, problem } => {
+                write!(f, "`{option}` has `{element}`: {problem}")
+            }
+            ConfigProblem::MissingFeature { part, feature } => write!(
+                f,
+                "this program was built without {part}: add fiber's feature `{feature}` \
+                 (cargo add fiber --features {feature}) and build it again"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ConfigProblem {}
