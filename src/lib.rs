@@ -49,7 +49,36 @@
 
 pub use fiber_actors::{actix, init, supervisor, sync};
 pub use fiber_core::Meta;
-pub use fiber_macros::{main, meta};
+
+/// Makes an `async fn main`, or a plain one, the entry of a program that uses fiber.
+///
+/// ```
+/// use fiber::prelude::*;
+///
+/// #[fiber::main]
+/// async fn main() -> fiber::Result<()> {
+///     let pool = Pool::new(2)?;
+///     assert_eq!(pool.map(|x: u64| x * x, 0..3).await?, [0, 1, 4]);
+///     Ok(())
+/// }
+/// ```
+pub use fiber_macros::main;
+
+/// Requests resources for the processes that run a task function.
+///
+/// ```
+/// # fiber::init();
+/// #[fiber::meta(cpu = 1)]
+/// fn render(frame: u64) -> String {
+///     format!("frame {frame}")
+/// }
+///
+/// // The first call starts the workers, each with one processor core.
+/// let pool = fiber::Pool::new(1)?;
+/// assert_eq!(pool.apply(render, 7).wait()?, "frame 7");
+/// # Ok::<(), fiber::Error>(())
+/// ```
+pub use fiber_macros::meta;
 
 #[doc(no_inline)]
 pub use self::{
@@ -409,9 +438,16 @@ pub fn init_with(changes: impl Fn(&mut Config) + Send + Sync + 'static) {
 ///
 /// A test harness has a `main` of its own. The macro calls [`init`] before that `main`.
 ///
+/// # Examples
 /// ```
 /// fiber::test_harness!();
-/// # fn main() {}
+///
+/// # fn main() -> fiber::Result<()> {
+/// // In a test of that file:
+/// let pool = fiber::Pool::new(2)?;
+/// assert_eq!(pool.map(|x: u64| x * x, 0..3).wait()?, [0, 1, 4]);
+/// # Ok(())
+/// # }
 /// ```
 #[macro_export]
 macro_rules! test_harness {

@@ -25,13 +25,17 @@ pub enum Routing {
     RoundRobin,
     /// The actor with the fewest unanswered calls of this pool gets it. Actors with equally many
     /// take turns.
+    ///
+    /// An actor that has ended for good fails its calls soon, so it attracts calls while the others
+    /// are busy.
     LeastLoaded,
 }
 
 /// Actors of one type, each in a process of its own, that share the messages sent to the pool.
 ///
-/// Each actor has an [`AsyncManager`], and is restarted independently. Dropping the pool stops all
-/// actors.
+/// Each actor has an [`AsyncManager`], and is restarted independently. Messages to an actor that
+/// restarts wait for its next incarnation; they do not go to another actor. When an actor has ended
+/// for good, its messages fail with [`Error::ActorStopped`]. Dropping the pool stops all actors.
 ///
 /// # Examples
 /// ```
@@ -81,6 +85,22 @@ struct PooledActor<A: Actor> {
 }
 
 /// A builder that configures and starts an [`ActorPool`]. [`ActorPool::builder`] returns one.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// # use actix::prelude::*;
+/// # struct Idle;
+/// # impl Actor for Idle {
+/// #     type Context = Context<Self>;
+/// # }
+/// use fiber::{ActorPool, actor_pool::Routing};
+///
+/// let builder = ActorPool::builder().name("idle").routing(Routing::LeastLoaded).resend();
+/// let pool = builder.start(|_: u32| Idle, 0..2).wait()?;
+/// assert_eq!(pool.managers().next().unwrap().name(), "idle-0");
+/// # Ok::<(), fiber::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until `start` is called"]
 pub struct ActorPoolBuilder<P = NoSnapshots> {
@@ -92,6 +112,19 @@ pub struct ActorPoolBuilder<P = NoSnapshots> {
 
 impl ActorPool<UnspecifiedActor> {
     /// Returns a builder with the default options.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// # use actix::prelude::*;
+    /// # struct Idle;
+    /// # impl Actor for Idle {
+    /// #     type Context = Context<Self>;
+    /// # }
+    /// let pool = fiber::ActorPool::builder().start(|_: u32| Idle, 0..2).wait()?;
+    /// assert_eq!(pool.len(), 2);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn builder() -> ActorPoolBuilder {
         let manager = AsyncManager::<UnspecifiedActor>::builder();
         ActorPoolBuilder { manager, name: None, routing: Routing::default(), resend: false }
@@ -109,19 +142,22 @@ impl Actor for UnspecifiedActor {
 
 impl<P> ActorPoolBuilder<P> {
     builder_options! {
-        /// The actors have this name and a number. The default is `actors-1` and so on.
+        /// The actors have this name and a number, from 0. The default is `actors-1` and so on. The
+        /// [example](ActorPoolBuilder#examples) shows it.
         name => name;
     }
 
     /// Sets how the pool chooses the actor that gets a message. The default is
-    /// [`Routing::RoundRobin`].
+    /// [`Routing::RoundRobin`]. The [example](ActorPoolBuilder#examples) shows it.
     pub fn routing(mut self, routing: Routing) -> ActorPoolBuilder<P> {
         self.routing = routing;
         self
     }
 
     /// Sends a call again if its actor's process dies before the answer: see
-    /// [`RemoteAddr::resend`].
+    /// [`RemoteAddr::resend`]. The [example](ActorPoolBuilder#examples) shows it.
+    ///
+    /// The call waits for the same actor's next process, and the actor may handle it twice.
     pub fn resend(mut self) -> ActorPoolBuilder<P> {
         self.resend = true;
         self
@@ -153,11 +189,41 @@ impl<P> ActorPoolBuilder<P> {
 
     /// Starts one actor for each item of `args`, all at the same time.
     ///
-    /// The reply is ready when all actors have started. If one of them cannot start, the others
-    /// stop.
+    /// Each costs the start of a process. The reply is ready when all actors have started. If one
+    /// of them cannot start, or the reply is dropped before it is ready, the others stop.
     ///
     /// # Errors
     /// [`Error::Invalid`] if `args` has no items; otherwise as [`ManagerBuilder::start`].
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// # use actix::prelude::*;
+    /// # use serde::{Deserialize, Serialize};
+    /// struct Greeter(String);
+    ///
+    /// impl Actor for Greeter {
+    ///     type Context = Context<Self>;
+    /// }
+    ///
+    /// #[derive(Message, Serialize, Deserialize)]
+    /// #[rtype(result = "String")]
+    /// struct Greet;
+    ///
+    /// impl Handler<Greet> for Greeter {
+    ///     type Result = String;
+    ///
+    ///     fn handle(&mut self, _: Greet, _: &mut Context<Self>) -> String {
+    ///         format!("{}!", self.0)
+    ///     }
+    /// }
+    ///
+    /// let greetings = ["hello", "hola"].map(String::from);
+    /// let pool = fiber::ActorPool::builder().start(Greeter, greetings).wait()?;
+    /// assert_eq!(pool.send(Greet).wait()?, "hello!");
+    /// assert_eq!(pool.send(Greet).wait()?, "hola!");
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn start<F, Args, M>(
         self,
         factory: F,
@@ -195,7 +261,8 @@ impl<P> ActorPoolBuilder<P> {
 }
 
 impl<A: Actor> ActorPool<A> {
-    /// Returns the number of actors.
+    /// Returns the number of actors, those that have ended included. The example of
+    /// [`builder`](ActorPool::builder) shows it.
     pub fn len(&self) -> usize {
         self.actors.len()
     }
@@ -206,16 +273,86 @@ impl<A: Actor> ActorPool<A> {
     }
 
     /// Returns the addresses of all actors, in the order of their arguments.
+    ///
+    /// An address works in every process of the program. [`Routing::LeastLoaded`] does not count
+    /// calls that go through it.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// # use actix::prelude::*;
+    /// # use serde::{Deserialize, Serialize};
+    /// # struct Squarer;
+    /// # impl Actor for Squarer {
+    /// #     type Context = Context<Self>;
+    /// # }
+    /// # #[derive(Clone, Message, Serialize, Deserialize)]
+    /// # #[rtype(result = "u64")]
+    /// # struct Square(u64);
+    /// # impl Handler<Square> for Squarer {
+    /// #     type Result = u64;
+    /// #     fn handle(&mut self, square: Square, _: &mut Context<Self>) -> u64 {
+    /// #         square.0 * square.0
+    /// #     }
+    /// # }
+    /// let pool = fiber::ActorPool::builder().start(|_: u32| Squarer, 0..2).wait()?;
+    /// let second = pool.addrs().remove(1);
+    /// assert_eq!(second.send(Square(3)).wait()?, 9);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn addrs(&self) -> Vec<RemoteAddr<A>> {
         self.actors.iter().map(|actor| actor.addr.clone()).collect()
     }
 
     /// Returns the managers of all actors, in the order of their arguments.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// # use actix::prelude::*;
+    /// # struct Idle;
+    /// # impl Actor for Idle {
+    /// #     type Context = Context<Self>;
+    /// # }
+    /// let pool = fiber::ActorPool::builder().start(|_: u32| Idle, 0..2).wait()?;
+    /// assert!(pool.managers().all(|manager| manager.pid().is_some()));
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn managers(&self) -> impl Iterator<Item = &AsyncManager<A>> {
         self.actors.iter().map(|actor| &actor.manager)
     }
 
     /// Sends a message to the actor that the pool's [`Routing`] chooses.
+    ///
+    /// Encodes the message on this thread, sends it to that actor's process, and returns at once.
+    ///
+    /// # Errors
+    /// As [`RemoteAddr::send`]: [`Error::ActorStopped`] if the actor's process dies before it has
+    /// answered, unless the pool [resends](ActorPoolBuilder::resend).
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// # use actix::prelude::*;
+    /// # use serde::{Deserialize, Serialize};
+    /// # struct Squarer;
+    /// # impl Actor for Squarer {
+    /// #     type Context = Context<Self>;
+    /// # }
+    /// # #[derive(Clone, Message, Serialize, Deserialize)]
+    /// # #[rtype(result = "u64")]
+    /// # struct Square(u64);
+    /// # impl Handler<Square> for Squarer {
+    /// #     type Result = u64;
+    /// #     fn handle(&mut self, square: Square, _: &mut Context<Self>) -> u64 {
+    /// #         square.0 * square.0
+    /// #     }
+    /// # }
+    /// let pool = fiber::ActorPool::builder().start(|_: u32| Squarer, 0..2).wait()?;
+    /// let (first, second) = (pool.send(Square(3)), pool.send(Square(4))); // one for each actor
+    /// assert_eq!((first.wait()?, second.wait()?), (9, 16));
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn send<M>(&self, message: M) -> Reply<M::Result>
     where
         M: RemoteMessage,
@@ -228,6 +365,38 @@ impl<A: Actor> ActorPool<A> {
     /// Sends a message to the actor to which `key` belongs.
     ///
     /// In pools of the same size, a key always belongs to the same actor, in all runs of a program.
+    /// It stays with that actor while the actor restarts, and when it has ended for good. The
+    /// choice costs a hash of the key for each actor.
+    ///
+    /// # Errors
+    /// As [`send`](ActorPool::send).
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// # use actix::prelude::*;
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Default)]
+    /// # struct Counter(u64);
+    /// # impl Actor for Counter {
+    /// #     type Context = Context<Self>;
+    /// # }
+    /// # #[derive(Message, Serialize, Deserialize)]
+    /// # #[rtype(result = "u64")]
+    /// # struct Add(u64);
+    /// # impl Handler<Add> for Counter {
+    /// #     type Result = u64;
+    /// #     fn handle(&mut self, add: Add, _: &mut Context<Self>) -> u64 {
+    /// #         self.0 += add.0;
+    /// #         self.0
+    /// #     }
+    /// # }
+    /// // Each actor counts for the users that belong to it.
+    /// let pool = fiber::ActorPool::builder().start(|_: u32| Counter::default(), 0..3).wait()?;
+    /// assert_eq!(pool.send_to("alice", Add(1)).wait()?, 1);
+    /// assert_eq!(pool.send_to("alice", Add(1)).wait()?, 2);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn send_to<M>(&self, key: &(impl Hash + ?Sized), message: M) -> Reply<M::Result>
     where
         M: RemoteMessage,
@@ -238,6 +407,34 @@ impl<A: Actor> ActorPool<A> {
     }
 
     /// Sends a message to each actor, and returns the replies in the actors' order.
+    ///
+    /// Clones and encodes the message for each actor, on this thread. A reply fails by itself: see
+    /// [`send`](ActorPool::send).
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// # use actix::prelude::*;
+    /// # use serde::{Deserialize, Serialize};
+    /// # struct Squarer;
+    /// # impl Actor for Squarer {
+    /// #     type Context = Context<Self>;
+    /// # }
+    /// # #[derive(Clone, Message, Serialize, Deserialize)]
+    /// # #[rtype(result = "u64")]
+    /// # struct Square(u64);
+    /// # impl Handler<Square> for Squarer {
+    /// #     type Result = u64;
+    /// #     fn handle(&mut self, square: Square, _: &mut Context<Self>) -> u64 {
+    /// #         square.0 * square.0
+    /// #     }
+    /// # }
+    /// let pool = fiber::ActorPool::builder().start(|_: u32| Squarer, 0..3).wait()?;
+    /// for reply in pool.broadcast(Square(3)) {
+    ///     assert_eq!(reply.wait()?, 9);
+    /// }
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn broadcast<M>(&self, message: M) -> Vec<Reply<M::Result>>
     where
         M: RemoteMessage + Clone,
@@ -249,7 +446,23 @@ impl<A: Actor> ActorPool<A> {
 
     /// Stops all actors and their processes, as [`AsyncManager::stop`].
     ///
-    /// The reply is ready when all processes are gone. It happens whether or not it is awaited.
+    /// The actors stop at the same time. The reply is ready when all processes are gone, which
+    /// takes at most as long as [`ManagerBuilder::shutdown`] allows. It happens whether or not the
+    /// reply is awaited.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// # use actix::prelude::*;
+    /// # struct Idle;
+    /// # impl Actor for Idle {
+    /// #     type Context = Context<Self>;
+    /// # }
+    /// let pool = fiber::ActorPool::builder().start(|_: u32| Idle, 0..2).wait()?;
+    /// pool.stop().wait()?;
+    /// assert!(pool.managers().all(|manager| manager.pid().is_none()));
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn stop(&self) -> Reply<()> {
         let stopping: Vec<_> = self.actors.iter().map(|actor| actor.manager.stop()).collect();
         Reply::new(async move { try_join_all(stopping).await.map(drop) })
@@ -257,7 +470,23 @@ impl<A: Actor> ActorPool<A> {
 
     /// Waits until all actors have ended for good, and returns why, in the actors' order.
     ///
-    /// It does not stop them.
+    /// It does not stop them, and a restart is not an end: without a [`stop`](ActorPool::stop), it
+    /// may wait for good.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// # use actix::prelude::*;
+    /// # struct Idle;
+    /// # impl Actor for Idle {
+    /// #     type Context = Context<Self>;
+    /// # }
+    /// let pool = fiber::ActorPool::builder().start(|_: u32| Idle, 0..2).wait()?;
+    /// let ended = pool.join();
+    /// drop(pool.stop());
+    /// assert!(ended.wait()?.iter().all(|reason| reason.is_normal()));
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn join(&self) -> Reply<Vec<ExitReason>> {
         let ending: Vec<_> = self.actors.iter().map(|actor| actor.manager.join()).collect();
         Reply::new(try_join_all(ending))

@@ -98,7 +98,8 @@ macro_rules! builder_options {
     ($(#[$text:meta])* initializer => $($field:ident).+; $($rest:tt)*) => {
         /// Calls `function` in each process when it starts, before anything else.
         ///
-        /// Its arguments are one value, or a tuple for a function of several.
+        /// Its arguments are one value, or a tuple for a function of several. They are encoded
+        /// once, here, and travel to each process.
         $(#[$text])*
         pub fn initializer<F, A, M, N>(mut self, function: F, args: A) -> Self
         where
@@ -116,8 +117,14 @@ macro_rules! builder_options {
             self
         }
 
+        $crate::options::builder_options! { $($rest)* }
+    };
+    ($(#[$text:meta])* try_initializer => $($field:ident).+; $($rest:tt)*) => {
         /// Works as [`initializer`](Self::initializer), for a function that returns a `Result`
-        /// whose error implements `Display`. An `Err` is a failure of the start.
+        /// whose error implements `Display`. An `Err` is a failure of the start, and the error's
+        /// text its reason.
+        ///
+        $(#[$text])*
         pub fn try_initializer<F, A, M, N>(mut self, function: F, args: A) -> Self
         where
             F: fiber_core::Function<A, M, Output: fiber_core::TryOutput<N>>,

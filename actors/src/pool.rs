@@ -48,6 +48,10 @@ pub use progress::suspend_progress;
 /// The pool tracks each task. If a worker dies, other workers run its unfinished tasks, and each
 /// result is delivered once. A task may therefore run more than once.
 ///
+/// A call encodes its arguments in this process, sends them to workers, many tasks in one message
+/// where tasks are short, and receives the encoded results the same way. It never blocks the
+/// thread that makes it: [`map`](Pool::map) and its relatives encode on a thread of their own.
+///
 /// Clones are handles to the same pool. Dropping the last handle kills the workers and fails all
 /// calls. [`stop`](Pool::stop) lets them finish.
 ///
@@ -103,13 +107,33 @@ impl fmt::Debug for Pool {
 impl Pool {
     /// Makes a pool of `processes` worker processes. They start with the first call.
     ///
+    /// Returns at once. [`wait_until_ready`](Pool::wait_until_ready) starts them before that.
+    ///
     /// # Errors
     /// As [`PoolBuilder::build`].
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(2)?;
+    /// assert_eq!(pool.ready(), 0);
+    /// assert_eq!(pool.map(|x: u64| x + 1, 0..3).wait()?, [1, 2, 3]);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn new(processes: usize) -> Result<Pool> {
         Pool::builder().processes(processes).build()
     }
 
     /// Returns a builder that configures a pool.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::builder().name("adders").processes(2).build()?;
+    /// assert_eq!(pool.name(), "adders");
+    /// assert_eq!(pool.apply(|a: u64, b: u64| a + b, (1, 2)).wait()?, 3);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn builder() -> PoolBuilder {
         PoolBuilder::new()
     }
@@ -125,14 +149,17 @@ impl Pool {
         &self.guard.state
     }
 
-    /// Returns the pool's name.
+    /// Returns the pool's name, as in the example of [`builder`](Pool::builder).
     pub fn name(&self) -> &str {
         &self.state().name
     }
 
     /// Runs one task. `args` is one value, or a tuple for a function of several.
     ///
-    /// Returns at once. Errors come out of the handle: see [`ApplyCall::wait`].
+    /// Encodes the arguments on this thread, sends them if a worker has room, and returns at once.
+    /// Errors come out of the handle: see [`ApplyCall::wait`]. A task that runs alone costs one
+    /// message to its worker and one back. If the worker dies, another runs the task again, up to
+    /// [`max_deaths`](Pool::max_deaths).
     ///
     /// # Examples
     /// ```
@@ -156,7 +183,19 @@ impl Pool {
     }
 
     /// Works as [`apply`](Pool::apply), for a function that returns a `Result` whose error
-    /// implements `Display`. An `Err` is the task's failure.
+    /// implements `Display`. An `Err` is the task's failure: the caller gets its text in
+    /// [`Error::Task`](fiber_core::Error::Task).
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(1)?;
+    /// let parse = |text: String| text.parse::<u32>();
+    /// assert_eq!(pool.try_apply(parse, "7".to_string()).wait()?, 7);
+    /// let error = pool.try_apply(parse, "seven".to_string()).wait().unwrap_err();
+    /// assert!(error.to_string().contains("invalid digit"));
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn try_apply<F, A, M, N>(
         &self,
         function: F,
@@ -173,9 +212,10 @@ impl Pool {
 
     /// Runs a task for each item, and gives all results together, in the order of the items.
     ///
-    /// Returns at once. The first failure ends the call: see [`MapCall::wait`]. This process stores
-    /// all results until the last has arrived. Where they don't fit into its memory, use
-    /// [`imap`](Pool::imap).
+    /// Returns at once: a thread of the call's own takes the items and encodes them, so the
+    /// iterator may block. The first failure ends the call: see [`MapCall::wait`]. This process
+    /// stores all results until the last has arrived. Where they don't fit into its memory, use
+    /// [`imap`](Pool::imap). Tasks of a worker that dies run again in others.
     ///
     /// # Examples
     /// ```
@@ -224,9 +264,11 @@ impl Pool {
 
     /// Runs a task for each item, and gives a stream of the results, in the order of the items.
     ///
-    /// Returns at once. A failure takes the place of its result in the stream. The call takes items
-    /// from the iterator as results are taken from the stream, so an endless iterator runs in
-    /// bounded memory: see [`buffer`](Pool::buffer).
+    /// Returns at once: a thread of the call's own takes the items and encodes them. A failure
+    /// takes the place of its result in the stream. The call takes items from the iterator as
+    /// results are taken from the stream, so an endless iterator runs in bounded memory: see
+    /// [`buffer`](Pool::buffer). Results that arrive before an earlier one wait for it, in the same
+    /// buffer; [`imap_unordered`](Pool::imap_unordered) does without that wait.
     ///
     /// # Examples
     /// ```
@@ -253,6 +295,18 @@ impl Pool {
 
     /// Works as [`imap`](Pool::imap), for a function that returns a `Result` whose error implements
     /// `Display`. An `Err` is the task's failure.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(2)?;
+    /// let texts = ["1", "two", "3"].map(String::from);
+    /// let mut numbers = pool.try_imap(|text: String| text.parse::<u32>(), texts).wait();
+    /// assert_eq!(numbers.next().unwrap()?, 1);
+    /// assert!(numbers.next().unwrap().is_err());
+    /// assert_eq!(numbers.next().unwrap()?, 3);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn try_imap<F, I, M, N>(
         &self,
         function: F,
@@ -268,7 +322,25 @@ impl Pool {
         ImapCall::new(call, length)
     }
 
-    /// Works as [`imap`](Pool::imap), with the results in the order of arrival.
+    /// Works as [`imap`](Pool::imap), with the results in the order of arrival: a slow task does
+    /// not hold up the results of others.
+    ///
+    /// A result does not say which item it belongs to. If that matters, the function returns the
+    /// item with it.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(2)?;
+    /// let mut sum = 0;
+    /// for result in pool.imap_unordered(|x: u64| (x, x * x), 0..5) {
+    ///     let (x, square) = result?;
+    ///     assert_eq!(square, x * x);
+    ///     sum += square;
+    /// }
+    /// assert_eq!(sum, 30);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn imap_unordered<F, I, M, N>(
         &self,
         function: F,
@@ -286,6 +358,16 @@ impl Pool {
 
     /// Works as [`imap_unordered`](Pool::imap_unordered), for a function that returns a `Result`
     /// whose error implements `Display`. An `Err` is the task's failure.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(2)?;
+    /// let texts = ["1", "two", "3"].map(String::from);
+    /// let numbers = pool.try_imap_unordered(|text: String| text.parse::<u32>(), texts);
+    /// assert_eq!(numbers.wait().flatten().sum::<u32>(), 4); // without the failure
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn try_imap_unordered<F, I, M, N>(
         &self,
         function: F,
@@ -303,6 +385,11 @@ impl Pool {
 
     /// Sends a value to each worker once, and to workers that start later. Tasks receive its handle
     /// as an argument.
+    ///
+    /// Encodes the value once, on this thread, and sends it to the workers that are ready. It waits
+    /// for none of them: calls that are made after this find the value in every worker. While a
+    /// handle is left in this process, it keeps the value and its encoded form, for replacements of
+    /// workers that die.
     ///
     /// # Errors
     /// [`Error::Encode`] if the value can't be serialised; [`Error::TooLarge`] if it exceeds

@@ -33,6 +33,11 @@ use crate::reply::Reply;
 
 /// A process that runs one function. It is a future of the function's result.
 ///
+/// It costs the start of a process, where a [`Pool`](crate::Pool) runs further tasks in the workers
+/// that it has. The process is not restarted: if it dies, its handle says why. A
+/// [`ChildSpec::process`](crate::supervisor::ChildSpec::process) is a process that a supervisor
+/// restarts.
+///
 /// Dropping the handle leaves the process running. A process ends with the process that started it.
 ///
 /// # Errors
@@ -79,8 +84,9 @@ impl Process<()> {
 
     /// Runs `function` in a new process.
     ///
-    /// The arguments are one value, or a tuple for a function of several. Returns at once: the
-    /// process starts in the background, and errors come out of its handle.
+    /// The arguments are one value, or a tuple for a function of several. They are encoded on this
+    /// thread. Returns at once: the process starts in the background, and errors come out of its
+    /// handle.
     ///
     /// # Examples
     /// ```
@@ -111,17 +117,30 @@ impl<T> Process<T> {
 
 impl<T: DeserializeOwned> Process<T> {
     /// Returns a handle without the type of the result. It can be cloned, and outlives this one.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use fiber::{Error, Process};
+    ///
+    /// let process = Process::spawn(|| std::thread::park(), ());
+    /// let handle = process.handle();
+    /// std::thread::spawn(move || handle.kill());
+    /// assert!(matches!(process.wait(), Err(Error::Exited { .. })));
+    /// ```
     pub fn handle(&self) -> ProcessHandle {
         self.handle.clone()
     }
 
-    /// Returns the process's name.
+    /// Returns the process's name, as in the example of [`builder`](Process::builder).
     pub fn name(&self) -> &str {
         self.handle.name()
     }
 
     /// Returns the process id, or `None` before the process has [started](Process::started) and
-    /// after its end.
+    /// after its end. The example of [`started`](Process::started) shows it.
+    ///
+    /// In a container it is the id inside the container.
     pub fn pid(&self) -> Option<u32> {
         self.handle.pid()
     }
@@ -130,31 +149,72 @@ impl<T: DeserializeOwned> Process<T> {
     ///
     /// # Errors
     /// As the process's own result, if it ends before that.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use fiber::Process;
+    ///
+    /// let process = Process::spawn(|| std::thread::park(), ());
+    /// let pid = process.started().wait()?;
+    /// assert_eq!(process.pid(), Some(pid));
+    /// process.kill();
+    /// process.join().wait()?;
+    /// assert_eq!(process.pid(), None);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn started(&self) -> Reply<u32> {
         self.handle.started()
     }
 
-    /// Returns whether the process has not ended. A process that still starts is alive.
+    /// Returns whether the process has not ended. A process that still starts is alive. The example
+    /// of [`exit`](Process::exit) shows it.
     pub fn is_alive(&self) -> bool {
         self.handle.is_alive()
     }
 
     /// Sends SIGTERM to the process, and waits for its end: see [`ProcessHandle::stop`].
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use fiber::Process;
+    ///
+    /// let process = Process::spawn(|| std::thread::park(), ());
+    /// assert_eq!(process.stop().wait()?.signal(), Some(15)); // SIGTERM
+    /// assert!(process.wait().is_err()); // it ended without a result
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn stop(&self) -> Reply<Exit> {
         self.handle.stop()
     }
 
     /// Kills the process, and all that it started, at once (SIGKILL): see [`ProcessHandle::kill`].
+    /// The example of [`started`](Process::started) shows it.
     pub fn kill(&self) {
         self.handle.kill();
     }
 
-    /// Waits for the end of the process, and returns its exit: see [`ProcessHandle::join`].
+    /// Waits for the end of the process, and returns its exit: see [`ProcessHandle::join`]. The
+    /// example of [`exit`](Process::exit) shows it.
     pub fn join(&self) -> Reply<Exit> {
         self.handle.join()
     }
 
     /// Returns the exit, or `None` while the process is alive.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use fiber::Process;
+    ///
+    /// let process = Process::spawn(|| std::process::exit(3), ());
+    /// let exit = process.join().wait()?;
+    /// assert!(!process.is_alive());
+    /// assert_eq!(exit.code(), Some(3));
+    /// assert_eq!(process.exit(), Some(exit));
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn exit(&self) -> Option<Exit> {
         self.handle.exit()
     }
@@ -163,6 +223,17 @@ impl<T: DeserializeOwned> Process<T> {
     ///
     /// # Errors
     /// See [`Process`]; and [`Error::WouldDeadlock`] on fiber's own threads.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use fiber::{Error, Process};
+    ///
+    /// assert_eq!(Process::spawn(|x: u64| x * x, 3).wait()?, 9);
+    /// let error = Process::spawn(|| std::process::abort(), ()).wait().unwrap_err();
+    /// assert!(matches!(error, Error::Exited { .. }));
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn wait(self) -> Result<T> {
         block_on(self)
     }

@@ -23,6 +23,9 @@ use crate::runtime::Runtime;
 /// Requests that wait for their turn are the exception: dropping the reply of a lock, a permit, an
 /// event, a barrier or an element withdraws the request, unless it was granted.
 ///
+/// If the process that is to answer dies, the reply fails: with [`Error::ActorStopped`] for an
+/// actor, with [`Error::OwnerEnded`] for a shared object.
+///
 /// # Examples
 /// ```
 /// # fiber::init();
@@ -85,8 +88,21 @@ impl<T> Reply<T> {
 
     /// Blocks this thread until the answer is there.
     ///
+    /// Without a [`timeout`](Reply::timeout) there is no limit. The thread polls for up to `spin`
+    /// of the [configuration](fiber_core::Config) before it sleeps, as most answers arrive soon. In
+    /// async code, `.await` leaves the thread to other tasks.
+    ///
     /// # Errors
     /// The request's own errors, and [`Error::WouldDeadlock`] on fiber's own threads.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let count = fiber::sync::Value::new(1)?;
+    /// let (first, second) = (count.get(), count.get()); // both requests are sent here
+    /// assert_eq!(first.wait()? + second.wait()?, 2);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn wait(self) -> Result<T> {
         block_on(self)
     }

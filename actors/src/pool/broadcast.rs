@@ -68,12 +68,26 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Broadcast<T> {
 
     /// Returns the value.
     ///
-    /// The first call in a worker deserialises it. All tasks of the worker share the result.
+    /// The first call in a worker deserialises it. All tasks of the worker share the result, and
+    /// further calls cost a look-up. In the process that made it, this is the value itself.
     ///
     /// # Errors
     /// [`Error::Invalid`] if this process does not have the value, because it is no worker of the
     /// pool or all handles in the process that made it are dropped, or if the value has another
     /// type than `T`; [`Error::Decode`] if it can't be deserialised.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use fiber::{Broadcast, Pool};
+    ///
+    /// let pool = Pool::new(1)?;
+    /// let primes = pool.broadcast(vec![2, 3, 5])?;
+    /// assert_eq!(primes.get()?.len(), 3);
+    /// let last = |primes: Broadcast<Vec<u32>>| primes.get().map(|primes| primes[2]);
+    /// assert_eq!(pool.try_apply(last, primes.clone()).wait()?, 5);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn get(&self) -> Result<Arc<T>> {
         if let Some(owner) = &self.owner {
             return Ok(Arc::clone(&owner.value));

@@ -22,9 +22,18 @@ use crate::runtime::Runtime;
 /// # Examples
 /// ```
 /// # fiber::init();
-/// use fiber::Pool;
+/// use fiber::config::OutputMode;
+/// use fiber::{Meta, Pool};
 ///
-/// let pool = Pool::builder().name("squares").processes(2).threads_per_worker(4).start().wait()?;
+/// let pool = Pool::builder()
+///     .name("squares")
+///     .processes(2)
+///     .threads_per_worker(4)
+///     .tasks_per_worker(10_000)
+///     .meta(Meta::new().cpu(1.0))
+///     .output(OutputMode::Prefix)
+///     .start()
+///     .wait()?;
 /// assert_eq!(pool.map(|x: u64| x * x, 0..4).wait()?, [0, 1, 4, 9]);
 /// # Ok::<(), fiber::Error>(())
 /// ```
@@ -52,20 +61,51 @@ impl PoolBuilder {
     }
 
     builder_options! {
-        /// The default is `pool-1` and so on.
+        /// The default is `pool-1` and so on. The [example](PoolBuilder#examples) shows it.
         name => options.name;
         /// They take precedence over those in `#[fiber::meta]` of the function whose call starts
-        /// the workers.
+        /// the workers. The [example](PoolBuilder#examples) shows it.
         meta => options.meta;
+        /// The [example](PoolBuilder#examples) shows it.
         output => options.output;
-        /// A worker whose initializer panics counts as not started.
+        /// Each worker calls it once, also one that replaces another, within `start_timeout` of the
+        /// [configuration](fiber_core::Config). A worker whose initializer panics counts as not
+        /// started: the pool tries again while it has other workers, and ends with
+        /// [`Error::PoolEnded`] if the first start of every worker fails.
+        ///
+        /// # Examples
+        /// ```
+        /// # fiber::init();
+        /// use std::sync::OnceLock;
+        ///
+        /// static TABLE: OnceLock<Vec<u64>> = OnceLock::new();
+        ///
+        /// fn prepare(length: u64) {
+        ///     TABLE.get_or_init(|| (0..length).map(|x| x * x).collect());
+        /// }
+        ///
+        /// let pool = fiber::Pool::builder().processes(2).initializer(prepare, 100).build()?;
+        /// assert_eq!(pool.apply(|x: usize| TABLE.get().unwrap()[x], 9).wait()?, 81);
+        /// # Ok::<(), fiber::Error>(())
+        /// ```
         initializer => initializer;
+        /// # Examples
+        /// ```
+        /// # fiber::init();
+        /// let enter = |directory: String| std::env::set_current_dir(directory);
+        /// let builder = fiber::Pool::builder().processes(1);
+        /// let pool = builder.try_initializer(enter, "/no/such/directory".to_string()).build()?;
+        /// let error = pool.apply(|| 7, ()).wait().unwrap_err();
+        /// assert!(error.to_string().contains("No such file"));
+        /// # Ok::<(), fiber::Error>(())
+        /// ```
+        try_initializer => initializer;
     }
 
     /// Sets the number of worker processes, at least 1.
     ///
     /// The default is `processes` of the [configuration](fiber_core::Config), and one for each
-    /// processor core where that is 0.
+    /// processor core where that is 0. The [example](PoolBuilder#examples) shows it.
     pub fn processes(mut self, count: usize) -> PoolBuilder {
         self.processes = Some(count);
         self
@@ -73,9 +113,10 @@ impl PoolBuilder {
 
     /// Scales the number of worker processes with the number of tasks, within these bounds.
     ///
-    /// The pool looks at its tasks every 100 ms. It adds workers at once, and removes workers after
-    /// 2 s in which fewer were enough. The lower bound is at least 1. The bounds take precedence
-    /// over [`processes`](PoolBuilder::processes).
+    /// The pool looks at its tasks every 100 ms. It adds workers at once, each of which costs the
+    /// start of a process, and removes workers after 2 s in which fewer were enough; these finish
+    /// their pending tasks. The lower bound is at least 1. The bounds take precedence over
+    /// [`processes`](PoolBuilder::processes).
     ///
     /// # Examples
     /// ```
@@ -91,12 +132,18 @@ impl PoolBuilder {
 
     /// Sets how many tasks a worker runs at the same time, each on a thread of its own. The default
     /// is 1, which is also the least.
+    ///
+    /// The threads share the memory of their process, and its death: all tasks that were pending
+    /// there run again in other workers. The [example](PoolBuilder#examples) shows it.
     pub fn threads_per_worker(mut self, count: usize) -> PoolBuilder {
         self.threads = count;
         self
     }
 
     /// Replaces a worker after it has run this many tasks, at least 1. The default is never.
+    ///
+    /// The replacement costs the start of a process, which begins when the worker has ended. The
+    /// [example](PoolBuilder#examples) shows it.
     pub fn tasks_per_worker(mut self, count: u64) -> PoolBuilder {
         self.tasks_per_worker = Some(count);
         self
@@ -111,6 +158,17 @@ impl PoolBuilder {
     /// [`Error::Invalid`] if a number is out of its bounds; [`Error::Encode`] if the arguments of
     /// the initializer can't be serialised; [`Error::NotInitialised`]; the errors of a wrong
     /// [configuration](fiber_core::Config).
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::builder().processes(2).build()?;
+    /// assert_eq!(pool.ready(), 0);
+    /// assert_eq!(pool.apply(|| 7, ()).wait()?, 7);
+    /// let error = fiber::Pool::builder().processes(0).build().unwrap_err();
+    /// assert!(matches!(error, fiber::Error::Invalid { .. }));
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn build(self) -> Result<Pool> {
         static NUMBERS: Numbers = Numbers::new();
         let runtime = Runtime::get()?;
@@ -154,10 +212,19 @@ impl PoolBuilder {
 
     /// Makes the pool and starts its workers. The reply is ready when the first worker is.
     ///
-    /// [`Pool::wait_until_ready`] waits for the others.
+    /// [`Pool::wait_until_ready`] waits for the others. Dropping the reply before it is ready kills
+    /// the workers.
     ///
     /// # Errors
     /// As [`build`](PoolBuilder::build); [`Error::PoolEnded`] if no worker can be started.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::builder().processes(2).start().wait()?;
+    /// assert!(pool.ready() > 0);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn start(self) -> Reply<Pool> {
         let pool = self.build();
         if let Ok(pool) = &pool {

@@ -27,8 +27,28 @@ impl Pool {
 
     /// Returns a handle whose calls run a failed task again up to `count` times. The default is 0.
     ///
-    /// Failures are panics, and the `Err` of a `try_` method. Deaths and timeouts have limits of
-    /// their own: [`max_deaths`](Pool::max_deaths) and [`max_timeouts`](Pool::max_timeouts).
+    /// Failures are panics, and the `Err` of a `try_` method. The task runs again without a pause,
+    /// before tasks that have not started, perhaps in the same worker. Deaths and timeouts have
+    /// limits of their own: [`max_deaths`](Pool::max_deaths) and
+    /// [`max_timeouts`](Pool::max_timeouts).
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use std::sync::atomic::{AtomicU32, Ordering};
+    ///
+    /// fn fails_at_first() -> Result<u32, String> {
+    ///     static CALLS: AtomicU32 = AtomicU32::new(0);
+    ///     match CALLS.fetch_add(1, Ordering::Relaxed) {
+    ///         0 => Err("this worker is not ready".to_string()),
+    ///         calls => Ok(calls),
+    ///     }
+    /// }
+    ///
+    /// let pool = fiber::Pool::new(1)?;
+    /// assert_eq!(pool.retries(1).try_apply(fails_at_first, ()).wait()?, 1);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     #[must_use = "this returns a handle with another option, and does not change the pool"]
     pub fn retries(&self, count: u32) -> Pool {
         self.with(|options| options.retries = count)
@@ -62,7 +82,19 @@ impl Pool {
     /// [timeout](Pool::timeout) `count` times (at least 1).
     ///
     /// The default is 1: a task that times out fails at once. With `n`, a task that hangs fails
-    /// after `n` times its timeout. Timeouts do not count as deaths.
+    /// after `n` times its timeout. Each time costs a worker and the start of its replacement.
+    /// Timeouts do not count as deaths.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use std::time::Duration;
+    ///
+    /// let pool = fiber::Pool::new(1)?.timeout(Duration::from_millis(50)).max_timeouts(2);
+    /// let result = pool.apply(|| std::thread::sleep(Duration::from_secs(60)), ()).wait();
+    /// assert!(matches!(result, Err(fiber::Error::WorkerDied { deaths: 2, .. })));
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     #[must_use = "this returns a handle with another option, and does not change the pool"]
     pub fn max_timeouts(&self, count: u32) -> Pool {
         self.with(|options| options.max_timeouts = count.max(1))
@@ -80,6 +112,16 @@ impl Pool {
     /// preemptions: raise the limit where they are frequent. Deaths that the pool causes do not
     /// count: timeouts, [cancelled](super::ApplyCall::cancel) calls, [`scale`](Pool::scale) and
     /// [`tasks_per_worker`](super::PoolBuilder::tasks_per_worker).
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(1)?.max_deaths(1);
+    /// let error = pool.apply(|| std::process::abort(), ()).wait().unwrap_err();
+    /// assert!(matches!(error, fiber::Error::WorkerDied { deaths: 1, .. }));
+    /// assert_eq!(pool.apply(|| 7, ()).wait()?, 7); // in the worker's replacement
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     #[must_use = "this returns a handle with another option, and does not change the pool"]
     pub fn max_deaths(&self, count: u32) -> Pool {
         self.with(|options| options.max_deaths = count.max(1))

@@ -157,16 +157,28 @@ impl<T: DeserializeOwned> Call<T> {
 }
 
 macro_rules! cancel_method {
-    () => {
-        /// Cancels the call at once. The handle then gives [`Error::Cancelled`].
+    ($(#[$example:meta])*) => {
+        /// Cancels the call at once. The handle then gives [`Error::Cancelled`], after results that
+        /// have arrived already.
         ///
         /// Tasks that have not started do not run. Workers that run a task of the call are killed
-        /// and replaced.
+        /// and replaced, which costs the start of a process each; tasks of other calls on them run
+        /// again. Does not wait for any of this.
         ///
         /// Dropping the handle is milder: running tasks run to their end, and their results are
         /// discarded. [`detach`](Self::detach) runs all tasks.
         ///
         /// [`Error::Cancelled`]: fiber_core::Error::Cancelled
+        ///
+        /// # Examples
+        /// ```
+        /// # fiber::init();
+        /// use std::time::Duration;
+        ///
+        /// let pool = fiber::Pool::new(1)?;
+        $(#[$example])*
+        /// # Ok::<(), fiber::Error>(())
+        /// ```
         pub fn cancel(&mut self) {
             self.call.cancel();
         }

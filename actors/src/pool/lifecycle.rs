@@ -34,7 +34,11 @@ impl Pool {
         Reply::new(async move { state.when_ready(|workers| workers.ready >= workers.wanted).await })
     }
 
-    /// Returns how many workers are ready for tasks.
+    /// Returns how many workers are ready for tasks: they have started, and their initializers have
+    /// returned. The example of [`wait_until_ready`](Pool::wait_until_ready) shows it.
+    ///
+    /// It falls when a worker dies, until its replacement is ready, and is 0 when the pool has
+    /// ended.
     pub fn ready(&self) -> usize {
         self.state().readiness.borrow().ready
     }
@@ -77,7 +81,19 @@ impl Pool {
 
     /// Refuses new calls. Calls in progress continue, and the workers stop after the last.
     ///
-    /// Returns at once. [`join`](Pool::join) waits for the end.
+    /// Returns at once. [`join`](Pool::join) waits for the end. A call after this fails with
+    /// [`Error::PoolEnded`].
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(1)?;
+    /// let before = pool.apply(|| 42, ());
+    /// pool.close();
+    /// assert!(matches!(pool.apply(|| 43, ()).wait(), Err(fiber::Error::PoolEnded { .. })));
+    /// assert_eq!(before.wait()?, 42);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn close(&self) {
         let state = self.state();
         let mut phase = state.phase.lock();
@@ -117,7 +133,20 @@ impl Pool {
     /// ended.
     ///
     /// This is [`close`](Pool::close) followed by [`join`](Pool::join). The pool stops even if the
-    /// reply is dropped.
+    /// reply is dropped. A call of [`imap`](Pool::imap) whose results are not taken can hold up the
+    /// stop for good, when its [buffer](Pool::buffer) is full: take the results, or drop the
+    /// handle.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(1)?;
+    /// let sum = pool.apply(|a: u32, b: u32| a + b, (1, 2));
+    /// pool.stop().wait()?;
+    /// assert_eq!(pool.ready(), 0);
+    /// assert_eq!(sum.wait()?, 3);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn stop(&self) -> Reply<()> {
         self.close();
         self.join()

@@ -22,11 +22,12 @@ use crate::supervisor::{ChildSpec, Restart, Shutdown, Supervisor, SupervisorRef,
 /// # Examples
 /// ```
 /// # fiber::init();
-/// use fiber::Process;
 /// use fiber::config::OutputMode;
+/// use fiber::{Meta, Process};
 ///
 /// let quiet = Process::builder().name("quiet").output(OutputMode::Null);
-/// quiet.spawn(|| println!("this goes nowhere"), ()).wait()?;
+/// let half = quiet.meta(Meta::new().cpu(0.5));
+/// half.spawn(|| println!("this goes nowhere"), ()).wait()?;
 /// # Ok::<(), fiber::Error>(())
 /// ```
 #[derive(Clone, Debug, Default)]
@@ -37,17 +38,29 @@ pub struct ProcessBuilder {
 
 impl ProcessBuilder {
     builder_options! {
-        /// The default is `process-1` and so on.
+        /// The default is `process-1` and so on. The [example](ProcessBuilder#examples) shows it.
         name => options.name;
-        /// Resources that are not set here come from the function's `#[fiber::meta]`.
+        /// Resources that are not set here come from the function's `#[fiber::meta]`. The
+        /// [example](ProcessBuilder#examples) shows it.
         meta => options.meta;
+        /// The [example](ProcessBuilder#examples) shows it.
         output => options.output;
     }
 
     /// Starts a process that runs `function`.
     ///
-    /// The arguments are one value, or a tuple for a function of several. Returns at once; errors
-    /// come out of the [`Process`].
+    /// The arguments are one value, or a tuple for a function of several. They are encoded on this
+    /// thread. Returns at once; errors come out of the [`Process`].
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use fiber::Process;
+    ///
+    /// let process = Process::builder().name("adder").spawn(|a: u32, b: u32| a + b, (1, 2));
+    /// assert_eq!(process.wait()?, 3);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn spawn<F, A, M, N>(self, function: F, args: A) -> Process<<F::Output as Output<N>>::Value>
     where
         F: Function<A, M>,
@@ -90,9 +103,30 @@ impl ProcessBuilder {
     /// Returns the specification of a supervisor's child with these options: see
     /// [`ChildSpec::process`].
     ///
+    /// Encodes the arguments once; each incarnation of the process gets the same. Nothing starts
+    /// before the supervisor starts the child.
+    ///
     /// # Errors
     /// `NotInitialised` and `Config`; `Encode` and `TooLarge` for the arguments; `Invalid` for the
     /// name: see [`Error`](fiber_core::Error).
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use fiber::config::OutputMode;
+    /// use fiber::{Process, Supervisor};
+    ///
+    /// fn serve(name: String) {
+    ///     println!("{name} is running");
+    ///     std::thread::park();
+    /// }
+    ///
+    /// let server = Process::builder().name("server").output(OutputMode::Prefix);
+    /// let app = Supervisor::builder("app").child(server.child(serve, "a".to_string())?);
+    /// let app = app.start().wait()?;
+    /// app.stop().wait()?;
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn child<F, A, M, N>(self, function: F, args: A) -> Result<ChildSpec>
     where
         F: Function<A, M>,

@@ -20,11 +20,13 @@ use crate::runtime::ProcessCommand;
 /// # fiber::init();
 /// use fiber::Process;
 ///
-/// let process = Process::spawn(|| std::thread::park(), ());
+/// let process = Process::builder().name("sleeper").spawn(|| std::thread::park(), ());
 /// let handle = process.handle();
-/// handle.started().wait()?;
+/// let pid = handle.started().wait()?;
+/// assert_eq!((handle.name(), handle.pid()), ("sleeper", Some(pid)));
 /// let exit = handle.stop().wait()?;
 /// assert_eq!(exit.signal(), Some(15)); // SIGTERM
+/// assert_eq!((handle.is_alive(), handle.exit()), (false, Some(exit)));
 /// # Ok::<(), fiber::Error>(())
 /// ```
 #[derive(Clone)]
@@ -71,13 +73,14 @@ impl ProcessHandle {
         ProcessHandle::new(status)
     }
 
-    /// Returns the process's name.
+    /// Returns the process's name. The [example](ProcessHandle#examples) shows it.
     pub fn name(&self) -> &str {
         &self.status.name
     }
 
     /// Returns the process id, or `None` before the process has
-    /// [started](ProcessHandle::started) and after its end.
+    /// [started](ProcessHandle::started) and after its end. The [example](ProcessHandle#examples)
+    /// shows it.
     pub fn pid(&self) -> Option<u32> {
         match &*self.status.state.borrow() {
             RunState::Running { pid } => Some(*pid),
@@ -85,7 +88,8 @@ impl ProcessHandle {
         }
     }
 
-    /// Waits until the process is ready to run its function, and returns the process id.
+    /// Waits until the process is ready to run its function, and returns the process id. The
+    /// [example](ProcessHandle#examples) shows it.
     ///
     /// # Errors
     /// [`Error::Exited`] if the process ends before that; as for [`Process`](crate::Process), if
@@ -102,17 +106,32 @@ impl ProcessHandle {
         })
     }
 
-    /// Returns whether the process has not ended. A process that still starts is alive.
+    /// Returns whether the process has not ended. A process that still starts is alive. The
+    /// [example](ProcessHandle#examples) shows it.
     pub fn is_alive(&self) -> bool {
         !matches!(&*self.status.state.borrow(), RunState::Ended(_))
     }
 
     /// Sends SIGTERM to the process, and waits for its end.
     ///
-    /// The signal is sent even if the reply is not awaited. A process that does not handle SIGTERM
-    /// ends at once; one that ignores it goes on, and so does the
-    /// wait: limit it by [`timeout`](Reply::timeout), and [`kill`](ProcessHandle::kill) the process
-    /// then.
+    /// The signal is sent even if the reply is not awaited. While the process is still starting,
+    /// the signal waits for the end of the start. A process that does not handle SIGTERM ends at
+    /// once, without a result; one that ignores it goes on, and so does the wait: limit it by
+    /// [`timeout`](Reply::timeout), and [`kill`](ProcessHandle::kill) the process then.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use std::time::Duration;
+    ///
+    /// let process = fiber::Process::spawn(|| std::thread::park(), ());
+    /// if process.handle().stop().timeout(Duration::from_secs(10)).wait().is_err() {
+    ///     process.kill();
+    /// }
+    /// let exit = process.join().wait()?;
+    /// assert!(matches!(exit.signal(), Some(15 | 9))); // SIGTERM or SIGKILL
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn stop(&self) -> Reply<Exit> {
         // A process that has ended receives no commands.
         let _ = self.status.commands.send(ProcessCommand::Terminate);
@@ -120,15 +139,18 @@ impl ProcessHandle {
     }
 
     /// Kills the process, and all that it started, at once (SIGKILL). Does not wait for the end:
-    /// [`join`](ProcessHandle::join) does.
+    /// [`join`](ProcessHandle::join) does, and its example shows both.
+    ///
+    /// This also ends a process that is still starting. After the end it does nothing.
     pub fn kill(&self) {
         let _ = self.status.commands.send(ProcessCommand::Kill(ExitReason::Signal(9)));
     }
 
     /// Waits for the end of the process, and returns its exit. Asks nothing of the process.
     ///
-    /// A failure of the process is not an error of the reply: see [`Exit::reason`](Exit). To limit
-    /// the wait, use [`timeout`](Reply::timeout).
+    /// A failure of the process is not an error of the reply: see [`Exit::reason`](Exit). A
+    /// function that returns an `Err` to [`try_spawn`](crate::ProcessBuilder::try_spawn) gives exit
+    /// code 1, one that panics 101. To limit the wait, use [`timeout`](Reply::timeout).
     ///
     /// # Examples
     /// ```
@@ -150,7 +172,8 @@ impl ProcessHandle {
         Reply::named(what, async move { Ok(status.ended().await) })
     }
 
-    /// Returns the exit, or `None` while the process is alive.
+    /// Returns the exit, or `None` while the process is alive. The
+    /// [example](ProcessHandle#examples) shows it.
     pub fn exit(&self) -> Option<Exit> {
         match &*self.status.state.borrow() {
             RunState::Ended(exit) => Some(exit.clone()),
@@ -227,7 +250,8 @@ pub(super) fn register(status: &Arc<ProcessStatus>) {
 
 /// Returns handles of the processes that are alive and that this process started: those of
 /// [`Process::spawn`](crate::Process::spawn) and the processes of its supervisors. Workers of
-/// pools, ring nodes and managed actors are not among them.
+/// pools, ring nodes and managed actors are not among them; [`tree`](crate::tree()) shows those,
+/// too.
 ///
 /// # Examples
 /// ```

@@ -67,6 +67,7 @@ impl RingBuilder {
         output => options.output;
         /// If it panics, the run ends with an error.
         initializer => initializer;
+        try_initializer => initializer;
         /// One restart starts all nodes again. When another one is needed, the run ends with
         /// [`Error::RankDied`].
         intensity => intensity;

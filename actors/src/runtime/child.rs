@@ -26,9 +26,10 @@ const EARLY_LINK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Lets fiber start this program again as its child processes. It must be the first line of `main`.
 ///
-/// In a process that a user started it returns at once. In a process that fiber started it does not
-/// return: the process works for its parent, and then exits. `#[fiber::main]` calls it, and so does
-/// `fiber::test_harness!()`.
+/// In a process that a user started it returns at once and starts nothing: fiber's thread starts
+/// with the first pool, process or other object. In a process that fiber started it does not
+/// return: the process works for its parent, and then exits, also when the parent dies. Further
+/// calls do nothing. `#[fiber::main]` calls it, and so does `fiber::test_harness!()`.
 ///
 /// `#[tokio::main]` and `#[actix::main]` start their runtime before the first line of `main`: use
 /// `#[fiber::main]` in their place, which runs an `async fn main` in an actix system.

@@ -12,6 +12,7 @@ use crate::pool::batch::ResultBatch;
 
 /// A future of one task's result, from [`Pool::apply`](crate::Pool::apply).
 ///
+/// The task runs whether or not the handle is polled. If its worker dies, another runs it again.
 /// Dropping the handle cancels the task if it has not started, and discards its result otherwise.
 ///
 /// # Examples
@@ -35,7 +36,11 @@ impl<T: DeserializeOwned> ApplyCall<T> {
         ApplyCall { call: Call::new(accepted) }
     }
 
-    cancel_method!();
+    cancel_method! {
+        /// let mut call = pool.apply(|| std::thread::sleep(Duration::from_secs(60)), ());
+        /// call.cancel();
+        /// assert!(matches!(call.wait(), Err(fiber::Error::Cancelled { .. })));
+    }
 
     /// Runs the task to its end without a handle. The result is discarded; a failure is logged with
     /// `tracing::warn`.
@@ -55,13 +60,23 @@ impl<T: DeserializeOwned> ApplyCall<T> {
         self.call.detach();
     }
 
-    /// Blocks this thread until the result has arrived.
+    /// Blocks this thread until the result has arrived, and decodes it here.
     ///
     /// # Errors
     /// [`Error::Task`] if the function failed or panicked; [`Error::WorkerDied`] if too many
     /// workers died while they ran it, or it ran past its timeout; [`Error::PoolEnded`], which is
     /// also the answer of a closed pool; [`Error::Encode`] and [`Error::TooLarge`] for the
-    /// arguments; [`Error::Cancelled`]; [`Error::WouldDeadlock`] on fiber's own threads.
+    /// arguments; [`Error::Decode`] if the result can't be deserialised; [`Error::Cancelled`];
+    /// [`Error::WouldDeadlock`] on fiber's own threads.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(1)?;
+    /// let error = pool.apply(|divisor: u32| 6 / divisor, 0).wait().unwrap_err();
+    /// assert!(error.to_string().contains("divide by zero"));
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn wait(self) -> Result<T> {
         block_on(self)
     }
@@ -122,19 +137,32 @@ impl<T: DeserializeOwned> MapCall<T> {
         MapCall { call: Call::new(accepted), parts: Vec::new(), length }
     }
 
-    cancel_method!();
+    cancel_method! {
+        /// let mut call = pool.map(|_: u32| std::thread::sleep(Duration::from_secs(60)), 0..9);
+        /// call.cancel();
+        /// assert!(matches!(call.wait(), Err(fiber::Error::Cancelled { .. })));
+    }
 
     /// Runs the call to its end without a handle. Results are discarded; failures are logged with
     /// `tracing::warn`, and do not cancel other tasks.
     ///
     /// [`Pool::stop`](crate::Pool::stop) waits for the call. Dropping the last handle of the pool
     /// ends it, and so does the end of the program.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(2)?;
+    /// pool.map(|line: String| println!("{line}"), ["one".into(), "two".into()]).detach();
+    /// pool.stop().wait()?;
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn detach(self) {
         self.call.detach();
     }
 
     /// Shows a progress bar on standard error until the results have arrived, if standard error is
-    /// a terminal.
+    /// a terminal. The [example](MapCall#examples) shows it.
     ///
     /// Print lines beside it with [`suspend_progress`](crate::suspend_progress). Requires fiber's
     /// feature `progress`.
@@ -144,11 +172,21 @@ impl<T: DeserializeOwned> MapCall<T> {
         self
     }
 
-    /// Blocks this thread until all results have arrived.
+    /// Blocks this thread until all results have arrived. It decodes them here as they arrive.
     ///
     /// # Errors
     /// The first failure that arrives, as in [`ApplyCall::wait`]. It cancels the tasks that have
-    /// not started.
+    /// not started. [`Error::Invalid`] if the iterator of the items panics.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(2)?;
+    /// assert_eq!(pool.map(|x: u32| 6 / x, [3, 2]).wait()?, [2, 3]);
+    /// let error = pool.map(|x: u32| 6 / x, [3, 0]).wait().unwrap_err();
+    /// assert!(matches!(error, fiber::Error::Task { index: 1, .. }));
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn wait(self) -> Result<Vec<T>> {
         block_on(self)
     }

@@ -30,6 +30,22 @@ use crate::pool::batch::ResultBatch;
 /// }
 /// # Ok::<(), fiber::Error>(())
 /// ```
+///
+/// In async code, with an extension trait for streams:
+/// ```
+/// use fiber::prelude::*;
+/// use futures_util::StreamExt;
+///
+/// #[fiber::main]
+/// async fn main() -> fiber::Result<()> {
+///     let pool = Pool::new(2)?;
+///     let mut squares = pool.imap(|x: u64| x * x, 0..5);
+///     while let Some(square) = squares.next().await {
+///         println!("{}", square?);
+///     }
+///     Ok(())
+/// }
+/// ```
 #[must_use = "dropping the handle cancels all tasks that have not started: take the results with `for`, `.wait()` or \
               as a `Stream`, or use `.detach()` to run the tasks without a handle"]
 pub struct ImapCall<T> {
@@ -78,12 +94,19 @@ pub struct ImapUnorderedCall<T> {
 handle_traits!(ImapUnorderedCall);
 
 macro_rules! stream_handle {
-    ($name:ident) => {
+    ($name:ident, $method:literal) => {
         impl<T: DeserializeOwned> $name<T> {
-            cancel_method!();
+            cancel_method! {
+                /// let sleep = |_: u32| std::thread::sleep(Duration::from_secs(60));
+                #[doc = concat!("let mut call = pool.", $method, "(sleep, 0..9);")]
+                /// call.cancel();
+                /// let first = call.wait().next();
+                /// assert!(matches!(first, Some(Err(fiber::Error::Cancelled { .. }))));
+            }
 
             /// Shows a progress bar on standard error while the results are taken, if standard
-            /// error is a terminal.
+            /// error is a terminal. The example of
+            /// [`suspend_progress`](crate::suspend_progress) shows it.
             ///
             /// Print lines beside it with [`suspend_progress`](crate::suspend_progress). Requires
             /// fiber's feature `progress`.
@@ -96,7 +119,21 @@ macro_rules! stream_handle {
             /// Returns the results as an iterator, which blocks this thread until the next result
             /// has arrived. A `for` loop over the handle does the same.
             ///
-            /// Its items fail as [`ApplyCall::wait`](crate::ApplyCall::wait) does.
+            /// Its items fail as [`ApplyCall::wait`](crate::ApplyCall::wait) does. After a task's
+            /// failure the next results follow; an error of the whole call is the last item.
+            /// Dropping the iterator drops the handle: a loop over `&mut call` leaves it for the
+            /// results that were not taken.
+            ///
+            /// # Examples
+            /// ```
+            /// # fiber::init();
+            /// let pool = fiber::Pool::new(2)?;
+            #[doc = concat!("let call = pool.", $method, "(|x: u64| x * x, 0..);")]
+            /// for square in call.wait().take(3) {
+            ///     println!("{}", square?);
+            /// }
+            /// # Ok::<(), fiber::Error>(())
+            /// ```
             pub fn wait(self) -> Blocking<$name<T>> {
                 Blocking::new(self)
             }
@@ -133,8 +170,8 @@ macro_rules! stream_handle {
     };
 }
 
-stream_handle!(ImapCall);
-stream_handle!(ImapUnorderedCall);
+stream_handle!(ImapCall, "imap");
+stream_handle!(ImapUnorderedCall, "imap_unordered");
 
 impl<T: DeserializeOwned> ImapCall<T> {
     pub(in crate::pool) fn new(accepted: Result<Accepted>, length: Option<u64>) -> ImapCall<T> {
@@ -147,6 +184,19 @@ impl<T: DeserializeOwned> ImapCall<T> {
     ///
     /// [`Pool::stop`](crate::Pool::stop) waits for the call. Dropping the last handle of the pool
     /// ends it, and so does the end of the program.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(2)?;
+    /// let mut squares = pool.imap(|x: u64| x * x, 0..4);
+    /// for square in (&mut squares).into_iter().take(1) {
+    ///     println!("{}", square?);
+    /// }
+    /// squares.detach();
+    /// pool.stop().wait()?;
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn detach(self) {
         self.early.values().for_each(|batch| self.call.consumed(batch));
         self.call.detach();
@@ -166,6 +216,19 @@ impl<T: DeserializeOwned> ImapUnorderedCall<T> {
     ///
     /// [`Pool::stop`](crate::Pool::stop) waits for the call. Dropping the last handle of the pool
     /// ends it, and so does the end of the program.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(2)?;
+    /// let mut squares = pool.imap_unordered(|x: u64| x * x, 0..4);
+    /// for square in (&mut squares).into_iter().take(1) {
+    ///     println!("{}", square?);
+    /// }
+    /// squares.detach();
+    /// pool.stop().wait()?;
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn detach(self) {
         self.call.detach();
     }
