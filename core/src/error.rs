@@ -220,6 +220,13 @@ pub enum Error {
 
 impl Error {
     /// Makes an [`Error::Invalid`] about the method or option `what`, written `Type::method`.
+    ///
+    /// # Examples
+    /// ```
+    /// # use fiber_core as fiber;
+    /// let error = fiber::Error::invalid("Canvas::resize", "the width is 0: use at least 1");
+    /// assert!(error.to_string().contains("Canvas::resize"));
+    /// ```
     pub fn invalid(what: &'static str, problem: impl Into<String>) -> Error {
         Error::Invalid { what, problem: problem.into() }
     }
@@ -238,6 +245,16 @@ impl Error {
     }
 
     /// Makes an [`Error::System`] from the system's error, or from a text that describes it.
+    ///
+    /// # Examples
+    /// ```
+    /// # use fiber_core as fiber;
+    /// use std::error::Error;
+    ///
+    /// let cause = std::io::Error::from_raw_os_error(13);
+    /// let error = fiber::Error::system("opening the camera failed", cause);
+    /// assert!(error.source().unwrap().is::<std::io::Error>());
+    /// ```
     pub fn system(
         what: impl Into<String>,
         cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -246,6 +263,14 @@ impl Error {
     }
 
     /// Makes an [`Error::Decode`] for a value of type `what`.
+    ///
+    /// # Examples
+    /// ```
+    /// # use fiber_core as fiber;
+    /// let cause = "seven".parse::<u32>().unwrap_err();
+    /// let error = fiber::Error::decode("u32", cause);
+    /// assert!(error.to_string().contains("invalid digit"));
+    /// ```
     pub fn decode(
         what: &'static str,
         cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -255,6 +280,16 @@ impl Error {
 
     /// Returns the backtrace of the panic in [`Error::Task`] or [`Error::Call`], if
     /// `RUST_BACKTRACE` is set in the process that panicked. Children inherit the variable.
+    ///
+    /// # Examples
+    /// ```
+    /// # use fiber_core as fiber;
+    /// use fiber::{Error, Failure, FailureKind};
+    ///
+    /// let failure = Failure::new(FailureKind::Returned, "the file is empty");
+    /// let error = Error::Task { function: "parse", index: 0, failure };
+    /// assert!(error.backtrace().is_none()); // it did not panic
+    /// ```
     pub fn backtrace(&self) -> Option<&str> {
         match self {
             Error::Task { failure, .. } | Error::Call { failure, .. } => failure.backtrace(),

@@ -5,7 +5,23 @@ use std::any::TypeId;
 use bytesize::ByteSize;
 use serde::{Deserialize, Serialize};
 
-/// Resources that a process is to have. `#[fiber::meta(…)]` attaches them to a function.
+/// The resources that a process requests. `#[fiber::meta(…)]` attaches them to a function; the
+/// option `meta` of a builder requests them for its processes.
+///
+/// A process on this host gets the memory as its limit and its GPUs in `CUDA_VISIBLE_DEVICES`; the
+/// number of cores is compared with those of the host. A container or pod gets all three as its
+/// limits. A request that can't be granted fails the start.
+///
+/// # Examples
+/// ```
+/// # use fiber_core as fiber;
+/// use fiber::Meta;
+///
+/// const RENDER: Meta = Meta::new().cpu(2.0).memory(512 << 20).gpu(1);
+/// assert_eq!(RENDER.cpu, Some(2.0));
+/// assert_eq!(RENDER.memory.unwrap().to_string(), "512.0 MiB");
+/// assert_eq!(RENDER.gpu, Some(1));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Meta {
@@ -18,30 +34,44 @@ pub struct Meta {
 }
 
 impl Meta {
-    /// Nothing in particular.
+    /// Returns a request for nothing. [`Meta`] has an example with all requests.
     pub const fn new() -> Meta {
         Meta { cpu: None, memory: None, gpu: None }
     }
 
-    /// Asks for processor cores.
+    /// Requests processor cores. See the example of [`Meta`].
     #[must_use]
     pub const fn cpu(self, cores: f64) -> Meta {
         Meta { cpu: Some(cores), ..self }
     }
 
-    /// Asks for bytes of memory.
+    /// Requests memory, in bytes. See the example of [`Meta`].
     #[must_use]
     pub const fn memory(self, bytes: u64) -> Meta {
         Meta { memory: Some(ByteSize(bytes)), ..self }
     }
 
-    /// Asks for graphics processors.
+    /// Requests GPUs. See the example of [`Meta`].
     #[must_use]
     pub const fn gpu(self, count: u32) -> Meta {
         Meta { gpu: Some(count), ..self }
     }
 
-    /// What `#[fiber::meta]` attached to the function type `F`.
+    /// Returns what `#[fiber::meta]` attached to the function type `F`, or a request for nothing.
+    ///
+    /// # Examples
+    /// ```
+    /// # use fiber_core as fiber;
+    /// use fiber::Meta;
+    ///
+    /// fn meta_of<F: 'static>(_: F) -> Meta {
+    ///     Meta::of::<F>()
+    /// }
+    ///
+    /// fn plain() {}
+    ///
+    /// assert_eq!(meta_of(plain), Meta::new());
+    /// ```
     pub fn of<F: 'static>() -> Meta {
         let wanted = TypeId::of::<F>();
         let attached =
@@ -49,7 +79,16 @@ impl Meta {
         attached.map(|attached| attached.meta).unwrap_or_default()
     }
 
-    /// These requests, and `other`'s where this has none.
+    /// Returns these requests, and those of `other` where this has none.
+    ///
+    /// # Examples
+    /// ```
+    /// # use fiber_core as fiber;
+    /// use fiber::Meta;
+    ///
+    /// let meta = Meta::new().cpu(2.0).or(Meta::new().cpu(1.0).gpu(1));
+    /// assert_eq!(meta, Meta::new().cpu(2.0).gpu(1));
+    /// ```
     #[must_use]
     pub fn or(self, other: Meta) -> Meta {
         Meta {

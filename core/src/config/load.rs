@@ -31,12 +31,27 @@ enum Overrides {
 }
 
 impl Config {
-    /// Registers `overrides`, which count over environment and file. Several calls apply in their
-    /// order. In children it has no effect: they use their parent's configuration.
+    /// Registers `overrides`, which take precedence over environment and file. Several calls apply
+    /// in their order. It has no effect in children: they use their parent's configuration.
+    ///
+    /// Nothing is read yet: fiber calls `overrides` when it makes the first pool, process or other
+    /// object.
     ///
     /// # Panics
-    /// If fiber has read the configuration already, which it does for the first pool, process or
-    /// other object of fiber: the overrides would have no effect.
+    /// If fiber has read the configuration already: the overrides would have no effect.
+    ///
+    /// # Examples
+    /// ```
+    /// # use fiber_core as fiber;
+    /// use fiber::{Config, OutputMode};
+    ///
+    /// Config::set(|config| {
+    ///     config.processes = 4;
+    ///     config.output = OutputMode::Prefix;
+    /// });
+    /// assert_eq!(Config::load()?.output, OutputMode::Prefix);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     #[track_caller]
     pub fn set(overrides: impl Fn(&mut Config) + Send + Sync + 'static) {
         match &mut *OVERRIDES.lock() {
@@ -56,8 +71,21 @@ impl Config {
 
     /// Returns the configuration of this process. From then on, [`Config::set`] panics.
     ///
+    /// In the head process it reads the file and the environment, at each call. A child returns its
+    /// parent's configuration.
+    ///
     /// # Errors
     /// [`Error::Config`], which names the option, where it is set and what would be right.
+    ///
+    /// # Examples
+    /// ```
+    /// # use fiber_core as fiber;
+    /// use std::time::Duration;
+    ///
+    /// let config = fiber::Config::load()?;
+    /// assert_eq!(config.heartbeat, Duration::from_secs(1));
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn load() -> Result<Config> {
         if let Some(inherited) = INHERITED.get() {
             return Ok(inherited.clone());

@@ -29,11 +29,21 @@ impl fmt::Debug for Backtrace {
 
 impl Failure {
     /// Makes a failure without a backtrace.
+    ///
+    /// # Examples
+    /// ```
+    /// # use fiber_core as fiber;
+    /// use fiber::{Failure, FailureKind};
+    ///
+    /// let failure = Failure::new(FailureKind::Returned, "the file is empty");
+    /// assert_eq!(failure.to_string(), "failed: the file is empty");
+    /// ```
     pub fn new(kind: FailureKind, message: impl fmt::Display) -> Failure {
         Failure { kind, message: message.to_string(), backtrace: None }
     }
 
     /// Returns the backtrace of a panic, if `RUST_BACKTRACE` is set in the process that panicked.
+    /// [`Error::backtrace`](crate::Error::backtrace) has an example.
     pub fn backtrace(&self) -> Option<&str> {
         self.backtrace.as_ref().map(|backtrace| backtrace.0.as_str())
     }
