@@ -33,10 +33,19 @@ use crate::supervisor::SupervisorRef;
 /// A handle of an actor in a process of its own, which fiber supervises.
 ///
 /// A factory function makes the actor in that process, from arguments that travel there like those
-/// of a [task](crate::Pool). If a handler panics, its call fails with the panic's message and the
-/// factory makes the actor again. If the process dies, it is restarted. Actors that implement
-/// [`Snapshot`] continue from their last snapshot. The [address](AsyncManager::addr) stays valid
-/// across restarts. Dropping the manager stops the actor and its process.
+/// of a [task](crate::Pool). The [address](AsyncManager::addr) stays valid across restarts.
+/// Dropping the manager stops the actor and its process.
+///
+/// - **A handler panics.** Its call fails with the panic's message, and the factory makes the actor
+///   again, in the same process. Other calls that the actor was handling fail with
+///   [`Error::ActorStopped`](fiber_core::Error::ActorStopped). Messages that wait in the mailbox go
+///   to the new actor.
+/// - **The process dies.** It is restarted, after a [pause](crate::supervisor::Backoff) from the
+///   second time on. Pending calls, and messages in the mailbox, fail with the reason, unless their
+///   address [resends](RemoteAddr::resend) them.
+/// - **State.** The new actor has the state that the factory gives it. An actor that implements
+///   [`Snapshot`] continues from its last snapshot.
+/// - **The owner dies.** The process ends with its parent.
 ///
 /// It derefs to the actor's [`RemoteAddr`], so that `send` and `do_send` work on it.
 ///
@@ -72,6 +81,8 @@ use crate::supervisor::SupervisorRef;
 /// assert_eq!(reply.wait()?, "Hello, world!");
 /// # Ok::<(), fiber::Error>(())
 /// ```
+///
+/// The examples of the methods use the `Counter` of [`RemoteAddr`].
 pub struct AsyncManager<A: Actor> {
     addr: RemoteAddr<A>,
     inner: Arc<ManagerInner>,
@@ -122,18 +133,28 @@ struct ManagerInner {
 }
 
 impl<A: Actor> AsyncManager<A> {
-    /// Returns a builder with the default options.
+    /// Returns a builder with the default options. [`ManagerBuilder`] has an example.
     pub fn builder() -> ManagerBuilder {
         ManagerBuilder::new()
     }
 
     /// Starts a process in which `factory` makes the actor from `args`.
     ///
-    /// `args` is one value, a tuple for a factory with several parameters, or `()`. The reply is
-    /// ready when the actor has started.
+    /// `args` is one value, a tuple for a factory with several parameters, or `()`. The call
+    /// returns at once; the reply is ready when the actor has started, which takes the start of a
+    /// process. Dropping the reply before that ends the process.
     ///
     /// # Errors
     /// As [`ManagerBuilder::start`].
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    #[doc = include_str!("doc/counter.md")]
+    /// let counter = fiber::AsyncManager::start(Counter, 5).wait()?;
+    /// assert_eq!(counter.send(Add(2)).wait()?, 7);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn start<F, Args, M>(factory: F, args: Args) -> Reply<AsyncManager<A>>
     where
         A: Actor<Context = Context<A>>,
@@ -145,26 +166,62 @@ impl<A: Actor> AsyncManager<A> {
         AsyncManager::<A>::builder().start(factory, args)
     }
 
-    /// Returns the actor's address, which can travel to other processes.
+    /// Returns the actor's address, which can travel to other processes. It does not keep the actor
+    /// alive.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    #[doc = include_str!("doc/counter.md")]
+    /// use fiber::{AsyncManager, Process, RemoteAddr};
+    ///
+    /// let counter = AsyncManager::start(Counter, 0).wait()?;
+    /// let add = |counter: RemoteAddr<Counter>| counter.send(Add(1)).wait();
+    /// let process = Process::builder().try_spawn(add, counter.addr());
+    /// assert_eq!(process.wait()?, 1);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn addr(&self) -> RemoteAddr<A> {
         self.addr.clone()
     }
 
     /// Returns the actor's name, which errors and the [tree](crate::tree) show.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    #[doc = include_str!("doc/counter.md")]
+    /// let builder = fiber::AsyncManager::<Counter>::builder().name("visitors");
+    /// assert_eq!(builder.start(Counter, 0).wait()?.name(), "visitors");
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn name(&self) -> &str {
         &self.inner.name
     }
 
     /// Returns the id of the actor's process, or `None` while it restarts and after its end.
+    /// [`stop`](AsyncManager::stop) has an example.
     pub fn pid(&self) -> Option<u32> {
         self.inner.process.borrow().as_ref().map(|process| process.pid)
     }
 
     /// Kills the actor's process (SIGKILL), without waiting.
     ///
-    /// The supervisor then restarts it, as after any death. Calls without an answer fail with
+    /// The supervisor then restarts it, as after any death. Until the process is dead, it may
+    /// handle and answer messages. Calls without an answer fail with
     /// [`Error::ActorStopped`](fiber_core::Error::ActorStopped), except those of an address with
     /// [`resend`](RemoteAddr::resend).
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    #[doc = include_str!("doc/counter.md")]
+    /// let counter = fiber::AsyncManager::start(Counter, 0).wait()?;
+    /// counter.kill_process();
+    /// // Without `resend` this call might fail.
+    /// assert_eq!(counter.addr().resend().send(Add(1)).wait()?, 1);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn kill_process(&self) {
         if let Some(process) = &*self.inner.process.borrow() {
             let _ = process.commands.send(ProcessCommand::Kill(ExitReason::Signal(9)));
@@ -173,9 +230,23 @@ impl<A: Actor> AsyncManager<A> {
 
     /// Stops the actor and then its process, for good.
     ///
-    /// The actor first finishes the messages that it has begun. When its
-    /// [shutdown deadline](ManagerBuilder::shutdown) passes before that, the process is killed. The
-    /// reply is ready when the process is gone. It happens whether or not the reply is awaited.
+    /// The handler that runs at that moment finishes. The actor then ends as after
+    /// [`Context::stop`](actix::ActorContext::stop): calls whose answers are pending futures, and
+    /// messages in the mailbox, fail with [`Error::ActorStopped`](fiber_core::Error::ActorStopped).
+    /// When the [shutdown deadline](ManagerBuilder::shutdown) passes before that, the process is
+    /// killed. The reply is ready when the process is gone. It happens whether or not the reply is
+    /// awaited.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    #[doc = include_str!("doc/counter.md")]
+    /// let counter = fiber::AsyncManager::start(Counter, 0).wait()?;
+    /// assert!(counter.pid().is_some_and(|pid| pid != std::process::id()));
+    /// counter.stop().wait()?;
+    /// assert_eq!(counter.pid(), None);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn stop(&self) -> Reply<()> {
         let supervisor = self.inner.supervisor.clone();
         let (done, ended) = oneshot::channel();
@@ -186,6 +257,16 @@ impl<A: Actor> AsyncManager<A> {
     /// Waits until the actor has ended for good, and returns why.
     ///
     /// It does not stop the actor. A restart is not an end.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    #[doc = include_str!("doc/counter.md")]
+    /// let counter = fiber::AsyncManager::start(Counter, 0).wait()?;
+    /// drop(counter.stop());
+    /// assert!(counter.join().wait()?.is_normal());
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn join(&self) -> Reply<ExitReason> {
         self.addr.join()
     }
@@ -209,8 +290,8 @@ impl<A: Actor> fmt::Debug for AsyncManager<A> {
 }
 
 impl<A: Actor> SyncManager<A> {
-    /// Starts a process in which `factory` makes the actor from `args`, and waits until the actor
-    /// has started.
+    /// Starts a process in which `factory` makes the actor from `args`, and blocks until the actor
+    /// has started. [`SyncManager`] has an example.
     ///
     /// # Errors
     /// As [`ManagerBuilder::start`].
@@ -225,7 +306,8 @@ impl<A: Actor> SyncManager<A> {
         AsyncManager::start(factory, args).wait().map(SyncManager)
     }
 
-    /// Sends a message to the actor and waits for the answer.
+    /// Sends a message to the actor and blocks until the answer is there, also while the actor is
+    /// restarted. [`SyncManager`] has an example.
     ///
     /// # Errors
     /// As [`RemoteAddr::send`].
@@ -238,27 +320,32 @@ impl<A: Actor> SyncManager<A> {
         self.0.send(message).wait()
     }
 
-    /// Returns the actor's address, which can travel to other processes.
+    /// Returns the actor's address, which can travel to other processes. [`AsyncManager::addr`] has
+    /// an example.
     pub fn addr(&self) -> RemoteAddr<A> {
         self.0.addr()
     }
 
     /// Returns the actor's name, which errors and the [tree](crate::tree) show.
+    /// [`AsyncManager::name`] has an example.
     pub fn name(&self) -> &str {
         self.0.name()
     }
 
     /// Returns the id of the actor's process, or `None` while it restarts and after its end.
+    /// [`AsyncManager::stop`] has an example.
     pub fn pid(&self) -> Option<u32> {
         self.0.pid()
     }
 
-    /// Kills the actor's process (SIGKILL), as [`AsyncManager::kill_process`].
+    /// Kills the actor's process (SIGKILL), as [`AsyncManager::kill_process`], which has an
+    /// example.
     pub fn kill_process(&self) {
         self.0.kill_process();
     }
 
-    /// Stops the actor and its process, and waits until the process is gone.
+    /// Stops the actor and its process, as [`AsyncManager::stop`], and blocks until the process is
+    /// gone. [`SyncManager`] has an example.
     ///
     /// # Errors
     /// As the reply of [`AsyncManager::stop`].
@@ -266,7 +353,8 @@ impl<A: Actor> SyncManager<A> {
         self.0.stop().wait()
     }
 
-    /// Waits until the actor has ended for good, and returns why. It does not stop the actor.
+    /// Blocks until the actor has ended for good, and returns why. It does not stop the actor.
+    /// [`AsyncManager::join`] has an example.
     ///
     /// # Errors
     /// As the reply of [`AsyncManager::join`].

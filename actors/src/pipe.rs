@@ -47,13 +47,13 @@ pub struct Pipe<S, R = S> {
     receiver: PipeReceiver<R>,
 }
 
-/// The sending end of a pipe.
+/// The sending end of a pipe. [`Pipe::one_way`] and [`Pipe::split`] return one.
 pub struct PipeSender<T> {
     end: PipeEnd,
     element: PhantomData<fn(T)>,
 }
 
-/// The receiving end of a pipe.
+/// The receiving end of a pipe. [`Pipe::one_way`] and [`Pipe::split`] return one.
 pub struct PipeReceiver<T> {
     end: PipeEnd,
     element: PhantomData<fn() -> T>,
@@ -66,9 +66,22 @@ where
 {
     /// Makes a duplex pipe. Returns its two ends.
     ///
+    /// It is made of two queues of this process: one for each direction. It starts no process.
+    ///
     /// # Errors
     /// [`Error::NotInitialised`](fiber_core::Error::NotInitialised), a wrong configuration, or an
     /// error of the system.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let (here, there) = fiber::Pipe::<u32, String>::new()?;
+    /// here.send(5).wait()?;
+    /// assert_eq!(there.recv().wait()?, 5);
+    /// there.send("five".to_string()).wait()?;
+    /// assert_eq!(here.recv().wait()?, "five");
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     #[track_caller]
     pub fn new() -> Result<(Pipe<S, R>, Pipe<R, S>)> {
         let (to, from) = (PipeEnd::pair()?, PipeEnd::pair()?);
@@ -78,32 +91,102 @@ where
     }
 
     /// Sends an element. Waits while more than 4 MiB of earlier elements have not been received.
+    ///
+    /// The element is encoded and sent when this method is called, as by
+    /// [`Queue::put`](crate::Queue::put). The future fails with
+    /// [`Error::Closed`](fiber_core::Error::Closed) if the other end is gone. Elements that were
+    /// sent but not received are then lost.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let (here, there) = fiber::Pipe::<u32>::new()?;
+    /// here.send(1).wait()?;
+    /// drop(there);
+    /// assert!(matches!(here.send(2).wait(), Err(fiber::Error::Closed { .. })));
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn send(&self, element: S) -> Put {
         self.sender.send(element)
     }
 
     /// Receives the next element, when there is one.
+    ///
+    /// After the last element of an end that is gone, also because its process died, the future
+    /// fails with [`Error::Closed`](fiber_core::Error::Closed).
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let (here, there) = fiber::Pipe::<u32>::new()?;
+    /// there.send(1).wait()?;
+    /// drop(there);
+    /// assert_eq!(here.recv().wait()?, 1);
+    /// assert!(matches!(here.recv().wait(), Err(fiber::Error::Closed { .. })));
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn recv(&self) -> Get<R> {
         self.receiver.recv()
     }
 
-    /// Returns a stream of the elements, until the other end is gone.
+    /// Returns a stream of the elements, until the other end is gone. In a `for` loop it blocks
+    /// this thread.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let (here, there) = fiber::Pipe::<u32>::new()?;
+    /// for n in 1..=3 {
+    ///     there.send(n).wait()?;
+    /// }
+    /// drop(there);
+    /// for (n, received) in (1..).zip(here.stream()) {
+    ///     assert_eq!(received?, n);
+    /// }
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn stream(&self) -> QueueStream<R> {
         self.receiver.stream()
     }
 
-    /// Splits this end into its two directions.
+    /// Splits this end into its two directions, which can go to different processes. Sends nothing.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let (here, there) = fiber::Pipe::<u32>::new()?;
+    /// let (sender, receiver) = here.split();
+    /// sender.send(1).wait()?;
+    /// let received = there.recv().wait()?;
+    /// there.send(received + 1).wait()?;
+    /// assert_eq!(receiver.recv().wait()?, 2);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn split(self) -> (PipeSender<S>, PipeReceiver<R>) {
         (self.sender, self.receiver)
     }
 }
 
 impl<T: Serialize + DeserializeOwned> Pipe<T> {
-    /// Makes a pipe for one direction. Returns its two ends.
+    /// Makes a pipe for one direction. Returns its two ends. It is made of one queue of this
+    /// process.
     ///
     /// # Errors
     /// [`Error::NotInitialised`](fiber_core::Error::NotInitialised), a wrong configuration, or an
     /// error of the system.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use fiber::{Pipe, Process, pipe::PipeSender};
+    ///
+    /// let (sender, receiver) = Pipe::one_way()?;
+    /// let count = |sender: PipeSender<u32>| (1..=3).try_for_each(|n| sender.send(n).wait());
+    /// let process = Process::builder().try_spawn(count, sender);
+    /// assert_eq!(receiver.stream().wait().sum::<fiber::Result<u32>>()?, 6);
+    /// process.wait()?;
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     #[track_caller]
     pub fn one_way() -> Result<(PipeSender<T>, PipeReceiver<T>)> {
         let (writer, reader) = PipeEnd::pair()?;
@@ -118,7 +201,7 @@ impl<T> PipeSender<T> {
 }
 
 impl<T: Serialize> PipeSender<T> {
-    /// Sends an element, as [`Pipe::send`].
+    /// Sends an element, as [`Pipe::send`]. [`Pipe::one_way`] has an example.
     pub fn send(&self, element: T) -> Put {
         Put::new(&self.end.queue, &element)
     }
@@ -132,11 +215,20 @@ impl<T> PipeReceiver<T> {
 
 impl<T: DeserializeOwned> PipeReceiver<T> {
     /// Receives the next element, as [`Pipe::recv`].
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let (sender, receiver) = fiber::Pipe::one_way()?;
+    /// sender.send("hello".to_string()).wait()?;
+    /// assert_eq!(receiver.recv().wait()?, "hello");
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn recv(&self) -> Get<T> {
         Get::new(&self.end.queue)
     }
 
-    /// Returns a stream of the elements, as [`Pipe::stream`].
+    /// Returns a stream of the elements, as [`Pipe::stream`]. [`Pipe::one_way`] has an example.
     pub fn stream(&self) -> QueueStream<T> {
         QueueStream::new(&self.end.queue)
     }

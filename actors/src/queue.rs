@@ -33,10 +33,10 @@ pub use stream::QueueStream;
 
 /// A queue between any number of processes.
 ///
-/// It lives in the process that made it. Its handles work in every process of the program: as
-/// arguments of tasks, fields of messages, or elements of other queues. The queue ends, with the
-/// elements in it, when the last handle in any process is gone, and with the process that made it.
-/// Then operations fail with [`Error::OwnerEnded`].
+/// It lives in the process that made it, its *owner*. Its handles work in every process of the
+/// program: as arguments of tasks, fields of messages, or elements of other queues. The queue ends,
+/// with the elements in it, when the last handle in any process is gone, and with its owner. Then
+/// operations fail with [`Error::OwnerEnded`].
 ///
 /// - **Order.** Elements of one process come out in the order in which it put them in.
 /// - **Fairness.** An element goes to the process that has waited longest. A process that gets many
@@ -44,10 +44,12 @@ pub use stream::QueueStream;
 ///   does.
 /// - **Delivery.** Each element goes to one [`get`](Queue::get). When a process dies, the elements
 ///   that it prefetched go to others, and some of those that it got just before may be delivered
-///   again. Elements from [`get_acknowledged`](Queue::get_acknowledged) are delivered again if and
-///   only if they were not acknowledged.
-/// - **Speed.** Elements that are put into an unbounded queue of another process while earlier ones
-///   are in flight share a frame. `put` returns when an element is on its way;
+///   again. An element that was on its way to a waiting `get` of that process is lost. Elements
+///   from [`get_acknowledged`](Queue::get_acknowledged) are delivered again if and only if they
+///   were not acknowledged.
+/// - **Cost.** Each element is encoded once and decoded once. In the owner itself, `put` and `get`
+///   send no messages. Elements that another process puts into an unbounded queue while earlier
+///   ones are in flight share a frame. `put` returns when an element is on its way;
 ///   [`flush`](Queue::flush) waits until all have arrived. They also arrive before the process
 ///   exits in order, and before its next operation on an object in [`sync`](crate::sync).
 ///
@@ -79,10 +81,23 @@ pub struct Queue<T> {
 }
 
 impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
-    /// Makes a queue that holds any number of elements. It lives in this process.
+    /// Makes a queue that holds any number of elements. This process owns it.
+    ///
+    /// It starts no process. The elements stay in this process's memory until they are taken, so a
+    /// producer that is faster than all consumers fills it: [`bounded`](Queue::bounded) sets a
+    /// limit.
     ///
     /// # Errors
     /// [`Error::NotInitialised`], a wrong configuration, or an error of the system.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let names = fiber::Queue::new()?;
+    /// names.put("Ada".to_string()).wait()?;
+    /// assert_eq!(names.get().wait()?, "Ada");
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     #[track_caller]
     pub fn new() -> Result<Queue<T>> {
         let name = made_at("queue", Place::caller());
@@ -90,11 +105,26 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
         Ok(Queue { handle, element: PhantomData })
     }
 
-    /// Makes a queue that holds at most `capacity` elements: further puts wait. It lives in this
-    /// process.
+    /// Makes a queue that holds at most `capacity` elements: further puts wait. This process owns
+    /// it.
+    ///
+    /// Elements that consumers have prefetched count, elements that wait to be acknowledged do not.
+    /// Each [`put`](Queue::put) of another process is a round trip, because it waits until its
+    /// element is in.
     ///
     /// # Errors
     /// [`Error::Invalid`] if `capacity` is 0; otherwise as [`new`](Queue::new).
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let queue = fiber::Queue::bounded(1)?;
+    /// queue.put("first".to_string()).wait()?;
+    /// let second = queue.put("second".to_string()); // there is no room for it yet
+    /// assert_eq!(queue.get().wait()?, "first");
+    /// second.wait()?;
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     #[track_caller]
     pub fn bounded(capacity: usize) -> Result<Queue<T>> {
         let name = made_at("queue", Place::caller());
@@ -107,11 +137,34 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
     }
 
     /// Puts an element in, at once or when there is room.
+    ///
+    /// The element is encoded and sent when this method is called. The returned future is ready
+    ///
+    /// - in the queue's owner: when the element is in. Nothing is sent.
+    /// - in another process, with an unbounded queue: at once, while the elements that gather
+    ///   behind two frames in flight are smaller than 256 KiB, else when there is room for more.
+    /// - in another process, with a bounded queue: when the element is in.
+    ///
+    /// Its errors are [`Error::Closed`], [`Error::OwnerEnded`], [`Error::Encode`] and
+    /// [`Error::TooLarge`]. If the owner dies, elements that were put but not taken are lost.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let queue = fiber::Queue::new()?;
+    /// for n in 0..3 {
+    ///     queue.put(n).wait()?;
+    /// }
+    /// assert_eq!(queue.len().wait()?, 3);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn put(&self, element: T) -> Put {
         Put::new(&self.handle, &element)
     }
 
     /// Puts an element in if there is room. Returns `Err` with the element if there is none.
+    ///
+    /// It does not wait for room, but the reply waits for the owner's answer: one round trip.
     ///
     /// # Examples
     /// ```
@@ -134,11 +187,40 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
     }
 
     /// Takes the next element, when there is one.
+    ///
+    /// The returned [`Get`] joins the queue of consumers when it is first polled. A process that
+    /// gets many elements prefetches some, so most of its calls send no message. It fails with
+    /// [`Error::Closed`] when the queue is closed and empty, and with [`Error::OwnerEnded`] when
+    /// the owner has died.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use fiber::{Process, Queue};
+    ///
+    /// let greetings = Queue::<String>::new()?;
+    /// let greet = |greetings: Queue<String>| greetings.put("hello".to_string()).wait();
+    /// let process = Process::builder().try_spawn(greet, greetings.clone());
+    /// assert_eq!(greetings.get().wait()?, "hello"); // waits for the other process
+    /// process.wait()?;
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn get(&self) -> Get<T> {
         Get::new(&self.handle)
     }
 
-    /// Takes the next element, if there is one that no other process has prefetched.
+    /// Takes the next element, if there is one that no process has prefetched. It is a round trip
+    /// to the owner, and returns `None` if there is no element, also when the queue is closed.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let queue = fiber::Queue::new()?;
+    /// assert_eq!(queue.try_get().wait()?, None);
+    /// queue.put(7).wait()?;
+    /// assert_eq!(queue.try_get().wait()?, Some(7));
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn try_get(&self) -> Reply<Option<T>> {
         let element = self.handle.call::<Option<ByteBuf>>("", &Operation::TryGet);
         Reply::named(format!("getting from {}", self.handle.name()), async move {
@@ -146,10 +228,13 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
         })
     }
 
-    /// Takes the next element, which this process has to [acknowledge](Delivery::acknowledge).
+    /// Takes the next element, when there is one. This process has to
+    /// [acknowledge](Delivery::acknowledge) it.
     ///
     /// If the process dies before, or drops the delivery, the element goes back to its position in
-    /// the queue, and to another consumer.
+    /// the queue, and to another consumer. Nothing is prefetched, so each element costs a round
+    /// trip, and a second one to acknowledge it. Dropping the reply gives up the place among the
+    /// consumers.
     ///
     /// # Examples
     /// ```
@@ -179,26 +264,73 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
 
     /// Returns a stream of the elements, until the queue is closed and empty. With
     /// [`wait`](QueueStream::wait) it is an iterator.
+    ///
+    /// It takes elements as [`get`](Queue::get) does: one at a time, when it is polled.
+    ///
+    /// # Examples
+    /// ```
+    /// use futures_util::TryStreamExt;
+    ///
+    /// #[fiber::main]
+    /// async fn main() -> fiber::Result<()> {
+    ///     let queue = fiber::Queue::new()?;
+    ///     for n in 1..=3 {
+    ///         queue.put(n).await?;
+    ///     }
+    ///     queue.close().await?;
+    ///     assert_eq!(queue.stream().try_collect::<Vec<u32>>().await?, [1, 2, 3]);
+    ///     Ok(())
+    /// }
+    /// ```
     pub fn stream(&self) -> QueueStream<T> {
         QueueStream::new(&self.handle)
     }
 
-    /// Returns the number of elements. It includes elements that other processes have prefetched,
-    /// and may have used without having reported it yet.
+    /// Returns the number of elements: a round trip to the owner.
+    ///
+    /// It includes elements that other processes have prefetched, and may have used without having
+    /// reported it yet. Elements that wait for room or for an acknowledgement do not count.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let queue = fiber::Queue::new()?;
+    /// queue.put("one".to_string()).wait()?;
+    /// assert_eq!(queue.len().wait()?, 1);
+    /// assert!(!queue.is_empty().wait()?);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn len(&self) -> Reply<usize> {
         self.handle.call("asking", &Operation::Len)
     }
 
-    /// Returns whether [`len`](Queue::len) is 0.
+    /// Returns whether [`len`](Queue::len) is 0. The example there shows both.
     pub fn is_empty(&self) -> Reply<bool> {
         let len = self.len();
         Reply::named(format!("asking {}", self.handle.name()), async move { Ok(len.await? == 0) })
     }
 
-    /// Waits until all elements that this process has put in have arrived.
+    /// Waits until all elements that this process has put in have arrived. In the queue's owner it
+    /// is ready at once.
     ///
     /// # Errors
     /// [`Error::OwnerEnded`] or [`Error::Closed`], if they can't arrive.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use fiber::{Process, Queue};
+    ///
+    /// let log = Queue::<String>::new()?;
+    /// let report = |log: Queue<String>| -> fiber::Result<()> {
+    ///     log.put("it works".to_string()).wait()?;
+    ///     log.flush().wait()?; // arrives, even if this process is killed now
+    ///     std::process::abort()
+    /// };
+    /// assert!(Process::builder().try_spawn(report, log.clone()).wait().is_err());
+    /// assert_eq!(log.get().wait()?, "it works");
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn flush(&self) -> Reply<()> {
         let handle = self.handle.clone();
         let flushed = self.handle.location().map(|location| match location {
@@ -217,7 +349,8 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
         })
     }
 
-    /// Marks the work on one element as done: see [`join`](Queue::join). Does not wait.
+    /// Marks the work on one element as done: see [`join`](Queue::join), which has an example. It
+    /// sends a message to the owner and does not wait.
     pub fn task_done(&self) {
         self.handle.send(&Operation::TaskDone(1));
     }
@@ -225,6 +358,32 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
     /// Waits until the work on all elements that were ever put in is done: until
     /// [`task_done`](Queue::task_done) and [`acknowledge`](Delivery::acknowledge) were called, in
     /// all processes, as many times as elements were put in.
+    ///
+    /// A process that dies after [`get`](Queue::get) and before `task_done` leaves its element
+    /// undone for ever, and the reply waits. With [`get_acknowledged`](Queue::get_acknowledged),
+    /// another consumer gets that element.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use fiber::{Process, Queue};
+    ///
+    /// let rooms = Queue::<u32>::new()?;
+    /// let clean = |rooms: Queue<u32>| {
+    ///     for room in rooms.stream() {
+    ///         println!("room {} is clean", room.unwrap());
+    ///         rooms.task_done();
+    ///     }
+    /// };
+    /// let cleaner = Process::spawn(clean, rooms.clone());
+    /// for room in 1..=3 {
+    ///     rooms.put(room).wait()?;
+    /// }
+    /// rooms.join().wait()?;
+    /// rooms.close().wait()?;
+    /// cleaner.wait()?;
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn join(&self) -> Reply<()> {
         let ticket = Ticket::new();
         let response = self.handle.request(&Operation::Join { ticket });
@@ -237,8 +396,24 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
         })
     }
 
-    /// Closes the queue for new elements. Elements in it can still be got; then
+    /// Closes the queue for new elements. Elements in it can still be taken; then
     /// [`get`](Queue::get) fails with [`Error::Closed`], and streams end.
+    ///
+    /// Puts that wait for room fail with [`Error::Closed`]. Elements of other processes that have
+    /// not arrived are refused: their [`flush`](Queue::flush) and their next `put` fail. The end of
+    /// the queue waits for unacknowledged deliveries, which may come back.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let queue = fiber::Queue::new()?;
+    /// queue.put(1).wait()?;
+    /// queue.close().wait()?;
+    /// assert!(queue.put(2).wait().is_err());
+    /// assert_eq!(queue.get().wait()?, 1);
+    /// assert!(matches!(queue.get().wait(), Err(fiber::Error::Closed { .. })));
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn close(&self) -> Reply<()> {
         self.handle.call("closing", &Operation::Close)
     }

@@ -33,9 +33,12 @@ pub use self::run::RingRun;
 
 /// Processes with ranks that run one function and exchange data through their [`RingNode`].
 ///
-/// Each rank is a process of its own. The process that runs the ring is not a rank. If one rank
-/// dies, the run ends with an error, or, if the function takes
-/// [checkpoints](RingNode::checkpoint), all ranks are restarted and continue from the last one.
+/// - **Cost.** Each rank is a process of its own, and the start of the ring is their start. The
+///   process that runs the ring is not a rank: data goes directly from rank to rank, through shared
+///   memory on one host and over links between hosts.
+/// - **Deaths.** If one rank dies, the run ends with an error. If the function takes
+///   [checkpoints](RingNode::checkpoint), all ranks are restarted instead, and continue from the
+///   last one.
 ///
 /// # Examples
 /// ```
@@ -57,7 +60,7 @@ pub use self::run::RingRun;
 pub struct Ring;
 
 impl Ring {
-    /// Returns a builder with the default options.
+    /// Returns a builder with the default options. [`RingBuilder`] has an example.
     pub fn builder() -> RingBuilder {
         RingBuilder::new()
     }
@@ -65,6 +68,16 @@ impl Ring {
     /// Runs `function` on a ring of `size` nodes, each with its [`RingNode`] and `args`.
     ///
     /// It returns at once; errors come out of the handle. See [`RingBuilder::run`].
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use fiber::{Ring, RingNode};
+    ///
+    /// let run = Ring::run(2, |node: RingNode, factor: usize| node.rank() * factor, 10);
+    /// assert_eq!(run.wait()?, [0, 10]);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn run<F, A, M, N>(
         size: usize,
         function: F,

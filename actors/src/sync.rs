@@ -18,6 +18,7 @@
 //! - **Order.** The requests of one process to one object are handled in the order in which they
 //!   were made.
 //! - **Cost.** An operation is one round trip between two processes, without the parent in between.
+//!   In the process that made the object it is a function call under a lock, without a message.
 
 mod barrier;
 mod condition;

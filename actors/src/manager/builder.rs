@@ -29,6 +29,8 @@ use crate::supervisor::{Backoff, ChildSpec, Restart};
 ///
 /// use actix::prelude::*;
 /// use fiber::AsyncManager;
+/// use fiber::config::OutputMode;
+/// use fiber::supervisor::{Backoff, Restart};
 /// use serde::{Deserialize, Serialize};
 ///
 /// struct Echo;
@@ -51,8 +53,12 @@ use crate::supervisor::{Backoff, ChildSpec, Restart};
 ///
 /// let builder = AsyncManager::<Echo>::builder()
 ///     .name("echo")
+///     .output(OutputMode::Prefix)
 ///     .mailbox(1000)
-///     .intensity(10, Duration::from_secs(60));
+///     .restart(Restart::Permanent)
+///     .intensity(10, Duration::from_secs(60))
+///     .backoff(Backoff::none())
+///     .shutdown(Duration::from_secs(1));
 /// let echo = builder.start(|| Echo, ()).wait()?;
 /// assert_eq!(echo.send(Say("hello".into())).wait()?, "hello");
 /// # Ok::<(), fiber::Error>(())
@@ -109,7 +115,8 @@ impl<P> ManagerBuilder<P> {
         backoff => backoff;
     }
 
-    /// Sets how long the actor may take to stop before its process is killed.
+    /// Sets how long the actor may take to stop before its process is killed. [`ManagerBuilder`]
+    /// has an example.
     ///
     /// The default is `shutdown_timeout` of the [configuration](fiber_core::Config).
     pub fn shutdown(mut self, deadline: Duration) -> ManagerBuilder<P> {
@@ -117,9 +124,11 @@ impl<P> ManagerBuilder<P> {
         self
     }
 
-    /// Sets how many messages can wait in the actor's mailbox, at least 1.
+    /// Sets how many messages can wait in the actor's mailbox, at least 1. [`ManagerBuilder`] has
+    /// an example.
     ///
-    /// Further messages fail with [`Error::MailboxFull`]. By default there is no limit.
+    /// Further messages fail with [`Error::MailboxFull`]: the actor's process refuses them, so they
+    /// cost a round trip. By default there is no limit.
     pub fn mailbox(mut self, capacity: usize) -> ManagerBuilder<P> {
         self.mailbox = capacity;
         self
@@ -127,7 +136,9 @@ impl<P> ManagerBuilder<P> {
 
     /// Takes snapshots of the actor's state, from which it continues after a restart.
     ///
-    /// The actor has to implement [`Snapshot`](super::Snapshot).
+    /// The actor has to implement [`Snapshot`](super::Snapshot), which has an example. Each
+    /// snapshot is encoded on the actor's thread and sent to the manager's process, which keeps the
+    /// last one.
     pub fn snapshots(self, when: Snapshots) -> ManagerBuilder<Snapshots> {
         ManagerBuilder {
             options: self.options,
@@ -141,10 +152,12 @@ impl<P> ManagerBuilder<P> {
         }
     }
 
-    /// Starts a process in which `factory` makes the actor from `args`.
+    /// Starts a process in which `factory` makes the actor from `args`. [`ManagerBuilder`] has an
+    /// example.
     ///
-    /// `args` is one value, a tuple for a factory with several parameters, or `()`. The reply is
-    /// ready when the actor has started. The start happens whether or not the reply is awaited.
+    /// `args` is one value, a tuple for a factory with several parameters, or `()`. The call
+    /// returns at once; the reply is ready when the actor has started, which takes the start of a
+    /// process. Dropping the reply before that ends the process.
     ///
     /// # Errors
     /// [`Error::Start`] if the process cannot start or the factory panics; [`Error::Invalid`] if

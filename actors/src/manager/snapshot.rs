@@ -64,29 +64,44 @@ pub trait Snapshot: Actor {
     /// The type of the state.
     type State: Serialize + DeserializeOwned;
 
-    /// Returns the current state.
+    /// Returns the current state. It runs on the actor's thread, between two messages.
     fn snapshot(&self) -> Self::State;
 
-    /// Sets the state to that of a snapshot.
+    /// Sets the state to that of a snapshot. It runs after the factory, before the actor starts.
     fn restore(&mut self, state: Self::State);
 }
 
 /// When a managed actor's snapshots are taken. Two conditions count independently.
+///
+/// [`Snapshot`] has an example of an actor with snapshots.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+///
+/// use fiber::manager::Snapshots;
+///
+/// let often = Snapshots::every_messages(1);
+/// let by_time = Snapshots::every(Duration::from_secs(10));
+/// let either = Snapshots::every_messages(100).or_every(Duration::from_secs(10));
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Snapshots(SnapshotInterval);
 
 impl Snapshots {
-    /// Takes a snapshot after each `count` messages. A count of 0 counts as 1.
+    /// Takes a snapshot after each `count` messages. A count of 0 counts as 1. [`Snapshots`] has an
+    /// example.
     pub fn every_messages(count: u64) -> Snapshots {
         Snapshots(SnapshotInterval { messages: Some(count.max(1)), time: None })
     }
 
-    /// Takes a snapshot at this interval.
+    /// Takes a snapshot at this interval, also when nothing has changed. [`Snapshots`] has an
+    /// example.
     pub fn every(time: Duration) -> Snapshots {
         Snapshots(SnapshotInterval { messages: None, time: Some(time) })
     }
 
-    /// Takes a snapshot at this interval, too.
+    /// Takes a snapshot at this interval, too. [`Snapshots`] has an example.
     #[must_use]
     pub fn or_every(self, time: Duration) -> Snapshots {
         Snapshots(SnapshotInterval { time: Some(time), ..self.0 })

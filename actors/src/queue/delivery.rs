@@ -13,6 +13,9 @@ use crate::reply::Reply;
 
 /// An element that this process has to [acknowledge](Delivery::acknowledge). If the process dies
 /// before, or the delivery is dropped, the queue delivers the element to another consumer.
+///
+/// It derefs to the element. [`Queue::get_acknowledged`](super::Queue::get_acknowledged) returns
+/// one.
 #[must_use = "dropped without `acknowledge`, the element goes back into the queue"]
 pub struct Delivery<T> {
     queue: QueueHandle,
@@ -49,7 +52,19 @@ impl<T> Delivery<T> {
     /// Acknowledges the element, so that it is not delivered again, and returns it. This counts as
     /// [`task_done`](super::Queue::task_done).
     ///
-    /// The request is sent at once. The reply is ready when it has arrived.
+    /// The request is sent at once, also if the reply is dropped. The reply is ready when it has
+    /// arrived: one round trip. If the process dies before, the element is delivered again.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let jobs = fiber::Queue::new()?;
+    /// jobs.put("sweep".to_string()).wait()?;
+    /// let job = jobs.get_acknowledged().wait()?;
+    /// println!("{} first, then acknowledge", *job);
+    /// assert_eq!(job.acknowledge().wait()?, "sweep");
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn acknowledge(mut self) -> Reply<T>
     where
         T: Send + 'static,

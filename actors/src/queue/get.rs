@@ -17,10 +17,10 @@ use super::wire::Closing;
 use crate::objects::ObjectRef;
 use crate::reply::Reply;
 
-/// The future of the next element of a queue.
+/// The future of the next element of a queue or a pipe.
 ///
 /// It joins the queue of consumers when it is first polled. Dropping it loses no element: one that
-/// was on its way here goes to another consumer.
+/// was on its way here goes to another consumer. [`Queue::get`](super::Queue::get) has an example.
 #[must_use = "no element is taken before this is awaited or waited for"]
 pub struct Get<T> {
     queue: QueueHandle,
@@ -44,14 +44,34 @@ impl<T: DeserializeOwned> Get<T> {
     /// # Errors
     /// [`Error::OwnerEnded`](fiber_core::Error::OwnerEnded) if the queue's process has ended;
     /// [`Error::Closed`](fiber_core::Error::Closed) when the queue is closed and empty;
-    /// [`Error::Decode`](fiber_core::Error::Decode);
+    /// [`Error::Decode`](fiber_core::Error::Decode), and then the element is lost;
     /// [`Error::WouldDeadlock`](fiber_core::Error::WouldDeadlock) on fiber's own threads.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let queue = fiber::Queue::new()?;
+    /// queue.put(7).wait()?;
+    /// assert_eq!(queue.get().wait()?, 7);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn wait(self) -> Result<T> {
         block_on(self)
     }
 
     /// Waits for at most `limit`, counted from now. The returned reply then fails with
-    /// [`Error::TimedOut`](fiber_core::Error::TimedOut).
+    /// [`Error::TimedOut`](fiber_core::Error::TimedOut), and no element is lost.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use std::time::Duration;
+    ///
+    /// let queue = fiber::Queue::<u32>::new()?;
+    /// let late = queue.get().timeout(Duration::from_millis(1));
+    /// assert!(matches!(late.wait(), Err(fiber::Error::TimedOut { .. })));
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn timeout(self, limit: Duration) -> Reply<T>
     where
         T: Send + 'static,

@@ -56,6 +56,14 @@ impl Put {
     /// # Errors
     /// [`Error::OwnerEnded`] if the queue's process has ended; [`Error::Closed`],
     /// [`Error::TooLarge`], [`Error::Encode`]; [`Error::WouldDeadlock`] on fiber's own threads.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let queue = fiber::Queue::new()?;
+    /// queue.put(7).wait()?;
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn wait(self) -> Result<()> {
         block_on(self)
     }
@@ -65,6 +73,19 @@ impl Put {
     ///
     /// An element of an unbounded queue is not withdrawn: there the time-out says that the owner
     /// does not keep up with earlier elements.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use std::time::Duration;
+    ///
+    /// let queue = fiber::Queue::bounded(1)?;
+    /// queue.put(1).wait()?;
+    /// let second = queue.put(2).timeout(Duration::from_millis(1));
+    /// assert!(matches!(second.wait(), Err(fiber::Error::TimedOut { .. })));
+    /// assert_eq!(queue.len().wait()?, 1);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn timeout(self, limit: Duration) -> Reply<()> {
         let what = format!("putting into {}", self.queue.name());
         let timed_out = Error::TimedOut { what: what.clone(), limit };

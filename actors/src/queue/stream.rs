@@ -13,9 +13,12 @@ use super::handle::QueueHandle;
 use crate::blocking::Blocking;
 use crate::objects::ObjectRef;
 
-/// A stream of the elements of a queue, until the queue is closed and empty.
+/// A stream of the elements of a queue, until the queue is closed and empty, or of a pipe, until
+/// its other end is gone.
 ///
-/// Other consumers get their share: each element goes to one of them.
+/// Other consumers get their share: each element goes to one of them. An element that can't be
+/// decoded is an error in the stream, which then goes on; any other error ends it.
+/// [`Queue::stream`](super::Queue::stream) has an example.
 #[must_use = "no element is taken before the stream is polled"]
 pub struct QueueStream<T> {
     queue: QueueHandle,
@@ -30,6 +33,17 @@ impl<T: DeserializeOwned> QueueStream<T> {
 
     /// Returns the elements as an iterator, which blocks this thread while the next is not there. A
     /// `for` loop over the stream does the same.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let queue = fiber::Queue::new()?;
+    /// queue.put(1).wait()?;
+    /// queue.put(2).wait()?;
+    /// queue.close().wait()?;
+    /// assert_eq!(queue.stream().wait().collect::<fiber::Result<Vec<u32>>>()?, [1, 2]);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn wait(self) -> Blocking<QueueStream<T>> {
         Blocking::new(self)
     }

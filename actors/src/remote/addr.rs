@@ -25,16 +25,20 @@ use crate::supervisor::Down;
 /// The address of an actor in any process of the program, as [`actix::Addr`] is in one process.
 ///
 /// It can be an argument of a task, a field of a message, or an element of a queue, and works in
-/// every process where it arrives. Messages go directly from process to process, not through the
-/// parent. Messages and results implement serde's traits.
+/// every process where it arrives. Messages and results implement serde's traits.
 ///
-/// - Messages from one process to one actor arrive in the order in which they were sent.
-/// - The address of a [managed](crate::AsyncManager) actor stays valid when the actor is restarted:
-///   messages that are sent meanwhile wait. Calls that were pending when the actor died fail with
-///   the reason, or are sent again if [`resend`](RemoteAddr::resend) was chosen.
-/// - The address of an exported actor is valid until the actor, or its process, ends.
+/// - **Cost.** A message is one frame, and its answer another, directly from process to process.
+///   The first message to a process connects to it; the first one to a managed actor also asks the
+///   actor's owner where it is. Cloning an address sends nothing.
+/// - **Order.** Messages from one process to one actor arrive in the order in which they were sent.
+/// - **Deaths.** The address of a [managed](crate::AsyncManager) actor stays valid when the actor
+///   is restarted: messages that are sent meanwhile wait. Calls that were pending when the actor
+///   died fail with the reason, or are sent again if [`resend`](RemoteAddr::resend) was chosen. The
+///   address of an exported actor is valid until the actor, or its process, ends.
 ///
 /// # Examples
+/// The examples of the methods use this actor and its message, too.
+///
 /// ```
 /// # fiber::init();
 /// use actix::prelude::*;
@@ -54,8 +58,8 @@ use crate::supervisor::Down;
 /// impl Handler<Add> for Counter {
 ///     type Result = u64;
 ///
-///     fn handle(&mut self, add: Add, _: &mut Context<Self>) -> u64 {
-///         self.0 += add.0;
+///     fn handle(&mut self, Add(number): Add, _: &mut Context<Self>) -> u64 {
+///         self.0 = self.0.checked_add(number).expect("it counts to 2^64");
 ///         self.0
 ///     }
 /// }
@@ -79,6 +83,7 @@ pub struct RemoteAddr<A> {
 
 impl<A: Actor> RemoteAddr<A> {
     /// Makes a local actor reachable from the other processes of this program, until it stops.
+    /// [`RemoteAddr`] has an example.
     ///
     /// This keeps the actor alive: it has to stop by itself. Messages take the shortest way if this
     /// is called on the thread where the actor was started.
@@ -115,13 +120,35 @@ impl<A: Actor> RemoteAddr<A> {
     }
 
     /// Returns the actor's name: its manager's, or its type.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    #[doc = include_str!("../doc/counter.md")]
+    /// let builder = fiber::AsyncManager::<Counter>::builder().name("visitors");
+    /// let counter = builder.start(Counter, 0).wait()?;
+    /// assert_eq!(counter.addr().name(), "visitors");
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn name(&self) -> &str {
         &self.untyped.target.name
     }
 
     /// Returns the same address with a time limit for each call. Calls that are not answered within
-    /// it fail with [`Error::TimedOut`](fiber_core::Error::TimedOut). By default they wait until
-    /// the actor ends.
+    /// it fail with [`Error::TimedOut`](fiber_core::Error::TimedOut); the actor may still handle
+    /// their messages. By default calls wait until the actor ends.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    #[doc = include_str!("../doc/counter.md")]
+    /// use std::time::Duration;
+    ///
+    /// let counter = fiber::AsyncManager::start(Counter, 0).wait()?;
+    /// let addr = counter.addr().timeout(Duration::from_secs(10));
+    /// assert_eq!(addr.send(Add(1)).wait()?, 1);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     #[must_use]
     pub fn timeout(mut self, limit: Duration) -> RemoteAddr<A> {
         self.untyped.timeout = Some(limit);
@@ -131,6 +158,20 @@ impl<A: Actor> RemoteAddr<A> {
     /// Returns the same address, whose calls are sent again when the actor's process dies before it
     /// has answered: the actor may then handle a message twice. By default such calls fail. This
     /// makes a difference for managed actors only, which are restarted.
+    ///
+    /// Each call then keeps its message in memory until it is answered. A call whose handler panics
+    /// is not sent again.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    #[doc = include_str!("../doc/counter.md")]
+    /// let counter = fiber::AsyncManager::start(Counter, 0).wait()?;
+    /// let addr = counter.addr().resend();
+    /// counter.kill_process();
+    /// assert_eq!(addr.send(Add(1)).wait()?, 1); // this process answers, or the next one
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     #[must_use]
     pub fn resend(mut self) -> RemoteAddr<A> {
         self.untyped.resend = true;
@@ -139,7 +180,7 @@ impl<A: Actor> RemoteAddr<A> {
 
     /// Sends a message, at once. The reply is the handler's result.
     ///
-    /// Dropping the reply does not take the message back.
+    /// The message is encoded on this thread. Dropping the reply does not take it back.
     ///
     /// # Errors
     /// The reply fails with [`Error::Call`](fiber_core::Error::Call) if the handler failed;
@@ -147,6 +188,19 @@ impl<A: Actor> RemoteAddr<A> {
     /// before it answered; [`Error::TimedOut`](fiber_core::Error::TimedOut),
     /// [`Error::MailboxFull`](fiber_core::Error::MailboxFull) or
     /// [`Error::TooLarge`](fiber_core::Error::TooLarge).
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    #[doc = include_str!("../doc/counter.md")]
+    /// let counter = fiber::AsyncManager::start(Counter, 1).wait()?;
+    /// assert_eq!(counter.send(Add(2)).wait()?, 3);
+    /// // The handler panics. A managed actor is then made again.
+    /// let error = counter.send(Add(u64::MAX)).wait().unwrap_err();
+    /// assert!(error.to_string().contains("it counts to 2^64"));
+    /// assert_eq!(counter.send(Add(2)).wait()?, 3);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn send<M>(&self, message: M) -> Reply<M::Result>
     where
         M: RemoteMessage,
@@ -169,7 +223,17 @@ impl<A: Actor> RemoteAddr<A> {
     /// Sends a message without an answer, and ignores all errors.
     ///
     /// The message arrives before this process exits in order, unless that takes longer than two
-    /// seconds.
+    /// seconds. It is lost if the actor's process dies before it is handled.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    #[doc = include_str!("../doc/counter.md")]
+    /// let counter = fiber::AsyncManager::start(Counter, 0).wait()?;
+    /// counter.do_send(Add(1));
+    /// assert_eq!(counter.send(Add(2)).wait()?, 3);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn do_send<M>(&self, message: M)
     where
         M: RemoteMessage,
@@ -183,8 +247,18 @@ impl<A: Actor> RemoteAddr<A> {
     ///
     /// # Errors
     /// Errors that this process knows at once, with the message: the message can't be encoded or is
-    /// too large, or the actor is gone. A full mailbox is known only in the actor's process: use
-    /// [`send`](RemoteAddr::send) to learn of it.
+    /// too large, or the process of an exported actor is gone. Of a full mailbox, and of a managed
+    /// actor that has ended, only [`send`](RemoteAddr::send) reports.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    #[doc = include_str!("../doc/counter.md")]
+    /// let counter = fiber::AsyncManager::start(Counter, 0).wait()?;
+    /// counter.try_send(Add(1))?;
+    /// assert_eq!(counter.send(Add(2)).wait()?, 3);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn try_send<M>(&self, message: M) -> Result<(), SendError<M>>
     where
         M: RemoteMessage,
@@ -195,7 +269,8 @@ impl<A: Actor> RemoteAddr<A> {
         sent.map_err(|error| SendError::new(message, error))
     }
 
-    /// Returns the address for one type of message.
+    /// Returns the address for one type of message. It sends nothing. [`RemoteRecipient`] has an
+    /// example.
     pub fn recipient<M>(&self) -> RemoteRecipient<M>
     where
         M: RemoteMessage,
@@ -206,12 +281,37 @@ impl<A: Actor> RemoteAddr<A> {
     }
 
     /// Returns whether the actor may be there: `false` only if this process knows that it is gone
-    /// for good.
+    /// for good. It sends nothing, so a process learns of the end when a message fails.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    #[doc = include_str!("../doc/counter.md")]
+    /// let counter = fiber::AsyncManager::start(Counter, 0).wait()?;
+    /// assert!(counter.connected());
+    /// counter.stop().wait()?;
+    /// assert!(counter.send(Add(1)).wait().is_err());
+    /// assert!(!counter.connected());
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn connected(&self) -> bool {
         self.untyped.connected()
     }
 
     /// Waits until the actor has ended and will not be restarted. Returns the reason.
+    ///
+    /// If the process that knows it dies, the reason is why that process can't be reached.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    #[doc = include_str!("../doc/counter.md")]
+    /// let counter = fiber::AsyncManager::start(Counter, 0).wait()?;
+    /// let ended = counter.addr().join();
+    /// drop(counter); // stops the actor
+    /// assert_eq!(ended.wait()?, fiber::error::ExitReason::Shutdown);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn join(&self) -> Reply<ExitReason> {
         let addr = self.untyped.clone();
         Reply::named(format!("the end of actor `{}`", self.name()), async move {
@@ -226,6 +326,36 @@ impl<A: Actor> RemoteAddr<A> {
 
     /// Sends `recipient` a [`Down`] at the end of each incarnation. The reply is ready when the
     /// watch has begun.
+    ///
+    /// The last one is sent when the actor has ended for good, or its owner can't be reached.
+    /// [`Down`] has an example of a recipient.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    #[doc = include_str!("../doc/counter.md")]
+    /// # use fiber::supervisor::Down;
+    /// # struct Watcher(tokio::sync::mpsc::UnboundedSender<Down>);
+    /// # impl Actor for Watcher {
+    /// #     type Context = Context<Self>;
+    /// # }
+    /// # impl Handler<Down> for Watcher {
+    /// #     type Result = ();
+    /// #     fn handle(&mut self, down: Down, _: &mut Context<Self>) {
+    /// #         let _ = self.0.send(down);
+    /// #     }
+    /// # }
+    /// # System::new().block_on(async {
+    /// let (sender, mut ends) = tokio::sync::mpsc::unbounded_channel();
+    /// let watcher = Watcher(sender).start();
+    /// let counter = fiber::AsyncManager::start(Counter, 0).await?;
+    /// counter.watch(watcher.recipient()).await?;
+    /// counter.kill_process();
+    /// assert_eq!(ends.recv().await.unwrap().reason, fiber::error::ExitReason::Signal(9));
+    /// # fiber::Result::<()>::Ok(())
+    /// # })?;
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn watch(&self, recipient: Recipient<Down>) -> Reply<()> {
         let addr = self.untyped.clone();
         let (sender, watching) = oneshot::channel();

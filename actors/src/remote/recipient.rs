@@ -13,6 +13,27 @@ use crate::reply::Reply;
 
 /// The address of an actor of any type that handles messages of type `M`. It is to
 /// [`RemoteAddr`](super::RemoteAddr) what [`actix::Recipient`] is to [`actix::Addr`].
+///
+/// It travels as a `RemoteAddr` does, and its messages cost the same.
+/// [`RemoteAddr::recipient`](super::RemoteAddr::recipient) makes one.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+#[doc = include_str!("../doc/counter.md")]
+/// use fiber::{AsyncManager, Process, remote::RemoteRecipient};
+///
+/// let counter = AsyncManager::start(Counter, 0).wait()?;
+/// let recipient: RemoteRecipient<Add> = counter.recipient();
+/// let add_one = |recipient: RemoteRecipient<Add>| recipient.send(Add(1)).wait();
+/// let process = Process::builder().try_spawn(add_one, recipient.clone());
+/// assert_eq!(process.wait()?, 1);
+/// recipient.do_send(Add(1));
+/// recipient.try_send(Add(1))?;
+/// assert_eq!(recipient.send(Add(1)).wait()?, 4);
+/// assert!(recipient.connected());
+/// # Ok::<(), fiber::Error>(())
+/// ```
 pub struct RemoteRecipient<M> {
     addr: UntypedAddr,
     method: EntryRef,
@@ -24,17 +45,20 @@ impl<M: RemoteMessage> RemoteRecipient<M> {
         RemoteRecipient { addr, method, message: PhantomData }
     }
 
-    /// Sends a message, as [`RemoteAddr::send`](super::RemoteAddr::send).
+    /// Sends a message, as [`RemoteAddr::send`](super::RemoteAddr::send). [`RemoteRecipient`] has
+    /// an example.
     pub fn send(&self, message: M) -> Reply<M::Result> {
         self.addr.call(self.method, &message, None)
     }
 
     /// Sends a message without an answer, as [`RemoteAddr::do_send`](super::RemoteAddr::do_send).
+    /// [`RemoteRecipient`] has an example.
     pub fn do_send(&self, message: M) {
         self.addr.do_send(self.method, &message);
     }
 
     /// Sends a message without an answer, as [`RemoteAddr::try_send`](super::RemoteAddr::try_send).
+    /// [`RemoteRecipient`] has an example.
     ///
     /// # Errors
     /// As [`RemoteAddr::try_send`](super::RemoteAddr::try_send), with the message.
@@ -44,7 +68,7 @@ impl<M: RemoteMessage> RemoteRecipient<M> {
     }
 
     /// Returns whether the actor may be there, as
-    /// [`RemoteAddr::connected`](super::RemoteAddr::connected).
+    /// [`RemoteAddr::connected`](super::RemoteAddr::connected). [`RemoteRecipient`] has an example.
     pub fn connected(&self) -> bool {
         self.addr.connected()
     }

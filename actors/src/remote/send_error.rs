@@ -8,6 +8,24 @@ use fiber_core::Error;
 /// why it was not sent.
 ///
 /// `?` turns it into the [`Error`] inside.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+#[doc = include_str!("../doc/counter.md")]
+/// use fiber::{AsyncManager, RemoteAddr};
+///
+/// fn add(counter: &RemoteAddr<Counter>, number: u64) {
+///     if let Err(unsent) = counter.try_send(Add(number)) {
+///         println!("{} was not added: {}", unsent.message.0, unsent.error);
+///     }
+/// }
+///
+/// let counter = AsyncManager::start(Counter, 0).wait()?;
+/// add(&counter, 5);
+/// assert_eq!(counter.send(Add(0)).wait()?, 5);
+/// # Ok::<(), fiber::Error>(())
+/// ```
 #[non_exhaustive]
 pub struct SendError<M> {
     /// The message.

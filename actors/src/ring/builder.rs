@@ -30,9 +30,18 @@ use crate::supervisor::Backoff;
 /// # fiber::init();
 /// use std::time::Duration;
 ///
+/// use fiber::config::OutputMode;
+/// use fiber::supervisor::Backoff;
 /// use fiber::{Ring, RingNode};
 ///
-/// let ring = Ring::builder().name("ranks").size(2).timeout(Duration::from_secs(10));
+/// let ring = Ring::builder()
+///     .name("ranks")
+///     .size(2)
+///     .output(OutputMode::Prefix)
+///     .initializer(|level: String| println!("this rank logs {level}"), "errors".to_string())
+///     .timeout(Duration::from_secs(10))
+///     .intensity(1, Duration::from_secs(60))
+///     .backoff(Backoff::none());
 /// assert_eq!(ring.run(|node: RingNode| node.rank(), ()).wait()?, [0, 1]);
 /// # Ok::<(), fiber::Error>(())
 /// ```
@@ -74,7 +83,7 @@ impl RingBuilder {
         backoff => backoff;
     }
 
-    /// Sets the number of nodes, at least 1.
+    /// Sets the number of nodes, at least 1. [`RingBuilder`] has an example.
     ///
     /// The default is `processes` of the [configuration](fiber_core::Config), and one for each
     /// processor core where that is 0.
@@ -83,7 +92,8 @@ impl RingBuilder {
         self
     }
 
-    /// Sets how long a call of a node waits for other ranks without progress.
+    /// Sets how long a call of a node waits for other ranks without progress. [`RingBuilder`] has
+    /// an example.
     ///
     /// After that the run ends with an error that says what each rank is doing. The default is 5
     /// minutes. [`RingNode::set_timeout`](crate::RingNode::set_timeout) changes it for one rank.
@@ -93,9 +103,11 @@ impl RingBuilder {
     }
 
     /// Starts the nodes, which call `function` with their [`RingNode`](crate::RingNode) and `args`.
+    /// [`RingBuilder`] has an example.
     ///
-    /// `args` is one value, a tuple for a function with several more parameters, or `()`. It
-    /// returns at once. The handle is a future of the values that the function returns, by rank.
+    /// `args` is one value, a tuple for a function with several more parameters, or `()`. It is
+    /// encoded once, and a copy goes to each rank. The call returns at once. The handle is a future
+    /// of the values that the function returns, by rank.
     ///
     /// # Errors
     /// The handle returns them all: [`Error::RankDied`] if a node died and the ring could not be
@@ -115,7 +127,22 @@ impl RingBuilder {
     }
 
     /// Works as [`run`](RingBuilder::run), for a function that returns a `Result` whose error
-    /// implements `Display`. An `Err` of any rank ends the run with [`Error::Task`].
+    /// implements `Display`. An `Err` of any rank ends the run with [`Error::Task`], and the other
+    /// ranks are killed.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use fiber::{Error, Ring, RingNode};
+    ///
+    /// fn check(node: RingNode) -> Result<usize, String> {
+    ///     if node.rank() == 1 { Err("no disk".into()) } else { Ok(node.rank()) }
+    /// }
+    ///
+    /// let run = Ring::builder().size(2).try_run(check, ());
+    /// assert!(matches!(run.wait(), Err(Error::Task { index: 1, .. })));
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn try_run<F, A, M, N>(
         self,
         function: F,

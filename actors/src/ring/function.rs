@@ -23,7 +23,7 @@ pub trait RingFunction<Args, Marker>: Copy + 'static {
     /// The type that the function returns.
     type Output;
 
-    /// Calls the function.
+    /// Calls the function. Fiber does that in each rank; a program never has to.
     fn call(self, node: RingNode, args: Args) -> Self::Output;
 }
 

@@ -23,10 +23,10 @@ use super::wire::{RankMessage, StreamError};
 ///
 /// All ranks have to call the same collectives in the same order, with slices of the same length. A
 /// call does not return if they don't, if a rank does not join it within the ring's
-/// [timeout](crate::RingBuilder::timeout), or if a rank dies. The ring then kills all nodes.
-/// It restarts them from their last [checkpoint](RingNode::checkpoint), or the run returns an
-/// error that names the ranks and the operation. The methods themselves return errors only for
-/// their arguments: a value that cannot be serialised, or a rank that does not exist.
+/// [timeout](crate::RingBuilder::timeout), or if a rank dies. The ring then kills all nodes. It
+/// restarts them from their last [checkpoint](RingNode::checkpoint), or the run returns an error
+/// that names the ranks and the operation. The methods themselves return errors only for their
+/// arguments: a value that cannot be serialised, or a rank that does not exist.
 ///
 /// Calls block this thread. That is fine in an async function, too: nothing else runs on it.
 ///
@@ -36,6 +36,8 @@ use super::wire::{RankMessage, StreamError};
 /// use fiber::{Ring, RingNode};
 ///
 /// fn pass_to_the_right(mut node: RingNode) -> fiber::Result<usize> {
+///     assert_eq!(node.left(), (node.rank() + node.size() - 1) % node.size());
+///     assert_eq!(node.right(), (node.rank() + 1) % node.size());
 ///     node.send_right(&node.rank())?;
 ///     node.recv_left()
 /// }
@@ -91,40 +93,68 @@ impl RingNode {
         RingNode { streams, link, ring, max_message, collectives, checkpoints, restored, shared }
     }
 
-    /// Returns this node's rank: its number in the ring, from 0.
+    /// Returns this node's rank: its number in the ring, from 0. [`RingNode`] has an example.
     pub fn rank(&self) -> usize {
         self.streams.rank
     }
 
-    /// Returns the number of nodes in the ring.
+    /// Returns the number of nodes in the ring. [`RingNode`] has an example.
     pub fn size(&self) -> usize {
         self.streams.size
     }
 
     /// Returns the rank of the left neighbour, from which [`recv_left`](RingNode::recv_left)
-    /// receives.
+    /// receives. [`RingNode`] has an example.
     pub fn left(&self) -> usize {
         self.streams.left()
     }
 
     /// Returns the rank of the right neighbour, from which [`recv_right`](RingNode::recv_right)
-    /// receives.
+    /// receives. [`RingNode`] has an example.
     pub fn right(&self) -> usize {
         self.streams.right()
     }
 
     /// Returns the addresses of all nodes, by rank, as other processes of the session connect to
     /// them.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use fiber::{Ring, RingNode};
+    ///
+    /// let counts = Ring::run(2, |node: RingNode| node.addresses().len(), ());
+    /// assert_eq!(counts.wait()?, [2, 2]);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn addresses(&self) -> impl ExactSizeIterator<Item = &str> {
         self.streams.addresses().iter().map(|address| &*address.process.address)
     }
 
     /// Returns how long a call of this rank waits for others without progress.
+    /// [`set_timeout`](RingNode::set_timeout) has an example.
     pub fn timeout(&self) -> Duration {
         self.streams.timeout
     }
 
     /// Sets how long a call of this rank waits for others without progress.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use std::time::Duration;
+    ///
+    /// use fiber::{Ring, RingNode};
+    ///
+    /// fn wait_longer(mut node: RingNode) -> fiber::Result<u64> {
+    ///     node.set_timeout(Duration::from_secs(3600)); // the next step takes its time
+    ///     node.barrier()?;
+    ///     Ok(node.timeout().as_secs())
+    /// }
+    ///
+    /// assert_eq!(Ring::builder().size(2).try_run(wait_longer, ()).wait()?, [3600; 2]);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn set_timeout(&mut self, timeout: Duration) {
         self.streams.timeout = timeout;
     }
@@ -133,16 +163,36 @@ impl RingNode {
     ///
     /// It returns when the value is on its way. It blocks while the value does not fit into the
     /// stream to that rank (1 MiB in shared memory, 8 MiB over the network) and the receiver does
-    /// not read.
+    /// not read. The first value to a rank opens the stream.
     ///
     /// # Errors
     /// [`Error::Invalid`] if there is no such rank; [`Error::Encode`], [`Error::TooLarge`].
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use fiber::{Ring, RingNode};
+    ///
+    /// fn greet(mut node: RingNode) -> fiber::Result<String> {
+    ///     if node.rank() == 0 {
+    ///         node.send(1, "hello")?;
+    ///     }
+    ///     if node.rank() == 1 { node.recv(0) } else { Ok("sent".into()) }
+    /// }
+    ///
+    /// assert_eq!(Ring::builder().size(2).try_run(greet, ()).wait()?, ["sent", "hello"]);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn send<T: Serialize + ?Sized>(&mut self, rank: usize, value: &T) -> Result<()> {
         self.send_tagged(rank, Tag::Direct, value)
     }
 
     /// Receives the next value that a rank has sent to this one. Values arrive in the order in
-    /// which that rank sent them.
+    /// which that rank sent them. [`send`](RingNode::send) has an example.
+    ///
+    /// It blocks until a value is there. If none comes within the [timeout](RingNode::timeout), or
+    /// the sender dies or returns before it has sent one, the run ends or restarts, as [`RingNode`]
+    /// says.
     ///
     /// # Errors
     /// [`Error::Invalid`] if there is no such rank; [`Error::Decode`] if the value has another
@@ -151,7 +201,8 @@ impl RingNode {
         self.recv_tagged(rank, Tag::Direct)
     }
 
-    /// Sends a value to the right neighbour, for its [`recv_left`](RingNode::recv_left).
+    /// Sends a value to the right neighbour, for its [`recv_left`](RingNode::recv_left). It blocks
+    /// as [`send`](RingNode::send) does. [`RingNode`] has an example.
     ///
     /// # Errors
     /// [`Error::Encode`], [`Error::TooLarge`].
@@ -160,7 +211,8 @@ impl RingNode {
     }
 
     /// Receives the next value that the left neighbour has sent by
-    /// [`send_right`](RingNode::send_right).
+    /// [`send_right`](RingNode::send_right). It blocks as [`recv`](RingNode::recv) does.
+    /// [`RingNode`] has an example.
     ///
     /// # Errors
     /// [`Error::Decode`] if the value has another type.
@@ -168,16 +220,32 @@ impl RingNode {
         self.recv_tagged(self.left(), Tag::Rightwards)
     }
 
-    /// Sends a value to the left neighbour, for its [`recv_right`](RingNode::recv_right).
+    /// Sends a value to the left neighbour, for its [`recv_right`](RingNode::recv_right). It blocks
+    /// as [`send`](RingNode::send) does.
     ///
     /// # Errors
     /// [`Error::Encode`], [`Error::TooLarge`].
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use fiber::{Ring, RingNode};
+    ///
+    /// fn pass_to_the_left(mut node: RingNode) -> fiber::Result<usize> {
+    ///     node.send_left(&node.rank())?;
+    ///     node.recv_right()
+    /// }
+    ///
+    /// assert_eq!(Ring::builder().size(3).try_run(pass_to_the_left, ()).wait()?, [1, 2, 0]);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn send_left<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<()> {
         self.send_tagged(self.left(), Tag::Leftwards, value)
     }
 
     /// Receives the next value that the right neighbour has sent by
-    /// [`send_left`](RingNode::send_left).
+    /// [`send_left`](RingNode::send_left), which has an example. It blocks as
+    /// [`recv`](RingNode::recv) does.
     ///
     /// # Errors
     /// [`Error::Decode`] if the value has another type.
@@ -185,7 +253,8 @@ impl RingNode {
         self.recv_tagged(self.right(), Tag::Leftwards)
     }
 
-    /// Blocks until all ranks have called it.
+    /// Blocks until all ranks have called it. Each rank sends one short message for each doubling
+    /// of the ring's size. [`set_timeout`](RingNode::set_timeout) has an example.
     ///
     /// # Errors
     /// None at present.
@@ -197,8 +266,26 @@ impl RingNode {
 
     /// Copies the `root`'s data into `data` on all ranks.
     ///
+    /// Up to 16 KiB go along a tree of ranks. More passes from neighbour to neighbour in chunks, so
+    /// that each rank receives and sends the data at most once.
+    ///
     /// # Errors
     /// [`Error::Invalid`] if there is no such rank.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use fiber::{Ring, RingNode};
+    ///
+    /// fn copy_of_rank_0(mut node: RingNode) -> fiber::Result<[i32; 2]> {
+    ///     let mut data = if node.rank() == 0 { [4, 2] } else { [0, 0] };
+    ///     node.broadcast(0, &mut data)?;
+    ///     Ok(data)
+    /// }
+    ///
+    /// assert_eq!(Ring::builder().size(3).try_run(copy_of_rank_0, ()).wait()?, [[4, 2]; 3]);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn broadcast<T: Number>(&mut self, root: usize, data: &mut [T]) -> Result<()> {
         self.check_rank(root)?;
         let call = self.next_call::<T>(Operation::Broadcast, data.len()).with_root(root);
@@ -207,10 +294,28 @@ impl RingNode {
     }
 
     /// Reduces the data of all ranks, element by element, into that of `root`. The data of the
-    /// other ranks does not change.
+    /// other ranks does not change: they work on a copy.
+    ///
+    /// More than 16 KiB passes from neighbour to neighbour, so that each rank receives and sends
+    /// the data at most once: half of an [`all_reduce`](RingNode::all_reduce).
     ///
     /// # Errors
     /// [`Error::Invalid`] if there is no such rank.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use fiber::{Reduction, Ring, RingNode};
+    ///
+    /// fn sum_at_rank_0(mut node: RingNode) -> fiber::Result<i64> {
+    ///     let mut data = [node.rank() as i64];
+    ///     node.reduce(0, &mut data, Reduction::Sum)?;
+    ///     Ok(data[0])
+    /// }
+    ///
+    /// assert_eq!(Ring::builder().size(3).try_run(sum_at_rank_0, ()).wait()?, [3, 1, 2]);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn reduce<T: Number>(
         &mut self,
         root: usize,
@@ -227,6 +332,9 @@ impl RingNode {
     /// Reduces the data of all ranks, element by element, into `data` on all ranks.
     ///
     /// The result is equal on all ranks, bit for bit, and in all runs with rings of the same size.
+    /// For more than 16 KiB, each rank sends and receives about twice its data, whatever the size
+    /// of the ring. Less data takes fewer steps. The mean of `i32` and `u8` takes a copy of the
+    /// data as `i64`.
     ///
     /// # Examples
     /// ```
@@ -252,10 +360,25 @@ impl RingNode {
         Ok(())
     }
 
-    /// Returns the data of all ranks, concatenated by rank.
+    /// Returns the data of all ranks, concatenated by rank. Each rank sends and receives the whole
+    /// result, less its own part.
     ///
     /// # Errors
     /// None at present.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use fiber::{Ring, RingNode};
+    ///
+    /// fn all_ranks(mut node: RingNode) -> fiber::Result<Vec<i32>> {
+    ///     let own = [node.rank() as i32];
+    ///     node.all_gather(&own)
+    /// }
+    ///
+    /// assert_eq!(Ring::builder().size(2).try_run(all_ranks, ()).wait()?, [[0, 1], [0, 1]]);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn all_gather<T: Number>(&mut self, data: &[T]) -> Result<Vec<T>> {
         let call = self.next_call::<T>(Operation::AllGather, data.len());
         let mut all = vec![T::zeroed(); data.len() * self.size()];
@@ -266,10 +389,24 @@ impl RingNode {
     }
 
     /// Reduces the data of all ranks, element by element, and returns this rank's
-    /// [segment](RingNode::segment) of the result.
+    /// [segment](RingNode::segment) of the result. It works on a copy of `data`.
     ///
     /// # Errors
     /// None at present.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use fiber::{Reduction, Ring, RingNode};
+    ///
+    /// fn own_sums(mut node: RingNode) -> fiber::Result<Vec<i32>> {
+    ///     node.reduce_scatter(&[1, 2, 3], Reduction::Sum)
+    /// }
+    ///
+    /// let sums = Ring::builder().size(2).try_run(own_sums, ());
+    /// assert_eq!(sums.wait()?, [vec![2, 4], vec![6]]);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn reduce_scatter<T: Number>(
         &mut self,
         data: &[T],
@@ -283,10 +420,24 @@ impl RingNode {
     }
 
     /// Returns the data of all ranks, concatenated by rank, at `root`, and an empty vector at the
-    /// other ranks.
+    /// other ranks. These return when their data is on its way.
     ///
     /// # Errors
     /// [`Error::Invalid`] if there is no such rank.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use fiber::{Ring, RingNode};
+    ///
+    /// fn collect_at_0(mut node: RingNode) -> fiber::Result<Vec<i32>> {
+    ///     let own = [node.rank() as i32];
+    ///     node.gather(0, &own)
+    /// }
+    ///
+    /// assert_eq!(Ring::builder().size(2).try_run(collect_at_0, ()).wait()?, [vec![0, 1], vec![]]);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn gather<T: Number>(&mut self, root: usize, data: &[T]) -> Result<Vec<T>> {
         self.check_rank(root)?;
         let call = self.next_call::<T>(Operation::Gather, data.len()).with_root(root);
@@ -294,10 +445,27 @@ impl RingNode {
     }
 
     /// Returns this rank's [segment](RingNode::segment) of the `root`'s data. The other ranks'
-    /// `data` is ignored and may have any length.
+    /// `data` is ignored and may have any length. The root returns when all segments are on their
+    /// way.
     ///
     /// # Errors
     /// [`Error::Invalid`] if there is no such rank.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use fiber::{Ring, RingNode};
+    ///
+    /// fn own_part(mut node: RingNode) -> fiber::Result<Vec<i32>> {
+    ///     let data = if node.rank() == 0 { vec![7, 8, 9] } else { vec![] };
+    ///     let own = node.scatter(0, &data)?;
+    ///     assert_eq!(own.len(), node.segment(3).len());
+    ///     Ok(own)
+    /// }
+    ///
+    /// assert_eq!(Ring::builder().size(2).try_run(own_part, ()).wait()?, [vec![7, 8], vec![9]]);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn scatter<T: Number>(&mut self, root: usize, data: &[T]) -> Result<Vec<T>> {
         self.check_rank(root)?;
         let call = self.next_call::<T>(Operation::Scatter, 0).with_root(root);
@@ -306,6 +474,16 @@ impl RingNode {
 
     /// Returns the range of `length` elements that belongs to this rank. The elements are divided
     /// evenly; each of the first `length % size` ranks has one more.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use fiber::{Ring, RingNode};
+    ///
+    /// let segments = Ring::run(2, |node: RingNode| node.segment(5), ());
+    /// assert_eq!(segments.wait()?, [0..3, 3..5]);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn segment(&self, length: usize) -> std::ops::Range<usize> {
         segment(length, self.size(), self.rank())
     }
@@ -314,7 +492,8 @@ impl RingNode {
     ///
     /// If a node dies, all nodes are restarted, and [`restored`](RingNode::restored) returns each
     /// one's state in the last checkpoint that all ranks had taken. The n-th checkpoint of one rank
-    /// belongs to the n-th of each other rank. The call does not wait for other ranks.
+    /// belongs to the n-th of each other rank. The call encodes and sends the state; it does not
+    /// wait for other ranks. The checkpoints are lost if the process that runs the ring dies.
     ///
     /// # Errors
     /// [`Error::Encode`], [`Error::TooLarge`].
@@ -348,6 +527,7 @@ impl RingNode {
 
     /// Returns this rank's state in the checkpoint from which the ring was restarted. It is `None`
     /// in the first start, and after a restart without a checkpoint that all ranks had taken.
+    /// [`checkpoint`](RingNode::checkpoint) has an example.
     ///
     /// # Errors
     /// [`Error::Decode`] if the state has another type.
@@ -356,13 +536,23 @@ impl RingNode {
     }
 
     /// Returns a host and port on rank 0's machine where the processes of another framework, one a
-    /// rank, can connect to each other.
+    /// rank, can connect to each other. It sends nothing. [`Rendezvous`] has an example.
     pub fn rendezvous(&self) -> Rendezvous {
         rendezvous(&self.streams.addresses()[0])
     }
 
     /// Returns the environment variables by which frameworks such as torch.distributed connect:
     /// `MASTER_ADDR`, `MASTER_PORT`, `RANK` and `WORLD_SIZE`.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use fiber::{Ring, RingNode};
+    ///
+    /// let sizes = Ring::run(2, |node: RingNode| node.environment()[3].1.clone(), ());
+    /// assert_eq!(sizes.wait()?, ["2", "2"]);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn environment(&self) -> [(&'static str, String); 4] {
         let Rendezvous { host, port } = self.rendezvous();
         [
@@ -375,6 +565,20 @@ impl RingNode {
 
     /// Returns a command for `program` with this node's [environment](RingNode::environment). It
     /// does not start it.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use fiber::{Ring, RingNode};
+    ///
+    /// fn rank_of_program(node: RingNode) -> std::io::Result<String> {
+    ///     let output = node.command("printenv").arg("RANK").output()?;
+    ///     Ok(String::from_utf8_lossy(&output.stdout).trim().into())
+    /// }
+    ///
+    /// assert_eq!(Ring::builder().size(2).try_run(rank_of_program, ()).wait()?, ["0", "1"]);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
         command.envs(self.environment());

@@ -10,12 +10,38 @@ use rustix::net::{
 
 use super::wire::RankAddress;
 
-/// A host and port where the processes of another framework, one a rank, connect to each other:
-/// the values of `MASTER_ADDR` and `MASTER_PORT`.
+/// A host and port where the processes of another framework, one a rank, connect to each other: the
+/// values of `MASTER_ADDR` and `MASTER_PORT`.
 ///
 /// Rank 0's process reserves the port until it ends: the system assigns it to no other program. The
 /// process holds a bound socket that does not listen and has `SO_REUSEADDR`. A program that sets
 /// `SO_REUSEADDR` too, as servers do, can listen there.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// use std::io::{Read, Write};
+/// use std::net::{TcpListener, TcpStream};
+///
+/// use fiber::{Ring, RingNode};
+///
+/// fn greet_rank_0(mut node: RingNode) -> Result<String, Box<dyn std::error::Error>> {
+///     let addresses = node.rendezvous().addresses()?;
+///     let mut greeting = String::new();
+///     if node.rank() == 0 {
+///         let listener = TcpListener::bind(&*addresses)?;
+///         node.barrier()?;
+///         listener.accept()?.0.read_to_string(&mut greeting)?;
+///     } else {
+///         node.barrier()?; // rank 0 listens now
+///         TcpStream::connect(&*addresses)?.write_all(b"hello")?;
+///     }
+///     Ok(greeting)
+/// }
+///
+/// assert_eq!(Ring::builder().size(2).try_run(greet_rank_0, ()).wait()?, ["hello", ""]);
+/// # Ok::<(), fiber::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Rendezvous {
     /// The name or IP address of rank 0's host.
@@ -60,6 +86,7 @@ pub(super) fn rendezvous(first: &RankAddress) -> Rendezvous {
 
 impl Rendezvous {
     /// Resolves the host, and returns its socket addresses. It blocks on the name service.
+    /// [`Rendezvous`] has an example.
     ///
     /// # Errors
     /// [`Error::System`] if the host's name cannot be resolved.

@@ -60,17 +60,20 @@ impl<T> RingRun<T> {
         RingRun { name, outcome, coordinator, over: false, value: PhantomData }
     }
 
-    /// Returns the ring's name, which errors, logs and the [tree](crate::tree()) show.
+    /// Returns the ring's name, which errors, logs and the [tree](crate::tree()) show. [`RingRun`]
+    /// has an example.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns the id of a rank's process, or `None` before its start and after its end.
+    /// Returns the id of a rank's process, or `None` before its start and after its end. A restart
+    /// changes it. [`kill_rank`](RingRun::kill_rank) has an example.
     pub fn pid(&self, rank: usize) -> Option<u32> {
         self.coordinator.as_ref()?.pids.borrow().get(rank).copied().flatten()
     }
 
     /// Waits until the processes of all nodes have started, and returns their ids by rank.
+    /// [`RingRun`] has an example.
     ///
     /// # Errors
     /// [`Error::Ring`] if the run ends before that.
@@ -94,6 +97,17 @@ impl<T> RingRun<T> {
     ///
     /// The handle then returns [`Error::Ring`], unless the run has already ended. A node has no
     /// orderly end before its function returns, so there is no `stop`.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use fiber::{Error, Ring, RingNode};
+    ///
+    /// let run = Ring::run(2, |_: RingNode| std::thread::park(), ());
+    /// run.kill();
+    /// assert!(matches!(run.wait(), Err(Error::Ring { .. })));
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn kill(&self) {
         if let Some(coordinator) = &self.coordinator {
             coordinator.fail(RingProblem::Killed);
@@ -105,6 +119,19 @@ impl<T> RingRun<T> {
     /// The ring handles it as any death of a rank: it restarts all ranks from their last
     /// [checkpoint](crate::RingNode::checkpoint), or the run ends with [`Error::RankDied`]. It does
     /// nothing if the rank has no process.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use fiber::{Error, Ring, RingNode};
+    ///
+    /// let run = Ring::run(2, |_: RingNode| std::thread::park(), ());
+    /// let pids = run.started().wait()?;
+    /// assert_eq!(run.pid(1), Some(pids[1]));
+    /// run.kill_rank(1);
+    /// assert!(matches!(run.wait(), Err(Error::RankDied { rank: 1, .. })));
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn kill_rank(&self, rank: usize) {
         if let Some(coordinator) = &self.coordinator {
             coordinator.kill_rank(rank);
@@ -114,7 +141,7 @@ impl<T> RingRun<T> {
 
 impl<T: DeserializeOwned> RingRun<T> {
     /// Blocks this thread until all nodes have ended, and returns the values of the function by
-    /// rank.
+    /// rank. [`RingRun`] has an example.
     ///
     /// # Errors
     /// As [`RingBuilder::run`](crate::RingBuilder::run).

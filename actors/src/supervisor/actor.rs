@@ -21,9 +21,15 @@ impl ChildSpec {
     /// Returns the specification of an actix actor. `factory` makes the actor of each incarnation,
     /// on the thread on which it then runs.
     ///
-    /// All supervised actors share the thread `fiber-actors`, unless their specification
-    /// [sets another](ChildSpec::on); it is not the supervisor's thread. The child counts as
-    /// started when the actor's `started` has returned.
+    /// All supervised actors share the thread `fiber-actors`, unless their specification [sets
+    /// another](ChildSpec::on); it is not the supervisor's thread. A handler that blocks delays the
+    /// other actors of its thread. The child counts as started when the actor's `started` has
+    /// returned.
+    ///
+    /// A panic in a handler ends the incarnation. Messages in its mailbox are lost, and their calls
+    /// fail.
+    ///
+    /// [`SupervisorBuilder::start`](super::SupervisorBuilder::start) has an example.
     pub fn actor<A>(name: impl Into<String>, factory: impl Fn() -> A + Send + 'static) -> ChildSpec
     where
         A: Actor<Context = Context<A>>,

@@ -16,10 +16,16 @@ use std::time::Duration;
 /// ```
 /// use std::time::Duration;
 ///
+/// use fiber::Supervisor;
 /// use fiber::supervisor::Backoff;
 ///
 /// let (first, max) = (Duration::from_millis(50), Duration::from_secs(2));
-/// let backoff = Backoff::new(first, max).factor(3.0).jitter(0.2);
+/// let backoff = Backoff::new(first, max)
+///     .factor(3.0)
+///     .jitter(0.2)
+///     .reset_after(Duration::from_secs(60));
+/// let patient = Supervisor::builder("patient").backoff(backoff);
+/// let eager = Supervisor::builder("eager").backoff(Backoff::none());
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Backoff {
@@ -37,7 +43,8 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// Returns pauses from `first` to `max`, each twice as long as the one before.
+    /// Returns pauses from `first` to `max`, each twice as long as the one before. [`Backoff`] has
+    /// an example.
     #[must_use]
     pub fn new(first: Duration, max: Duration) -> Backoff {
         Backoff {
@@ -49,13 +56,14 @@ impl Backoff {
         }
     }
 
-    /// Returns no pauses: each restart comes at once.
+    /// Returns no pauses: each restart comes at once. [`Backoff`] has an example.
     #[must_use]
     pub fn none() -> Backoff {
         Backoff::new(Duration::ZERO, Duration::ZERO)
     }
 
-    /// Sets the ratio of a pause to the one before: 2 by default, at least 1.
+    /// Sets the ratio of a pause to the one before: 2 by default, at least 1. [`Backoff`] has an
+    /// example.
     #[must_use]
     pub fn factor(mut self, factor: f64) -> Backoff {
         self.factor = factor.max(1.0);
@@ -63,13 +71,15 @@ impl Backoff {
     }
 
     /// Sets the random part of each pause, from 0 (none) to 1 (all of it): 0.5 by default.
+    /// [`Backoff`] has an example.
     #[must_use]
     pub fn jitter(mut self, jitter: f64) -> Backoff {
         self.jitter = jitter.clamp(0.0, 1.0);
         self
     }
 
-    /// Sets how long a child must run to restart at once again: 10 s by default.
+    /// Sets how long a child must run to restart at once again: 10 s by default. [`Backoff`] has an
+    /// example.
     #[must_use]
     pub fn reset_after(mut self, time: Duration) -> Backoff {
         self.reset_after = time;

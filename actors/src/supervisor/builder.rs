@@ -20,7 +20,27 @@ use crate::options::builder_options;
 use crate::reply::Reply;
 use crate::runtime::Runtime;
 
-/// Configures and starts a [`Supervisor`].
+/// Configures and starts a [`Supervisor`]. [`Supervisor::builder`] returns one.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// use std::time::Duration;
+///
+/// use fiber::Supervisor;
+/// use fiber::supervisor::{Backoff, ChildSpec, Strategy};
+///
+/// let app = Supervisor::builder("app")
+///     .strategy(Strategy::RestForOne)
+///     .intensity(10, Duration::from_secs(60))
+///     .backoff(Backoff::new(Duration::from_millis(10), Duration::from_secs(1)))
+///     .child(ChildSpec::process("store", || std::thread::park(), ())?)
+///     .child(ChildSpec::process("server", || std::thread::park(), ())?)
+///     .start()
+///     .wait()?;
+/// app.stop().wait()?; // `server` first, then `store`
+/// # Ok::<(), fiber::Error>(())
+/// ```
 #[derive(Debug)]
 #[must_use]
 pub struct SupervisorBuilder {
@@ -31,7 +51,7 @@ pub struct SupervisorBuilder {
 
 impl Supervisor {
     /// Returns the options of a supervisor, without children and [one for
-    /// one](Strategy::OneForOne).
+    /// one](Strategy::OneForOne). [`SupervisorBuilder`] has an example.
     pub fn builder(name: impl Into<String>) -> SupervisorBuilder {
         SupervisorBuilder { name: name.into(), options: Options::default(), specs: Vec::new() }
     }
@@ -73,7 +93,7 @@ impl From<(u32, Duration)> for Intensity {
 
 impl SupervisorBuilder {
     /// Sets which children are restarted when one fails; the default is [only that
-    /// one](Strategy::OneForOne).
+    /// one](Strategy::OneForOne). [`SupervisorBuilder`] has an example.
     pub fn strategy(mut self, strategy: Strategy) -> SupervisorBuilder {
         self.options.strategy = strategy;
         self
@@ -87,7 +107,9 @@ impl SupervisorBuilder {
         backoff => options.backoff;
     }
 
-    /// Adds a child, which starts after those before it.
+    /// Adds a child, which starts after those before it. [`SupervisorBuilder`] has an example.
+    ///
+    /// [`SupervisorRef::add_child`] adds one to a running supervisor.
     pub fn child(mut self, spec: ChildSpec) -> SupervisorBuilder {
         self.specs.push(spec);
         self
@@ -160,11 +182,25 @@ impl SupervisorBuilder {
 
     /// Starts the supervisor on the thread of `arbiter`, and waits until all children have started.
     ///
-    /// If this future is dropped before it is ready, the supervisor stops.
+    /// What blocks that thread delays restarts. If this future is dropped before it is ready, the
+    /// supervisor stops.
     ///
     /// # Errors
     /// [`Error::Start`] if a child could not start (the supervisor has stopped those before it by
     /// then), or if the arbiter has ended; [`Error::Invalid`] for names.
+    ///
+    /// # Examples
+    /// ```
+    /// use actix::Arbiter;
+    /// use fiber::Supervisor;
+    ///
+    /// #[fiber::main]
+    /// async fn main() -> fiber::Result<()> {
+    ///     let arbiter = Arbiter::new();
+    ///     let app = Supervisor::builder("app").start_on(&arbiter.handle()).await?;
+    ///     app.stop().await
+    /// }
+    /// ```
     pub async fn start_on(self, arbiter: &ArbiterHandle) -> Result<SupervisorRef> {
         check_name("Supervisor::builder", &self.name)?;
         check_names(&self.specs)?;

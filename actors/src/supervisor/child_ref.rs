@@ -13,7 +13,30 @@ use crate::reply::Reply;
 
 /// A handle of a supervised actor, which leads to its current incarnation.
 ///
-/// It works on any thread, in any runtime and without one. Dropping it stops nothing.
+/// It works on any thread, in any runtime and without one. Dropping it stops nothing. The actor is
+/// in this process, so messages are not encoded: they need no serde.
+///
+/// # Examples
+/// The example of [`SupervisorBuilder::start`](super::SupervisorBuilder::start) shows a call that
+/// fails and the next one, which succeeds. The examples below use the same `Counter`.
+///
+/// ```
+/// # fiber::init();
+#[doc = include_str!("../doc/counter.md")]
+/// use fiber::supervisor::{ChildRef, ChildSpec};
+///
+/// let spec = ChildSpec::actor("counter", || Counter(0));
+/// let app = fiber::Supervisor::builder("app").child(spec).start().wait()?;
+/// let counter: ChildRef<Counter> = app.child("counter")?;
+/// assert_eq!(counter.path(), "app/counter");
+/// assert_eq!(counter.send(Add(7)).wait()?, 7);
+///
+/// app.stop().wait()?;
+/// assert!(counter.addr().is_none());
+/// assert!(counter.join().wait()?.is_normal());
+/// assert!(matches!(counter.send(Add(7)).wait(), Err(fiber::Error::ActorStopped { .. })));
+/// # Ok::<(), fiber::Error>(())
+/// ```
 pub struct ChildRef<A: Actor> {
     identity: Arc<Identity>,
     current: Arc<Current<A>>,
@@ -24,19 +47,35 @@ impl<A: Actor> ChildRef<A> {
         ChildRef { identity, current }
     }
 
-    /// Returns the full name, with the supervisors above: `app/counter`.
+    /// Returns the full name, with the supervisors above: `app/counter`. [`ChildRef`] has an
+    /// example.
     pub fn path(&self) -> &str {
         self.identity.path()
     }
 
     /// Returns the address of the current incarnation, or `None` during a restart and after the
-    /// end.
+    /// end. It does not lead to later incarnations.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    #[doc = include_str!("../doc/counter.md")]
+    /// let spec = fiber::supervisor::ChildSpec::actor("counter", || Counter(0));
+    /// let app = fiber::Supervisor::builder("app").child(spec).start().wait()?;
+    /// let addr: Addr<Counter> = app.child("counter")?.addr().unwrap();
+    /// addr.do_send(Add(1));
+    /// assert_eq!(app.child::<Counter>("counter")?.send(Add(1)).wait()?, 2);
+    /// # app.stop().wait()?;
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn addr(&self) -> Option<Addr<A>> {
         self.current.get().map(|incarnation| incarnation.addr)
     }
 
-    /// Sends a message and waits for the answer. During a restart, the message waits for the next
-    /// incarnation.
+    /// Sends a message. The reply is the handler's result. [`ChildRef`] has an example.
+    ///
+    /// The message is sent at once. During a restart, the reply keeps it for the next incarnation,
+    /// and has to be awaited: dropping it drops the message.
     ///
     /// The thread, not the actor, runs the answer of a handler that returns a
     /// [`ResponseFuture`](actix::ResponseFuture): the reply waits for it even if the actor ends
@@ -59,12 +98,13 @@ impl<A: Actor> ChildRef<A> {
     }
 
     /// Sends `recipient` one [`Down`] for the end of each incarnation, from now on. If the actor
-    /// has ended for good, sends one at once.
+    /// has ended for good, sends one at once. [`Down`] has an example.
     pub fn watch(&self, recipient: Recipient<Down>) {
         self.identity.watch(recipient);
     }
 
     /// Waits until the actor has ended for good, and returns the reason. Asks nothing of it.
+    /// [`ChildRef`] has an example.
     pub fn join(&self) -> Reply<ExitReason> {
         let current = self.current.clone();
         Reply::new(async move { Ok(current.removed().await) })

@@ -8,7 +8,51 @@ use parking_lot::Mutex;
 
 /// The message to watchers that an incarnation has ended or could not start.
 ///
-/// See [`SupervisorRef::watch_child`](super::SupervisorRef::watch_child).
+/// An actor that handles it can watch a supervisor's [child](super::SupervisorRef::watch_child), a
+/// [supervisor](super::SupervisorRef::watch), or a [remote actor](crate::RemoteAddr::watch).
+///
+/// # Examples
+/// ```
+/// use actix::prelude::*;
+/// use fiber::error::ExitReason;
+/// use fiber::supervisor::{ChildSpec, Down};
+/// use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+///
+/// struct Idle;
+///
+/// impl Actor for Idle {
+///     type Context = Context<Self>;
+/// }
+///
+/// /// Passes on the ends that it receives.
+/// struct Watcher(UnboundedSender<Down>);
+///
+/// impl Actor for Watcher {
+///     type Context = Context<Self>;
+/// }
+///
+/// impl Handler<Down> for Watcher {
+///     type Result = ();
+///
+///     fn handle(&mut self, down: Down, _: &mut Context<Self>) {
+///         let _ = self.0.send(down);
+///     }
+/// }
+///
+/// #[fiber::main]
+/// async fn main() -> fiber::Result<()> {
+///     let idle = ChildSpec::actor("idle", || Idle);
+///     let app = fiber::Supervisor::builder("app").child(idle).start().await?;
+///     let (sender, mut ends) = unbounded_channel();
+///     app.watch_child("idle", Watcher(sender).start().recipient())?;
+///
+///     let reason = ExitReason::Failed("it is too slow".into());
+///     app.kill_child("idle", reason.clone()).await?;
+///     let down = ends.recv().await.expect("the watcher is alive");
+///     assert_eq!((&*down.name, down.reason), ("app/idle", reason));
+///     app.stop().await
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Down {

@@ -47,9 +47,22 @@ impl Default for Shutdown {
 
 /// Which failures of a child count.
 ///
-/// A failure that counts adds to the supervisor's
-/// [intensity](super::SupervisorBuilder::intensity), and lengthens the [pause](super::Backoff)
-/// before the next restart. After one that does not count, the child is restarted at once.
+/// A failure that counts adds to the supervisor's [intensity](super::SupervisorBuilder::intensity),
+/// and lengthens the [pause](super::Backoff) before the next restart. After one that does not
+/// count, the child is restarted at once.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// use fiber::error::ExitReason;
+/// use fiber::supervisor::{ChildSpec, Counts};
+///
+/// // A machine that is drained is no fault of the server.
+/// let evicted = |reason: &ExitReason, _| !matches!(reason, ExitReason::Evicted(_));
+/// let server = ChildSpec::process("server", || std::thread::park(), ())?;
+/// let server = server.counts(Counts::When(evicted));
+/// # Ok::<(), fiber::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub enum Counts {
@@ -107,7 +120,7 @@ pub struct ChildSpec {
 }
 
 impl ChildSpec {
-    /// Returns the specification of a child of any kind.
+    /// Returns the specification of a child of any kind. [`Start`] has an example.
     ///
     /// The name has at least one character and no `/`, and is unique among the supervisor's
     /// children; the supervisor checks that.
@@ -128,24 +141,43 @@ impl ChildSpec {
     }
 
     /// Sets how the child is stopped; the default is [within 5 seconds](Shutdown::After).
+    /// [`ChildSpec`] has an example.
     pub fn shutdown(mut self, shutdown: Shutdown) -> ChildSpec {
         self.shutdown = shutdown;
         self
     }
 
-    /// Sets which failures count; the default is [all](Counts::Always).
+    /// Sets which failures count; the default is [all](Counts::Always). [`Counts`] has an example.
     pub fn counts(mut self, counts: Counts) -> ChildSpec {
         self.counts = counts;
         self
     }
 
     /// Sets the arbiter on which an actor runs. Other children may ignore it.
+    ///
+    /// The actor's handlers then delay no other supervised actor. If the arbiter has ended, the
+    /// child's start fails.
+    ///
+    /// # Examples
+    /// ```
+    #[doc = include_str!("../doc/counter.md")]
+    /// use fiber::supervisor::ChildSpec;
+    ///
+    /// #[fiber::main]
+    /// async fn main() -> fiber::Result<()> {
+    ///     let arbiter = Arbiter::new(); // a thread of its own
+    ///     let spec = ChildSpec::actor("counter", || Counter(0)).on(arbiter.handle());
+    ///     let app = fiber::Supervisor::builder("app").child(spec).start().await?;
+    ///     assert_eq!(app.child::<Counter>("counter")?.send(Add(1)).await?, 1);
+    ///     app.stop().await
+    /// }
+    /// ```
     pub fn on(mut self, arbiter: ArbiterHandle) -> ChildSpec {
         self.arbiter = Some(arbiter);
         self
     }
 
-    /// Returns the child's name.
+    /// Returns the child's name. [`ChildSpec`] has an example.
     pub fn name(&self) -> &str {
         self.identity.name()
     }

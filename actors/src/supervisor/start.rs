@@ -19,22 +19,38 @@ use super::tree::{ChildKind, EntryId};
 /// # Examples
 /// ```
 /// # fiber::init();
+/// use std::any::Any;
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU64, Ordering};
+///
 /// use fiber::Supervisor;
 /// use fiber::error::ExitReason;
-/// use fiber::supervisor::{ChildContext, ChildSpec, Control, Running, Start};
+/// use fiber::supervisor::{ChildContext, ChildKind, ChildSpec, Control, Running, Start};
 /// use tokio::sync::mpsc;
 ///
 /// type Started = std::pin::Pin<Box<dyn Future<Output = Result<Running, ExitReason>>>>;
 ///
 /// /// A task on the supervisor's thread that waits until it is stopped.
-/// struct Idle;
+/// struct Idle {
+///     starts: Arc<AtomicU64>,
+/// }
 ///
 /// impl Start for Idle {
-///     fn start(&mut self, _: ChildContext) -> Started {
+///     fn start(&mut self, child: ChildContext) -> Started {
+///         println!("{} starts for the {}. time", child.path(), child.incarnation());
+///         self.starts.fetch_add(1, Ordering::Relaxed);
 ///         let (sender, mut stop) = mpsc::unbounded_channel();
 ///         // If `IdleControl` is dropped, so is the sender.
 ///         let exited = async move { stop.recv().await.unwrap_or(ExitReason::Shutdown) };
-///         Box::pin(async { Ok(Running::new(IdleControl(sender), exited)) })
+///         Box::pin(async { Ok(Running::new(IdleControl(sender), exited).place("this thread")) })
+///     }
+///
+///     fn kind(&self) -> ChildKind {
+///         ChildKind::Other("task".into())
+///     }
+///
+///     fn handle(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+///         Some(self.starts.clone())
 ///     }
 /// }
 ///
@@ -50,7 +66,11 @@ use super::tree::{ChildKind, EntryId};
 ///     }
 /// }
 ///
-/// let app = Supervisor::builder("app").child(ChildSpec::new("idle", Idle)).start().wait()?;
+/// let idle = ChildSpec::new("idle", Idle { starts: Arc::default() });
+/// let app = Supervisor::builder("app").child(idle).start().wait()?;
+/// let starts: Arc<AtomicU64> = app.handle("idle")?;
+/// assert_eq!(starts.load(Ordering::Relaxed), 1);
+/// println!("{}", fiber::tree()); // app, and below it: idle  running  this thread  0s
 /// app.stop().wait()?;
 /// # Ok::<(), fiber::Error>(())
 /// ```
@@ -93,7 +113,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Returns a started incarnation without a place.
+    /// Returns a started incarnation without a place. [`Start`] has an example.
     pub fn new(
         control: impl Control + 'static,
         exited: impl Future<Output = ExitReason> + 'static,
@@ -101,7 +121,7 @@ impl Running {
         Running { place: None, control: Box::new(control), exited: Box::pin(exited) }
     }
 
-    /// Sets where it runs, for the tree: `pid 4711`.
+    /// Sets where it runs, for the tree: `pid 4711`. [`Start`] has an example.
     #[must_use]
     pub fn place(mut self, place: impl Into<String>) -> Running {
         self.place = Some(place.into());
@@ -137,17 +157,17 @@ pub struct ChildContext {
 }
 
 impl ChildContext {
-    /// Returns the child's name.
+    /// Returns the child's name. [`Start`] has an example of a context.
     pub fn name(&self) -> &str {
         self.identity.name()
     }
 
-    /// Returns the full name, with the supervisors above: `app/counter`.
+    /// Returns the full name, with the supervisors above: `app/counter`. [`Start`] has an example.
     pub fn path(&self) -> &str {
         self.identity.path()
     }
 
-    /// Returns the number of the incarnation, from 1.
+    /// Returns the number of the incarnation, from 1. [`Start`] has an example.
     pub fn incarnation(&self) -> u64 {
         self.incarnation
     }
@@ -157,12 +177,15 @@ impl ChildContext {
         self.incarnation.saturating_sub(1)
     }
 
-    /// Returns the arbiter of the [specification](super::ChildSpec::on), if it has one.
+    /// Returns the arbiter of the [specification](super::ChildSpec::on), which has an example, or
+    /// `None`.
     pub fn arbiter(&self) -> Option<&ArbiterHandle> {
         self.arbiter.as_ref()
     }
 
     /// Sets the place that the tree shows. Does nothing if a later incarnation has begun.
+    ///
+    /// A child whose place is known from the start uses [`Running::place`] instead.
     pub fn set_place(&self, place: impl Into<String>) {
         let place = place.into();
         self.entry.update(|data| {

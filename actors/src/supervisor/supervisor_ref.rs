@@ -20,7 +20,27 @@ use crate::reply::Reply;
 /// A handle of a running supervisor.
 ///
 /// If the supervisor is itself a child, the handle leads to its current incarnation. It works on
-/// any thread, in any runtime and without one. Dropping it stops nothing.
+/// any thread, in any runtime and without one. Dropping it stops nothing: the supervisor runs until
+/// it is [stopped](SupervisorRef::stop), gives up, or the program ends.
+///
+/// Requests are messages within this process. Each is sent when its method is called, except while
+/// the supervisor itself is restarted: then it is sent when its reply is awaited.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// use fiber::Supervisor;
+/// use fiber::supervisor::{ChildSpec, SupervisorRef};
+///
+/// let app: SupervisorRef = Supervisor::builder("app").start().wait()?;
+/// let workers = ChildSpec::supervisor("workers", Supervisor::builder(""));
+/// app.add_child(workers).wait()?;
+/// assert_eq!(app.path(), "app");
+/// assert_eq!(app.supervisor("workers")?.path(), "app/workers");
+/// app.stop().wait()?;
+/// assert!(app.join().wait()?.is_normal());
+/// # Ok::<(), fiber::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct SupervisorRef {
     identity: Arc<Identity>,
@@ -34,7 +54,8 @@ impl SupervisorRef {
         SupervisorRef { identity, handle, is_top_level: true }
     }
 
-    /// Returns the full name, with the supervisors above: `app/workers`.
+    /// Returns the full name, with the supervisors above: `app/workers`. [`SupervisorRef`] has an
+    /// example.
     pub fn path(&self) -> &str {
         self.identity.path()
     }
@@ -87,6 +108,9 @@ impl SupervisorRef {
     }
 
     /// Stops a child as its specification says, and removes it. The reply comes at its end.
+    /// [`add_child`](SupervisorRef::add_child) has an example.
+    ///
+    /// A child that does not end within its [deadline](super::ChildSpec::shutdown) is killed.
     ///
     /// # Errors
     /// [`Error::Invalid`] if there is no child of this name, [`Error::ActorStopped`] if the
@@ -103,11 +127,27 @@ impl SupervisorRef {
     /// # Errors
     /// [`Error::Invalid`] if there is no child of this name, [`Error::ActorStopped`] if the
     /// supervisor has ended.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use fiber::Supervisor;
+    /// use fiber::error::ExitReason;
+    /// use fiber::supervisor::ChildSpec;
+    ///
+    /// let sleeper = ChildSpec::process("sleeper", || std::thread::park(), ())?;
+    /// let app = Supervisor::builder("app").child(sleeper).start().wait()?;
+    /// app.kill_child("sleeper", ExitReason::Failed("it hangs".into())).wait()?;
+    /// assert_eq!(fiber::tree().find("app/sleeper").unwrap().restarts, 1);
+    /// # app.stop().wait()?;
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn kill_child(&self, name: &str, reason: ExitReason) -> Reply<()> {
         self.end_child(name, StopMethod::Kill(reason))
     }
 
     /// Stops all children in reverse order, then the supervisor. The reply comes at its end.
+    /// [`SupervisorRef`] has an example.
     ///
     /// The supervisor stops even if the reply is dropped. If it has ended already, the reply comes
     /// at once. A supervisor that is a child is restarted if its specification says so; to stop it
@@ -130,22 +170,41 @@ impl SupervisorRef {
     }
 
     /// Waits until the supervisor has ended for good, and returns the reason. Asks nothing of it.
+    /// [`SupervisorRef`] has an example.
     pub fn join(&self) -> Reply<ExitReason> {
         let current = self.handle.current.clone();
         Reply::new(async move { Ok(current.removed().await) })
     }
 
-    /// Returns a handle of the actor with this name, or path (`workers/counter`).
+    /// Returns a handle of the actor with this name, or path (`workers/counter`). It sends nothing.
     ///
     /// # Errors
     /// [`Error::Invalid`] if there is no such child, or if it is not an actor of this type.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    #[doc = include_str!("../doc/counter.md")]
+    /// use fiber::Supervisor;
+    /// use fiber::supervisor::ChildSpec;
+    ///
+    /// let counter = ChildSpec::actor("counter", || Counter(0));
+    /// let workers = Supervisor::builder("").child(counter);
+    /// let workers = ChildSpec::supervisor("workers", workers);
+    /// let app = Supervisor::builder("app").child(workers).start().wait()?;
+    /// let counter = app.child::<Counter>("workers/counter")?;
+    /// assert_eq!(counter.send(Add(1)).wait()?, 1);
+    /// # app.stop().wait()?;
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn child<A: Actor>(&self, name: &str) -> Result<ChildRef<A>> {
         let entry = self.entry(name)?;
         let current = downcast::<Current<A>>(name, &entry)?;
         Ok(ChildRef::new(entry.identity, current))
     }
 
-    /// Returns a handle of the supervisor below this one with this name, or path.
+    /// Returns a handle of the supervisor below this one with this name, or path. It sends nothing.
+    /// [`SupervisorRef`] has an example.
     ///
     /// # Errors
     /// [`Error::Invalid`] if there is no such child, or if it is not a supervisor.
@@ -159,7 +218,8 @@ impl SupervisorRef {
         })
     }
 
-    /// Returns the [handle](super::Start::handle) of the child with this name, or path.
+    /// Returns the [handle](super::Start::handle) of the child with this name, or path. It sends
+    /// nothing. [`Start`](super::Start) has an example.
     ///
     /// # Errors
     /// [`Error::Invalid`] if there is no such child, or if it has no handle of this type.
@@ -168,12 +228,13 @@ impl SupervisorRef {
     }
 
     /// Sends `recipient` one [`Down`] for the end of each incarnation of this supervisor, from now
-    /// on. If it has ended for good, sends one at once.
+    /// on. If it has ended for good, sends one at once. [`Down`] has an example.
     pub fn watch(&self, recipient: Recipient<Down>) {
         self.identity.watch(recipient);
     }
 
     /// Sends `recipient` one [`Down`] for the end of each incarnation of a child, from now on.
+    /// [`Down`] has an example.
     ///
     /// # Errors
     /// [`Error::Invalid`] if there is no child of this name or path.

@@ -168,7 +168,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Returns the branch with this full name: `app/counter`.
+    /// Returns the branch with this full name: `app/counter`. [`tree`](tree()) has an example.
     pub fn find(&self, path: &str) -> Option<&Branch> {
         let mut names = path.split('/');
         let first = names.next()?;
@@ -214,6 +214,15 @@ impl Branch {
     }
 
     /// Returns how long the branch has been in its state.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let app = fiber::Supervisor::builder("app").start().wait()?;
+    /// println!("app has run for {:?}", fiber::tree().find("app").unwrap().age());
+    /// # app.stop().wait()?;
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn age(&self) -> Duration {
         self.since.elapsed().unwrap_or_default()
     }

@@ -11,7 +11,8 @@ use crate::reply::Reply;
 /// A barrier: a number of parties wait until all of them have arrived, as at
 /// [`std::sync::Barrier`]. It then opens for them, and is closed again for the next round.
 ///
-/// A party that dies or drops its reply while it waits no longer counts as arrived.
+/// A party that dies or drops its reply while it waits no longer counts as arrived. A party that
+/// dies before it arrives keeps the others waiting: [`Reply::timeout`] limits that.
 ///
 /// # Examples
 /// ```
@@ -73,7 +74,8 @@ impl ObjectState for BarrierState {
 }
 
 impl Barrier {
-    /// Makes a barrier for this number of parties. It lives in this process.
+    /// Makes a barrier for this number of parties. It lives in this process. [`Barrier`] has an
+    /// example.
     ///
     /// # Errors
     /// [`Error::NotInitialised`](fiber_core::Error::NotInitialised), a wrong configuration, or an
@@ -86,6 +88,20 @@ impl Barrier {
 
     /// Waits until all parties have arrived. Returns the position in which this one arrived: 0 is
     /// the first.
+    ///
+    /// Calling it counts as arriving, before the reply is awaited. Dropping the reply takes that
+    /// back.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let barrier = fiber::sync::Barrier::new(2)?;
+    /// let first = barrier.meet();
+    /// assert_eq!(barrier.waiting().wait()?, 1);
+    /// assert_eq!(barrier.meet().wait()?, 1);
+    /// assert_eq!(first.wait()?, 0);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn meet(&self) -> Reply<usize> {
         let ticket = Ticket::new();
         let response = self.handle.request(&Operation::Arrive { ticket });
@@ -97,7 +113,7 @@ impl Barrier {
         })
     }
 
-    /// Returns how many parties wait.
+    /// Returns how many parties wait. [`meet`](Barrier::meet) has an example.
     pub fn waiting(&self) -> Reply<usize> {
         self.handle.call("asking", &Operation::Waiting)
     }

@@ -118,7 +118,8 @@ impl ObjectState for ConditionState {
 }
 
 impl Condition {
-    /// Makes a condition whose lock is free. It lives in this process.
+    /// Makes a condition whose lock is free. It lives in this process. [`Condition`] has an
+    /// example.
     ///
     /// # Errors
     /// [`Error::NotInitialised`](fiber_core::Error::NotInitialised), a wrong configuration, or an
@@ -130,6 +131,9 @@ impl Condition {
     }
 
     /// Waits for the lock. Dropping the reply withdraws the request.
+    ///
+    /// The lock is released when the guard is dropped or its process dies. [`Condition`] has an
+    /// example.
     pub fn lock(&self) -> Reply<ConditionGuard> {
         let ticket = Ticket::new();
         let acquire = permits::Operation::Acquire { ticket, access: Access::Exclusive };
@@ -141,12 +145,36 @@ impl Condition {
         })
     }
 
-    /// Wakes the request that sleeps longest, if any sleeps. Does not wait.
+    /// Wakes the request that sleeps longest. If none sleeps, the notification is lost. It sends
+    /// one message and does not wait.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let changed = fiber::sync::Condition::new()?;
+    /// let asleep = changed.lock().wait()?.sleep();
+    /// changed.notify_one();
+    /// let _held = asleep.wait()?;
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn notify_one(&self) {
         self.handle.send(&Operation::Notify { count: 1 });
     }
 
-    /// Wakes all requests that sleep. Does not wait.
+    /// Wakes all requests that sleep. They take the lock one after the other. It sends one message
+    /// and does not wait.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let changed = fiber::sync::Condition::new()?;
+    /// let first = changed.lock().wait()?.sleep();
+    /// let second = changed.lock().wait()?.sleep();
+    /// changed.notify_all();
+    /// drop(first.wait()?);
+    /// drop(second.wait()?);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn notify_all(&self) {
         self.handle.send(&Operation::Notify { count: u64::MAX });
     }
@@ -169,7 +197,7 @@ pub struct ConditionGuard {
 
 impl ConditionGuard {
     /// Returns whether a holder of the lock died, as
-    /// [`Guard::was_abandoned`](super::Guard::was_abandoned).
+    /// [`Guard::was_abandoned`](super::Guard::was_abandoned), which has an example.
     #[must_use]
     pub fn was_abandoned(&self) -> bool {
         self.abandoned
@@ -178,7 +206,18 @@ impl ConditionGuard {
     /// Releases the lock, sleeps until it is notified, and takes the lock again. Another process
     /// may have changed the protected value before that: check it again, and sleep again if needed.
     ///
-    /// If the reply is dropped or [times out](Reply::timeout), the lock is no longer held.
+    /// The lock is released when this method is called. If the reply is dropped or [times
+    /// out](Reply::timeout), the lock is no longer held.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let changed = fiber::sync::Condition::new()?;
+    /// let asleep = changed.lock().wait()?.sleep();
+    /// changed.lock().wait()?.notify_one(); // the lock is free meanwhile
+    /// let _held = asleep.wait()?;
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn sleep(self) -> Reply<ConditionGuard> {
         let what = format!("a notification of {}", self.condition().name());
         let response = self.condition().request(&Operation::Sleep { ticket: self.ticket });
@@ -188,7 +227,20 @@ impl ConditionGuard {
     }
 
     /// Sleeps as [`sleep`](ConditionGuard::sleep), for at most `limit`, and then takes the lock
-    /// again in any case. Returns `true` with the guard if it was notified before the limit.
+    /// again in any case: it may wait longer while another process holds it. Returns `true` with
+    /// the guard if it was notified before the limit.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use std::time::Duration;
+    ///
+    /// let changed = fiber::sync::Condition::new()?;
+    /// let held = changed.lock().wait()?;
+    /// let (_held, notified) = held.sleep_for(Duration::from_millis(1)).wait()?;
+    /// assert!(!notified);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn sleep_for(self, limit: Duration) -> Reply<(ConditionGuard, bool)> {
         let what = format!("a notification of {}", self.condition().name());
         let mut response = self.condition().request(&Operation::Sleep { ticket: self.ticket });
@@ -205,12 +257,14 @@ impl ConditionGuard {
         })
     }
 
-    /// Wakes the request that sleeps longest, as [`Condition::notify_one`].
+    /// Wakes the request that sleeps longest, as [`Condition::notify_one`]. It gets the lock after
+    /// this guard is dropped. [`sleep`](ConditionGuard::sleep) has an example.
     pub fn notify_one(&self) {
         self.condition().send(&Operation::Notify { count: 1 });
     }
 
-    /// Wakes all requests that sleep, as [`Condition::notify_all`].
+    /// Wakes all requests that sleep, as [`Condition::notify_all`]. They get the lock after this
+    /// guard is dropped. [`Condition`] has an example.
     pub fn notify_all(&self) {
         self.condition().send(&Operation::Notify { count: u64::MAX });
     }

@@ -80,7 +80,7 @@ impl ObjectState for EventState {
 }
 
 impl Event {
-    /// Makes an event that is not set. It lives in this process.
+    /// Makes an event that is not set. It lives in this process. [`Event`] has an example.
     ///
     /// # Errors
     /// [`Error::NotInitialised`](fiber_core::Error::NotInitialised), a wrong configuration, or an
@@ -92,21 +92,45 @@ impl Event {
 
     /// Sets the event. All calls of [`wait_set`](Event::wait_set) succeed, those that wait already
     /// and those that follow, until it is cleared.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let ready = fiber::sync::Event::new()?;
+    /// let waiting = ready.wait_set();
+    /// ready.set().wait()?;
+    /// waiting.wait()?;
+    /// assert!(ready.is_set().wait()?);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn set(&self) -> Reply<()> {
         self.handle.call("setting", &Operation::Set)
     }
 
-    /// Clears the event.
+    /// Clears the event. Calls of [`wait_set`](Event::wait_set) that follow wait again.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let ready = fiber::sync::Event::new()?;
+    /// ready.set().wait()?;
+    /// ready.clear().wait()?;
+    /// assert!(!ready.is_set().wait()?);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn clear(&self) -> Reply<()> {
         self.handle.call("clearing", &Operation::Clear)
     }
 
-    /// Returns whether the event is set.
+    /// Returns whether the event is set. [`set`](Event::set) has an example.
     pub fn is_set(&self) -> Reply<bool> {
         self.handle.call("asking", &Operation::IsSet)
     }
 
-    /// Waits until the event is set.
+    /// Waits until the event is set. Dropping the reply withdraws the request.
+    ///
+    /// The process that should set it may die before: [`Reply::timeout`] limits the wait.
+    /// [`set`](Event::set) has an example.
     pub fn wait_set(&self) -> Reply<()> {
         let ticket = Ticket::new();
         let response = self.handle.request(&Operation::Wait { ticket });

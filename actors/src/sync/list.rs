@@ -134,32 +134,71 @@ fn out_of_range(what: &'static str, index: usize, length: usize) -> Error {
 }
 
 impl<T: Serialize + DeserializeOwned + Send + 'static> List<T> {
-    /// Makes an empty list. It lives in this process.
+    /// Makes an empty list. It lives in this process, which stores the encoded items.
     ///
     /// # Errors
     /// [`Error::NotInitialised`], a wrong configuration, or an error of the system.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let names = fiber::sync::List::<String>::new()?;
+    /// assert!(names.is_empty().wait()?);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     #[track_caller]
     pub fn new() -> Result<List<T>> {
         Ok(List { handle: StateHandle::new("list", ListState::default())?, marker: PhantomData })
     }
 
-    /// Appends an item.
+    /// Appends an item. [`pop`](List::pop) has an example.
     pub fn push(&self, item: T) -> Reply<()> {
         self.extend(std::iter::once(item))
     }
 
-    /// Appends items, in one operation: no other item gets between them.
+    /// Appends items, in one operation: no other item gets between them. All travel in one message.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let list = fiber::sync::List::new()?;
+    /// list.extend(1..=3).wait()?;
+    /// assert_eq!(list.to_vec().wait()?, [1, 2, 3]);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn extend(&self, items: impl IntoIterator<Item = T>) -> Reply<()> {
         let items = items.into_iter().map(|item| encoded(&item)).collect::<Result<Vec<_>>>();
         self.change("pushing to", items.map(Operation::Push))
     }
 
-    /// Removes the last item and returns it.
+    /// Removes the last item and returns it, or `None` if the list is empty. It does not wait for
+    /// an item: [`Queue::get`](crate::Queue::get) does.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let list = fiber::sync::List::new()?;
+    /// list.push("last".to_string()).wait()?;
+    /// assert_eq!(list.pop().wait()?.as_deref(), Some("last"));
+    /// assert_eq!(list.pop().wait()?, None);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn pop(&self) -> Reply<Option<T>> {
         self.item("popping from", &Operation::Pop)
     }
 
-    /// Returns a copy of the item at an index. The first index is 0.
+    /// Returns a copy of the item at an index, or `None` if the index is out of range. The first
+    /// index is 0.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let list = fiber::sync::List::new()?;
+    /// list.extend(["a".to_string(), "b".to_string()]).wait()?;
+    /// assert_eq!(list.get(1).wait()?.as_deref(), Some("b"));
+    /// assert_eq!(list.get(2).wait()?, None);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn get(&self, index: usize) -> Reply<Option<T>> {
         self.item("getting from", &Operation::Get(index))
     }
@@ -168,6 +207,17 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> List<T> {
     ///
     /// # Errors
     /// [`Error::Invalid`] if the index is out of range.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let list = fiber::sync::List::new()?;
+    /// list.extend([1, 2]).wait()?;
+    /// list.set(0, 10).wait()?;
+    /// assert_eq!(list.to_vec().wait()?, [10, 2]);
+    /// assert!(list.set(2, 30).wait().is_err());
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn set(&self, index: usize, item: T) -> Reply<()> {
         let set = encoded(&item)
             .map(|item| self.handle.call::<Result<(), usize>>("", &Operation::Set(index, item)));
@@ -177,32 +227,65 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> List<T> {
     }
 
     /// Inserts an item before the one at an index, or at the end if the index is out of range.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let list = fiber::sync::List::new()?;
+    /// list.extend([1, 3]).wait()?;
+    /// list.insert(1, 2).wait()?;
+    /// assert_eq!(list.to_vec().wait()?, [1, 2, 3]);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn insert(&self, index: usize, item: T) -> Reply<()> {
         self.change("inserting into", encoded(&item).map(|item| Operation::Insert(index, item)))
     }
 
-    /// Removes the item at an index and returns it.
+    /// Removes the item at an index and returns it, or `None` if the index is out of range. Later
+    /// items move one index down.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let list = fiber::sync::List::new()?;
+    /// list.extend([1, 2]).wait()?;
+    /// assert_eq!(list.remove(0).wait()?, Some(1));
+    /// assert_eq!(list.get(0).wait()?, Some(2));
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn remove(&self, index: usize) -> Reply<Option<T>> {
         self.item("removing from", &Operation::Remove(index))
     }
 
     /// Returns the number of items.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let list = fiber::sync::List::new()?;
+    /// list.extend([1, 2]).wait()?;
+    /// assert_eq!(list.len().wait()?, 2);
+    /// list.clear().wait()?;
+    /// assert!(list.is_empty().wait()?);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn len(&self) -> Reply<usize> {
         self.handle.call("asking", &Operation::Len)
     }
 
-    /// Returns whether the list has no items.
+    /// Returns whether the list has no items. [`len`](List::len) has an example.
     pub fn is_empty(&self) -> Reply<bool> {
         let len = self.len();
         Reply::named(format!("asking {}", self.handle.name()), async move { Ok(len.await? == 0) })
     }
 
-    /// Removes all items.
+    /// Removes all items. [`len`](List::len) has an example.
     pub fn clear(&self) -> Reply<()> {
         self.change("clearing", Ok(Operation::Clear))
     }
 
-    /// Returns a copy of all items.
+    /// Returns a copy of all items, in one message of at most `max_message` bytes.
+    /// [`extend`](List::extend) has an example.
     pub fn to_vec(&self) -> Reply<Vec<T>> {
         let items = self.handle.call::<Vec<ByteBuf>>("", &Operation::All);
         Reply::named(format!("getting from {}", self.handle.name()), async move {
@@ -213,10 +296,19 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> List<T> {
     /// Changes the item at an index atomically. Returns the new item.
     ///
     /// `change` runs in this process, on a copy. It runs again, on the new item, if another process
-    /// changed the item meanwhile.
+    /// changed the item meanwhile. That takes two round trips, and one more for each repetition.
     ///
     /// # Errors
     /// [`Error::Invalid`] if the index is out of range.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let scores = fiber::sync::List::new()?;
+    /// scores.extend([1, 2]).wait()?;
+    /// assert_eq!(scores.update(0, |score| *score += 10).wait()?, 11);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn update(
         &self,
         index: usize,

@@ -40,7 +40,7 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Makes a lock that is free. It lives in this process.
+    /// Makes a lock that is free. It lives in this process. [`Lock`] has an example.
     ///
     /// # Errors
     /// [`Error::NotInitialised`](fiber_core::Error::NotInitialised), a wrong configuration, or an
@@ -52,12 +52,35 @@ impl Lock {
 
     /// Waits for the lock. It is not reentrant: a holder that asks again waits for itself.
     ///
-    /// Dropping the reply withdraws the request.
+    /// The [`Guard`] releases the lock when it is dropped. If its process dies, the next request
+    /// gets the lock. Dropping the reply withdraws the request.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let lock = fiber::sync::Lock::new()?;
+    /// let held = lock.lock().wait()?;
+    /// let next = lock.lock(); // waits for its turn from now on
+    /// drop(held);
+    /// let _held = next.wait()?;
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn lock(&self) -> Reply<Guard> {
         acquire(&self.handle, "taking", Access::Exclusive)
     }
 
-    /// Takes the lock if it is free and no other request waits for it.
+    /// Takes the lock if it is free and no other request waits for it. The reply waits for the
+    /// owner's answer, not for the lock.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let lock = fiber::sync::Lock::new()?;
+    /// let held = lock.try_lock().wait()?;
+    /// assert!(held.is_some());
+    /// assert!(lock.try_lock().wait()?.is_none());
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn try_lock(&self) -> Reply<Option<Guard>> {
         try_acquire(&self.handle, "taking", Access::Exclusive)
     }

@@ -172,33 +172,62 @@ where
     K: Serialize + DeserializeOwned + Send + 'static,
     V: Serialize + DeserializeOwned + Send + 'static,
 {
-    /// Makes an empty map. It lives in this process.
+    /// Makes an empty map. It lives in this process, which stores the encoded keys and values.
     ///
     /// # Errors
     /// [`Error::NotInitialised`](fiber_core::Error::NotInitialised), a wrong configuration, or an
     /// error of the system.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let ages = fiber::sync::Map::<String, u32>::new()?;
+    /// assert!(ages.is_empty().wait()?);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     #[track_caller]
     pub fn new() -> Result<Map<K, V>> {
         Ok(Map { handle: StateHandle::new("map", MapState::default())?, marker: PhantomData })
     }
 
-    /// Returns a copy of the value of a key.
+    /// Returns a copy of the value of a key. [`insert`](Map::insert) has an example.
     pub fn get(&self, key: &K) -> Reply<Option<V>> {
         call_for_value(&self.handle, "getting from", encoded(key).map(Operation::Get))
     }
 
     /// Sets the value of a key. Returns the previous value.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let ages = fiber::sync::Map::new()?;
+    /// assert_eq!(ages.insert("Ada".to_string(), 36).wait()?, None);
+    /// assert_eq!(ages.insert("Ada".to_string(), 37).wait()?, Some(36));
+    /// assert_eq!(ages.get(&"Ada".to_string()).wait()?, Some(37));
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn insert(&self, key: K, value: V) -> Reply<Option<V>> {
         let operation = encoded(&key).and_then(|key| Ok(Operation::Insert(key, encoded(&value)?)));
         call_for_value(&self.handle, "inserting into", operation)
     }
 
     /// Removes a key. Returns its value.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let squares = fiber::sync::Map::new()?;
+    /// squares.insert(3, 9).wait()?;
+    /// assert_eq!(squares.remove(&3).wait()?, Some(9));
+    /// assert!(!squares.contains_key(&3).wait()?);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn remove(&self, key: &K) -> Reply<Option<V>> {
         call_for_value(&self.handle, "removing from", encoded(key).map(Operation::Remove))
     }
 
-    /// Returns whether the map has a key.
+    /// Returns whether the map has a key. The value does not travel. [`remove`](Map::remove) has an
+    /// example.
     pub fn contains_key(&self, key: &K) -> Reply<bool> {
         let contains =
             encoded(key).map(|key| self.handle.call("asking", &Operation::Contains(key)));
@@ -206,22 +235,44 @@ where
     }
 
     /// Returns the number of keys.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let squares = fiber::sync::Map::new()?;
+    /// squares.insert(3, 9).wait()?;
+    /// assert_eq!(squares.len().wait()?, 1);
+    /// squares.clear().wait()?;
+    /// assert!(squares.is_empty().wait()?);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn len(&self) -> Reply<usize> {
         self.handle.call("asking", &Operation::Len)
     }
 
-    /// Returns whether the map has no keys.
+    /// Returns whether the map has no keys. [`len`](Map::len) has an example.
     pub fn is_empty(&self) -> Reply<bool> {
         let len = self.len();
         Reply::named(format!("asking {}", self.handle.name()), async move { Ok(len.await? == 0) })
     }
 
-    /// Removes all keys.
+    /// Removes all keys. [`len`](Map::len) has an example.
     pub fn clear(&self) -> Reply<()> {
         self.handle.call("clearing", &Operation::Clear)
     }
 
-    /// Returns a copy of all keys.
+    /// Returns a copy of all keys, in the order in which they were first inserted.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let squares = fiber::sync::Map::new()?;
+    /// squares.insert(3, 9).wait()?;
+    /// squares.insert(2, 4).wait()?;
+    /// assert_eq!(squares.keys().wait()?, [3, 2]);
+    /// assert_eq!(squares.entries().wait()?, [(3, 9), (2, 4)]);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn keys(&self) -> Reply<Vec<K>> {
         let keys = self.handle.call::<Vec<ByteBuf>>("getting from", &Operation::Keys);
         Reply::named(format!("getting from {}", self.handle.name()), async move {
@@ -229,7 +280,8 @@ where
         })
     }
 
-    /// Returns a copy of all keys with their values.
+    /// Returns a copy of all keys with their values, in the order of [`keys`](Map::keys), which has
+    /// an example. All travel in one message of at most `max_message` bytes.
     pub fn entries(&self) -> Reply<Vec<(K, V)>> {
         let entries =
             self.handle.call::<Vec<(ByteBuf, ByteBuf)>>("getting from", &Operation::Entries);
@@ -244,8 +296,19 @@ where
 
     /// Changes, inserts or removes the value of a key atomically. Returns the new value.
     ///
-    /// `change` runs in this process, on a copy. It runs again, on the new value, if another
-    /// process changed the value meanwhile.
+    /// `change` runs in this process, on a copy; `None` is a missing key. It runs again, on the new
+    /// value, if another process changed the value meanwhile. That takes two round trips, and one
+    /// more for each repetition.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let counts = fiber::sync::Map::new()?;
+    /// let count = |count: &mut Option<u32>| *count = Some(count.unwrap_or(0) + 1);
+    /// assert_eq!(counts.update(&"one".to_string(), count).wait()?, Some(1));
+    /// assert_eq!(counts.update(&"one".to_string(), count).wait()?, Some(2));
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn update(
         &self,
         key: &K,

@@ -30,7 +30,8 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Makes a namespace without names. It lives in this process.
+    /// Makes a namespace without names. It lives in this process, which stores the encoded values.
+    /// [`Namespace`] has an example.
     ///
     /// # Errors
     /// [`Error::NotInitialised`](fiber_core::Error::NotInitialised), a wrong configuration, or an
@@ -40,15 +41,26 @@ impl Namespace {
         Ok(Namespace { handle: StateHandle::new("namespace", MapState::default())? })
     }
 
-    /// Returns a copy of the value of a name.
+    /// Returns a copy of the value of a name, or `None` if it has none.
     ///
     /// # Errors
     /// [`Error::Decode`](fiber_core::Error::Decode) if the value is of another type.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let settings = fiber::sync::Namespace::new()?;
+    /// settings.set("mode", "fast").wait()?;
+    /// assert_eq!(settings.get::<String>("mode").wait()?.as_deref(), Some("fast"));
+    /// assert!(settings.get::<u32>("mode").wait().is_err());
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn get<T: DeserializeOwned + Send + 'static>(&self, name: &str) -> Reply<Option<T>> {
         call_for_value(&self.handle, "getting from", encoded(name).map(Operation::Get))
     }
 
-    /// Sets the value of a name.
+    /// Sets the value of a name. The previous value comes back with the answer and is dropped, so
+    /// both cost their size. [`get`](Namespace::get) has an example.
     pub fn set<T: Serialize>(&self, name: &str, value: T) -> Reply<()> {
         let insert = encoded(name).and_then(|name| Ok(Operation::Insert(name, encoded(&value)?)));
         let response = insert.map(|insert| self.handle.request(&insert));
@@ -58,6 +70,16 @@ impl Namespace {
     }
 
     /// Removes a name. Returns whether it had a value.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let settings = fiber::sync::Namespace::new()?;
+    /// settings.set("rate", 0.5).wait()?;
+    /// assert!(settings.remove("rate").wait()?);
+    /// assert!(!settings.remove("rate").wait()?);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn remove(&self, name: &str) -> Reply<bool> {
         let removed = encoded(name)
             .map(|name| self.handle.call::<Option<ByteBuf>>("", &Operation::Remove(name)));
@@ -66,7 +88,7 @@ impl Namespace {
         })
     }
 
-    /// Returns all names.
+    /// Returns all names, in the order in which they were first set. [`Namespace`] has an example.
     pub fn names(&self) -> Reply<Vec<String>> {
         let names = self.handle.call::<Vec<ByteBuf>>("getting from", &Operation::Keys);
         Reply::named(format!("getting from {}", self.handle.name()), async move {

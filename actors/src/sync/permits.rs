@@ -197,6 +197,8 @@ pub(super) fn try_acquire(
 
 /// A lock, or permits, that this process holds. They are released when the guard is dropped or the
 /// process dies.
+///
+/// Dropping it sends one message and does not wait.
 #[must_use = "the lock or the permits are released when the guard is dropped"]
 pub struct Guard {
     permits: Option<SendOnDrop<StateHandle<Permits>>>,
@@ -209,12 +211,37 @@ impl Guard {
     ///
     /// The death of a reader does not count. After the death of a writer it returns `true` for all
     /// readers up to the next writer, and for that writer.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use fiber::{Process, sync::Lock};
+    ///
+    /// let lock = Lock::new()?;
+    /// let die = |lock: Lock| {
+    ///     let _held = lock.lock().wait();
+    ///     std::process::abort();
+    /// };
+    /// assert!(Process::spawn(die, lock.clone()).wait().is_err());
+    /// assert!(lock.lock().wait()?.was_abandoned());
+    /// assert!(!lock.lock().wait()?.was_abandoned());
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     #[must_use]
     pub fn was_abandoned(&self) -> bool {
         self.abandoned
     }
 
     /// Keeps the lock or the permits for as long as this process lives.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let lock = fiber::sync::Lock::new()?;
+    /// lock.lock().wait()?.forget();
+    /// assert!(lock.try_lock().wait()?.is_none());
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn forget(mut self) {
         if let Some(permits) = self.permits.take() {
             permits.disarm();

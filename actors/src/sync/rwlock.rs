@@ -28,7 +28,7 @@ pub struct RwLock {
 }
 
 impl RwLock {
-    /// Makes a lock that is free. It lives in this process.
+    /// Makes a lock that is free. It lives in this process. [`RwLock`] has an example.
     ///
     /// # Errors
     /// [`Error::NotInitialised`](fiber_core::Error::NotInitialised), a wrong configuration, or an
@@ -39,21 +39,37 @@ impl RwLock {
     }
 
     /// Waits until no writer holds the lock or waits before this request, and takes it for reading.
+    /// Dropping the reply withdraws the request. [`RwLock`] has an example.
     pub fn read(&self) -> Reply<Guard> {
         acquire(&self.handle, "reading under", Access::Read)
     }
 
-    /// Waits until no process holds the lock, and takes it for writing.
+    /// Waits until no process holds the lock, and takes it for writing. Dropping the reply
+    /// withdraws the request.
+    ///
+    /// If a writer dies, [`Guard::was_abandoned`] returns `true` for its successors.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let lock = fiber::sync::RwLock::new()?;
+    /// let held = lock.write().wait()?;
+    /// assert!(!held.was_abandoned());
+    /// assert!(lock.try_read().wait()?.is_none());
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn write(&self) -> Reply<Guard> {
         acquire(&self.handle, "writing under", Access::Exclusive)
     }
 
     /// Takes the lock for reading, if no writer holds it and no other request waits.
+    /// [`write`](RwLock::write) has an example.
     pub fn try_read(&self) -> Reply<Option<Guard>> {
         try_acquire(&self.handle, "reading under", Access::Read)
     }
 
-    /// Takes the lock for writing, if no process holds it and no other request waits.
+    /// Takes the lock for writing, if no process holds it and no other request waits. [`RwLock`]
+    /// has an example.
     pub fn try_write(&self) -> Reply<Option<Guard>> {
         try_acquire(&self.handle, "writing under", Access::Exclusive)
     }

@@ -29,7 +29,8 @@ pub struct Semaphore {
 }
 
 impl Semaphore {
-    /// Makes a semaphore with this number of permits. It lives in this process.
+    /// Makes a semaphore with this number of permits. It lives in this process. [`Semaphore`] has
+    /// an example.
     ///
     /// # Errors
     /// [`Error::NotInitialised`](fiber_core::Error::NotInitialised), a wrong configuration, or an
@@ -39,30 +40,55 @@ impl Semaphore {
         Ok(Semaphore { handle: self::permits("semaphore", permits)? })
     }
 
-    /// Waits for a permit. Dropping the reply withdraws the request.
+    /// Waits for a permit. Dropping the reply withdraws the request. [`Semaphore`] has an example.
+    ///
+    /// The [`Guard`] gives the permit back when it is dropped or its process dies.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](fiber_core::Error::Invalid) if the semaphore has no permits at all.
     pub fn acquire(&self) -> Reply<Guard> {
         self.acquire_many(1)
     }
 
-    /// Waits for several permits, which are granted together.
+    /// Waits for several permits, which are granted together. Later requests wait behind this one,
+    /// also for fewer permits.
     ///
     /// # Errors
     /// [`Error::Invalid`](fiber_core::Error::Invalid) if the semaphore has fewer permits in all.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let memory = fiber::sync::Semaphore::new(4)?;
+    /// let _three = memory.acquire_many(3).wait()?;
+    /// assert_eq!(memory.available().wait()?, 1);
+    /// assert!(memory.acquire_many(5).wait().is_err());
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn acquire_many(&self, permits: u32) -> Reply<Guard> {
         acquire(&self.handle, "acquiring", Access::Permits(permits))
     }
 
-    /// Takes a permit if one is free and no other request waits.
+    /// Takes a permit if one is free and no other request waits. [`Semaphore`] has an example.
     pub fn try_acquire(&self) -> Reply<Option<Guard>> {
         try_acquire(&self.handle, "acquiring", Access::Permits(1))
     }
 
-    /// Adds permits. Does not wait.
+    /// Adds permits. It sends one message and does not wait.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let slots = fiber::sync::Semaphore::new(1)?;
+    /// slots.add_permits(2);
+    /// assert_eq!(slots.available().wait()?, 3);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn add_permits(&self, permits: u32) {
         self.handle.send(&Operation::Add(permits));
     }
 
-    /// Returns the number of free permits.
+    /// Returns the number of free permits. [`add_permits`](Semaphore::add_permits) has an example.
     pub fn available(&self) -> Reply<u32> {
         self.handle.call("asking", &Operation::Available)
     }

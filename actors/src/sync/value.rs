@@ -82,24 +82,42 @@ impl ObjectState for ValueState {
 }
 
 impl<T: Serialize + DeserializeOwned + Send + 'static> Value<T> {
-    /// Makes a shared value. It lives in this process.
+    /// Makes a shared value. It lives in this process, which stores it encoded.
     ///
     /// # Errors
     /// [`Error::Encode`](fiber_core::Error::Encode),
     /// [`Error::NotInitialised`](fiber_core::Error::NotInitialised), a wrong configuration, or an
     /// error of the system.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let best = fiber::sync::Value::new(0.5)?;
+    /// assert_eq!(best.get().wait()?, 0.5);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     #[track_caller]
     pub fn new(value: T) -> Result<Value<T>> {
         let state = ValueState { version: 0, value: codec::encode(&value)?.into() };
         Ok(Value { handle: StateHandle::new("value", state)?, marker: PhantomData })
     }
 
-    /// Returns a copy of the value.
+    /// Returns a copy of the value. [`set`](Value::set) has an example.
     pub fn get(&self) -> Reply<T> {
         self.handle.call("getting", &Operation::Get)
     }
 
-    /// Sets the value.
+    /// Sets the value. The previous one comes back with the answer and is dropped, so both cost
+    /// their size.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let name = fiber::sync::Value::new("first".to_string())?;
+    /// name.set("second".to_string()).wait()?;
+    /// assert_eq!(name.get().wait()?, "second");
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn set(&self, value: T) -> Reply<()> {
         let replaced = self.replace(value);
         Reply::named(
@@ -109,6 +127,14 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Value<T> {
     }
 
     /// Sets the value. Returns the previous one.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let turn = fiber::sync::Value::new("left".to_string())?;
+    /// assert_eq!(turn.replace("right".to_string()).wait()?, "left");
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn replace(&self, value: T) -> Reply<T> {
         match codec::encode(&value) {
             Ok(value) => self.handle.call("replacing", &Operation::Replace(value.into())),
@@ -119,7 +145,16 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Value<T> {
     /// Changes the value atomically. Returns the new value.
     ///
     /// `change` runs in this process, on a copy. It runs again, on the new value, if another
-    /// process changed the value meanwhile.
+    /// process changed the value meanwhile. That takes two round trips, and one more for each
+    /// repetition.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let count = fiber::sync::Value::new(1)?;
+    /// assert_eq!(count.update(|count| *count += 1).wait()?, 2);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
     pub fn update(&self, mut change: impl FnMut(&mut T) + Send + 'static) -> Reply<T> {
         let (handle, read) = (self.handle.clone(), self.handle.request(&Operation::Read));
         Reply::named(format!("updating {}", self.handle.name()), async move {

@@ -23,7 +23,25 @@ use super::event::{Event, Key, Timer};
 /// A supervisor: an actix actor that starts, watches, restarts and stops its children.
 ///
 /// [`Supervisor::builder`] makes one, and a [`SupervisorRef`](super::super::SupervisorRef) is its
-/// handle.
+/// handle. The supervisor works on fiber's own thread, so code of the program never delays a
+/// restart.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// use fiber::Supervisor;
+/// use fiber::supervisor::ChildSpec;
+///
+/// let sleep = || std::thread::park();
+/// let app = Supervisor::builder("app")
+///     .child(ChildSpec::process("one", sleep, ())?)
+///     .child(ChildSpec::process("two", sleep, ())?)
+///     .start()
+///     .wait()?;
+/// println!("{}", fiber::tree()); // app (supervisor, one for one), and below it: one, two
+/// app.stop().wait()?;
+/// # Ok::<(), fiber::Error>(())
+/// ```
 pub struct Supervisor {
     pub(super) identity: Arc<Identity>,
     pub(super) options: Options,
