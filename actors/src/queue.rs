@@ -138,12 +138,12 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
 
     /// Puts an element in, at once or when there is room.
     ///
-    /// The element is encoded and sent when this method is called. The returned future is ready
+    /// The element is encoded when this method is called. In the queue's owner it then goes into
+    /// the queue, without a message; other processes send it at once.
     ///
-    /// - in the queue's owner: when the element is in. Nothing is sent.
-    /// - in another process, with an unbounded queue: at once, while the elements that gather
-    ///   behind two frames in flight are smaller than 256 KiB, else when there is room for more.
-    /// - in another process, with a bounded queue: when the element is in.
+    /// The returned future is ready when the element is in. The exception is an unbounded queue of
+    /// another process: there it is ready at once, unless more than 256 KiB of elements wait behind
+    /// the two frames in flight.
     ///
     /// Its errors are [`Error::Closed`], [`Error::OwnerEnded`], [`Error::Encode`] and
     /// [`Error::TooLarge`]. If the owner dies, elements that were put but not taken are lost.
@@ -400,8 +400,8 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
     /// [`get`](Queue::get) fails with [`Error::Closed`], and streams end.
     ///
     /// Puts that wait for room fail with [`Error::Closed`]. Elements of other processes that have
-    /// not arrived are refused: their [`flush`](Queue::flush) and their next `put` fail. The end of
-    /// the queue waits for unacknowledged deliveries, which may come back.
+    /// not arrived are refused: their [`flush`](Queue::flush) and their next `put` fail. While
+    /// deliveries are not acknowledged, consumers wait, because the elements may come back.
     ///
     /// # Examples
     /// ```

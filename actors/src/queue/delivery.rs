@@ -49,7 +49,7 @@ impl<T> Delivery<T> {
         self.queue.call("acknowledging an element of", &Operation::Acknowledge { delivery })
     }
 
-    /// Acknowledges the element, so that it is not delivered again, and returns it. This counts as
+    /// Acknowledges the element and returns it: the queue does not deliver it again. This counts as
     /// [`task_done`](super::Queue::task_done).
     ///
     /// The request is sent at once, also if the reply is dropped. The reply is ready when it has

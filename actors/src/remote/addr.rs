@@ -223,7 +223,7 @@ impl<A: Actor> RemoteAddr<A> {
     /// Sends a message without an answer, and ignores all errors.
     ///
     /// The message arrives before this process exits in order, unless that takes longer than two
-    /// seconds. It is lost if the actor's process dies before it is handled.
+    /// seconds. It is lost if the actor's process dies before the handler runs.
     ///
     /// # Examples
     /// ```
@@ -247,8 +247,8 @@ impl<A: Actor> RemoteAddr<A> {
     ///
     /// # Errors
     /// Errors that this process knows at once, with the message: the message can't be encoded or is
-    /// too large, or the process of an exported actor is gone. Of a full mailbox, and of a managed
-    /// actor that has ended, only [`send`](RemoteAddr::send) reports.
+    /// too large, or the process of an exported actor is gone. Only [`send`](RemoteAddr::send)
+    /// reports a full mailbox, or a managed actor that has ended.
     ///
     /// # Examples
     /// ```

@@ -101,11 +101,12 @@ impl<T> RingRun<T> {
     /// # Examples
     /// ```
     /// # fiber::init();
-    /// use fiber::{Error, Ring, RingNode};
+    /// use fiber::error::{Error, RingProblem};
+    /// use fiber::{Ring, RingNode};
     ///
     /// let run = Ring::run(2, |_: RingNode| std::thread::park(), ());
     /// run.kill();
-    /// assert!(matches!(run.wait(), Err(Error::Ring { .. })));
+    /// assert!(matches!(run.wait(), Err(Error::Ring { problem: RingProblem::Killed, .. })));
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn kill(&self) {

@@ -182,8 +182,8 @@ impl SupervisorBuilder {
 
     /// Starts the supervisor on the thread of `arbiter`, and waits until all children have started.
     ///
-    /// What blocks that thread delays restarts. If this future is dropped before it is ready, the
-    /// supervisor stops.
+    /// Code that blocks that thread delays restarts. If this future is dropped before it is ready,
+    /// the supervisor stops.
     ///
     /// # Errors
     /// [`Error::Start`] if a child could not start (the supervisor has stopped those before it by

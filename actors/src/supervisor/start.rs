@@ -185,7 +185,8 @@ impl ChildContext {
 
     /// Sets the place that the tree shows. Does nothing if a later incarnation has begun.
     ///
-    /// A child whose place is known from the start uses [`Running::place`] instead.
+    /// A place that is known when the child has started goes into [`Running::place`], as in the
+    /// example of [`Start`].
     pub fn set_place(&self, place: impl Into<String>) {
         let place = place.into();
         self.entry.update(|data| {
