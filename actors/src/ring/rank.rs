@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use fiber_core::at_exit::flush_output;
 use fiber_core::entry::{Entry, EntryRef, MethodFn};
-use fiber_core::{Error, LinkKind, RankActivity, Result, codec};
+use fiber_core::{Error, LinkKind, RankActivity, Result, codec, shortage};
 use fiber_transport::shared_memory::StreamListener;
 use fiber_transport::{Link, Peer, Role, link_kind};
 use parking_lot::Mutex;
@@ -16,15 +16,13 @@ use super::node::RingNode;
 use super::rendezvous::ReservedPort;
 use super::streams::{LinkReader, RankShared, RankStreams, StreamReader, Wakeup};
 use super::task::RankTask;
-use super::wire::{CoordinatorMessage, RankAddress, RankMessage};
+use super::wire::{CoordinatorMessage, RankAddress, RankMessage, StreamError};
 use crate::mesh::ProcessRef;
 use crate::process::Initializer;
 use crate::runtime::{ChildMain, ControlMessage, ParentMessage, Runtime, StartedMain};
 
 /// The exit code of a process whose function failed.
 const EXIT_FAILED: i32 = 1;
-/// The pause after a failure to accept a stream.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// The rank that this process is.
 static RANK: OnceLock<Arc<RankShared>> = OnceLock::new();
@@ -68,7 +66,7 @@ impl ChildMain for RingMain {
             };
             let _ = sender.send(message);
         };
-        let run = move || match Rank::prepare(runtime, self) {
+        let run = move || match Rank::prepare(runtime, self, &link) {
             Ok(rank) => rank.run(&link, &messages),
             Err(problem) => {
                 let _ = link.send(ControlMessage::Failed(problem).message());
@@ -93,13 +91,18 @@ struct Rank {
 }
 
 impl Rank {
-    fn prepare(runtime: &'static Runtime, mut main: RingMain) -> Result<Rank, String> {
+    fn prepare(
+        runtime: &'static Runtime,
+        mut main: RingMain,
+        coordinator: &Arc<dyn Link>,
+    ) -> Result<Rank, String> {
         let text = |error: Error| error.to_string();
         let entry = main.entry.resolve::<MethodFn>().map_err(text)?;
         main.initializer.take().map_or(Ok(()), Initializer::run)?;
         let address = runtime.address_now().map_err(text)?;
-        let wakeup =
-            Wakeup::new().map_err(|error| format!("creating an eventfd failed: {error}"))?;
+        let wakeup = Wakeup::new().map_err(|error| {
+            format!("creating an eventfd failed: {}", shortage::explain(&error))
+        })?;
         let shared = Arc::new(RankShared {
             wakeup: Arc::new(wakeup),
             opened: Mutex::default(),
@@ -109,9 +112,10 @@ impl Rank {
         runtime.on_peer(Role::Ring, accept_link);
         // Only ranks on one host share memory. They have Unix addresses.
         let streams = match link_kind(address) {
-            Some(LinkKind::Unix) => {
-                Some(listen_for_streams(runtime, &shared).map_err(|error| error.to_string())?)
-            }
+            Some(LinkKind::Unix) => Some(
+                listen_for_streams(runtime, &shared, coordinator)
+                    .map_err(|error| shortage::explain(&error))?,
+            ),
             _ => None,
         };
         let reserved = (main.rank == 0).then(ReservedPort::new).transpose().map_err(text)?;
@@ -172,29 +176,36 @@ fn accept_link(peer: Peer) {
     tokio::task::spawn_local(LinkReader::receive(peer, Arc::clone(&rank.wakeup), opened));
 }
 
-/// Accepts shared-memory streams from other ranks on a thread of its own. Returns the address of
-/// its socket.
+/// Accepts shared-memory streams from other ranks on the runtime's thread. Returns the address of
+/// their socket.
 fn listen_for_streams(
     runtime: &'static Runtime,
     shared: &Arc<RankShared>,
+    coordinator: &Arc<dyn Link>,
 ) -> std::io::Result<String> {
-    let listener = StreamListener::bind()?;
-    let address = listener.address().to_string();
-    let shared = Arc::clone(shared);
-    let accept_all = move || loop {
-        match listener.accept(runtime.key()) {
-            Ok((greeting, reader)) => {
-                let Ok(rank) = greeting.try_into().map(u64::from_le_bytes) else { continue };
-                shared.opened.lock().push((rank as usize, StreamReader::shared(reader)));
-                shared.wakeup.notify();
-            }
-            Err(error) => {
-                tracing::error!("accepting a stream of another rank failed: {error}");
-                // The likely cause is too many open files. Others may close some meanwhile.
-                std::thread::sleep(ACCEPT_PAUSE);
+    let (shared, coordinator) = (Arc::clone(shared), Arc::clone(coordinator));
+    let (done, bound) = mpsc::channel();
+    runtime.spawn(move || async move {
+        let mut listener = match StreamListener::bind() {
+            Ok(listener) => listener,
+            Err(error) => return drop(done.send(Err(error))),
+        };
+        let _ = done.send(Ok(listener.address().to_string()));
+        loop {
+            match listener.accept(runtime.key()).await {
+                Ok((greeting, reader)) => {
+                    let Ok(rank) = greeting.try_into().map(u64::from_le_bytes) else { continue };
+                    shared.opened.lock().push((rank as usize, StreamReader::shared(reader)));
+                    shared.wakeup.notify();
+                }
+                Err(error) => {
+                    let problem = shortage::explain(&error);
+                    tracing::error!("accepting a stream of another rank failed: {problem}");
+                    let error = StreamError::NotAccepted { problem };
+                    let _ = coordinator.send(RankMessage::Error(error).encode());
+                }
             }
         }
-    };
-    std::thread::Builder::new().name("fiber-ring".into()).spawn(accept_all)?;
-    Ok(address)
+    });
+    bound.recv().unwrap_or_else(|_| Err(std::io::Error::other("fiber's thread ended")))
 }

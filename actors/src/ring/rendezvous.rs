@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 
+use fiber_core::shortage::Explained;
 use fiber_core::{Error, Result};
 use rustix::net::{
     AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt,
@@ -67,8 +68,9 @@ impl ReservedPort {
             let address: SocketAddr = getsockname(&socket)?.try_into()?;
             Ok(ReservedPort { port: address.port(), _socket: socket })
         };
-        reserve()
-            .map_err(|error: rustix::io::Errno| Error::system("reserving a port failed", error))
+        reserve().map_err(|error: rustix::io::Errno| {
+            Error::system("reserving a port failed", Explained(std::io::Error::from(error)))
+        })
     }
 }
 

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fiber_core::RankActivity;
+use fiber_core::{RankActivity, shortage};
 use fiber_transport::shared_memory::open_stream;
 use parking_lot::Mutex;
 
@@ -111,7 +111,7 @@ impl RankStreams {
                     let greeting = (self.rank as u64).to_le_bytes();
                     open_stream(socket, self.runtime.key(), &greeting, CAPACITY)
                         .map(|writer| StreamWriter::Shared { writer, closed: false })
-                        .map_err(|error| error.to_string())
+                        .map_err(|error| shortage::explain(&error))
                 }
                 None => {
                     let wakeup = Arc::clone(&self.shared.wakeup);

@@ -59,6 +59,8 @@ pub(super) enum StreamError {
     Mismatch { other: usize, own: String, theirs: String },
     /// The other rank cannot be reached.
     Disconnected { other: usize, problem: String },
+    /// This rank can't accept the streams of others.
+    NotAccepted { problem: String },
     /// The other rank's function has returned, and this rank waits for it.
     FunctionReturned { other: usize, own: String },
 }

@@ -41,6 +41,13 @@ pub enum RingProblem {
         /// The error of the connection.
         cause: String,
     },
+    /// A rank can't accept the data of others, for want of files.
+    NotAccepted {
+        /// The rank.
+        rank: usize,
+        /// The system's error, with the limit to raise.
+        cause: String,
+    },
     /// A rank waits for another one, whose function has returned.
     FunctionReturned {
         /// The rank that waits.
@@ -106,6 +113,9 @@ impl fmt::Display for RingProblem {
             }
             RingProblem::Disconnected { rank, other, cause } => {
                 write!(f, "rank {rank} cannot reach rank {other}: {cause}")
+            }
+            RingProblem::NotAccepted { rank, cause } => {
+                write!(f, "rank {rank} cannot accept a stream of another rank: {cause}")
             }
             RingProblem::FunctionReturned { rank, call, other } => write!(
                 f,

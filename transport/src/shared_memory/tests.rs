@@ -1,18 +1,40 @@
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::SocketAddr;
 use std::thread;
+use std::time::Duration;
 
 use fiber_core::SessionKey;
 use rustix::event::{PollFd, PollFlags, poll};
+use tokio::runtime::Builder;
+use tokio::task::LocalSet;
+use tokio::time::timeout;
 
 use super::*;
 
+/// The time limit of each step.
+const LONG: Duration = Duration::from_secs(20);
+
+/// Runs a listener until it has accepted one writer. `connect` runs on another thread, with its
+/// address and the key.
+fn accept_one<T: Send + 'static>(
+    connect: impl FnOnce(&str, &SessionKey) -> T + Send + 'static,
+) -> ((Vec<u8>, Reader), T) {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    LocalSet::new().block_on(&runtime, async {
+        let key = SessionKey::random();
+        let mut listener = StreamListener::bind().unwrap();
+        let (address, other) = (listener.address().to_string(), key.clone());
+        let connecting = thread::spawn(move || connect(&address, &other));
+        let accepted = timeout(LONG, listener.accept(&key)).await.expect("in time").unwrap();
+        (accepted, connecting.join().unwrap())
+    })
+}
+
 fn pair(capacity: usize) -> (Writer, Reader) {
-    let key = SessionKey::random();
-    let listener = StreamListener::bind().unwrap();
-    let (address, other) = (listener.address().to_string(), key.clone());
-    let writer = thread::spawn(move || open_stream(&address, &other, b"me", capacity).unwrap());
-    let (greeting, reader) = listener.accept(&key).unwrap();
+    let ((greeting, reader), writer) =
+        accept_one(move |address, key| open_stream(address, key, b"me", capacity).unwrap());
     assert_eq!(greeting, b"me");
-    (writer.join().unwrap(), reader)
+    (writer, reader)
 }
 
 fn sleep(fd: impl AsFd) {
@@ -67,16 +89,24 @@ fn what_was_written_before_the_writer_ended_can_be_read() {
 
 #[test]
 fn a_writer_without_the_key_is_turned_away() {
-    let listener = StreamListener::bind().unwrap();
-    let (key, address) = (SessionKey::random(), listener.address().to_string());
-    let other = key.clone();
-    let knocking = thread::spawn(move || {
-        let stranger = open_stream(&address, &SessionKey::random(), b"", 64);
-        (stranger.map(drop), open_stream(&address, &other, b"known", 64))
+    let ((greeting, _reader), (stranger, known)) = accept_one(|address, key| {
+        let stranger = open_stream(address, &SessionKey::random(), b"", 64);
+        (stranger.map(drop), open_stream(address, key, b"known", 64))
     });
-    let (greeting, _reader) = listener.accept(&key).unwrap();
     assert_eq!(greeting, b"known");
-    let (stranger, known) = knocking.join().unwrap();
     assert_eq!(stranger.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
     drop(known.unwrap());
+}
+
+#[test]
+fn silent_strangers_delay_no_writer() {
+    let ((greeting, _reader), (strangers, known)) = accept_one(|address, key| {
+        let address_of_socket = SocketAddr::from_abstract_name(address).unwrap();
+        let connect = |()| UnixStream::connect_addr(&address_of_socket).unwrap();
+        let strangers = [(); 20].map(connect);
+        (strangers, open_stream(address, key, b"known", 64))
+    });
+    assert_eq!(greeting, b"known");
+    drop(known.expect("the listener answers before the writer gives up"));
+    drop(strangers);
 }

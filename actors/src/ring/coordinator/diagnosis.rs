@@ -27,6 +27,9 @@ impl Coordinator {
             StreamError::Disconnected { other, problem } => {
                 RingProblem::Disconnected { rank, other, cause: problem }
             }
+            StreamError::NotAccepted { problem } => {
+                RingProblem::NotAccepted { rank, cause: problem }
+            }
             StreamError::FunctionReturned { other, own } => {
                 RingProblem::FunctionReturned { rank, call: own, other }
             }
