@@ -111,9 +111,7 @@ fn spawn(spec: &JobSpec, gpus: &GpuAllocator) -> Result<Arc<LocalJob>> {
 
     let log = Log::of(spec)?;
     let stream = || match &log {
-        Some(log) => {
-            log.file.try_clone().map(Stdio::from).map_err(|error| failed(error.to_string()))
-        }
+        Some(log) => log.file.try_clone().map(Stdio::from).map_err(|error| failed(explain(&error))),
         None => Ok(Stdio::piped()),
     };
     // The values go through standard input: any process of the same user can read the environment

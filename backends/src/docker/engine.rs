@@ -5,7 +5,7 @@ use std::io;
 use bollard::errors::Error;
 use bollard::query_parameters::RemoveContainerOptions;
 
-use crate::error_chain::{causes, chain};
+use crate::error_chain::{causes, chain, shortage_behind};
 
 const UNIX: &str = "unix://";
 /// The default socket of the engine, on a host and in containers with access to it.
@@ -83,6 +83,9 @@ pub(super) fn is_missing(error: &Error) -> bool {
 fn explain(host: &str, error: &Error) -> String {
     if let Some((_, message)) = refusal(error) {
         return message.to_string();
+    }
+    if let Some(problem) = shortage_behind(error) {
+        return format!("the Docker engine at {host} can't be used: {problem}");
     }
     match io_kind(error) {
         Some(io::ErrorKind::PermissionDenied) => format!(

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 
 use bollard::models::NetworkInspect;
-use fiber_core::{Config, LinkKind};
+use fiber_core::{Config, LinkKind, shortage};
 
 use super::current_container::CurrentContainer;
 use super::engine::{Engine, is_missing};
@@ -117,8 +117,9 @@ async fn of_host(engine: &Engine, config: &Config) -> Result<ContainerNetwork, S
     UdpSocket::bind((gateway, 0)).map_err(|error| {
         format!(
             "containers in `{name}` would connect to the gateway {gateway}, which is no address of \
-             this host ({error}): if the engine is on another host, set `bind_host` and \
-             `advertised_host` to addresses by which containers reach this host"
+             this host ({}): if the engine is on another host, set `bind_host` and \
+             `advertised_host` to addresses by which containers reach this host",
+            shortage::explain(&error)
         )
     })?;
     Ok(ContainerNetwork { name: name.to_string(), listen: listen_at(gateway) })

@@ -13,7 +13,7 @@ use kube::{Client, Error, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::error_chain::{causes, chain};
+use crate::error_chain::{causes, chain, shortage_behind};
 
 /// The manifest that grants the rights of programs and their users, and its namespace.
 const MANIFEST: &str = "deploy/kubernetes/rbac.yaml";
@@ -33,7 +33,8 @@ const READ_TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Clone)]
 pub struct ApiServer {
     client: Client,
-    /// The client without a read timeout, for [streams](ApiServer::streams). Created on first use.
+    /// The client without a read timeout, for [streams](ApiServer::streams). It is created on first
+    /// use.
     streaming: Arc<OnceLock<Client>>,
     access: kube::Config,
     namespace: String,
@@ -48,6 +49,9 @@ impl ApiServer {
     /// The reason, with a remedy.
     pub async fn connect(config: &Config) -> Result<ApiServer, String> {
         let mut access = kube::Config::infer().await.map_err(|error| {
+            if let Some(problem) = shortage_behind(&error) {
+                return format!("the cluster's configuration can't be read: {problem}");
+            }
             format!(
                 "no cluster is configured: {}. Set KUBECONFIG to a kubeconfig file (~/.kube/config \
                  is the default), or run this in a pod, or unset FIBER_BACKEND to use processes of \
@@ -65,7 +69,8 @@ impl ApiServer {
         limited.read_timeout = Some(READ_TIMEOUT);
         limited.reset_reader_on_write = true;
         let client = Client::try_from(limited).map_err(|error| {
-            format!("the kubeconfig for {url} can't be used: {}", chain(&error))
+            let problem = shortage_behind(&error).unwrap_or_else(|| chain(&error));
+            format!("the kubeconfig for {url} can't be used: {problem}")
         })?;
         let server = ApiServer { client, streaming: Arc::default(), access, namespace, url, host };
         match tokio::time::timeout(CONNECT, server.client.apiserver_version()).await {
@@ -111,13 +116,21 @@ impl ApiServer {
         K: Resource<Scope = NamespaceResourceScope>,
         K::DynamicType: Default,
     {
-        let client = self.streaming.get_or_init(|| {
-            Client::try_from(self.access.clone()).unwrap_or_else(|error| {
-                tracing::debug!("streams share the client with a read timeout: {error}");
+        Api::namespaced(self.streaming_client(), &self.namespace)
+    }
+
+    fn streaming_client(&self) -> Client {
+        if let Some(client) = self.streaming.get() {
+            return client.clone();
+        }
+        match Client::try_from(self.access.clone()) {
+            Ok(client) => self.streaming.get_or_init(|| client).clone(),
+            // The cause may pass, so a later stream tries again.
+            Err(error) => {
+                tracing::debug!("a stream shares the client with a read timeout: {error}");
                 self.client.clone()
-            })
-        });
-        Api::namespaced(client.clone(), &self.namespace)
+            }
+        }
     }
 
     /// Creates an object with a unique name. Tries again for a minute while the API server is away.
@@ -184,7 +197,10 @@ impl ApiServer {
                     chain(error)
                 );
             }
-            other => return self.unreachable(&innermost(other)),
+            other => {
+                let problem = shortage_behind(other).unwrap_or_else(|| innermost(other));
+                return self.unreachable(&problem);
+            }
         };
         let message = &status.message;
         match status.code {
@@ -276,4 +292,32 @@ pub(super) fn is_forbidden(error: &Error) -> bool {
 /// Returns the innermost cause of an error. The other ones name layers of the client.
 fn innermost(error: &Error) -> String {
     causes(error).last().map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The file of a token stands for anything that can't be read for a while.
+    #[tokio::test]
+    async fn streams_get_their_own_client_when_a_passing_problem_is_over() {
+        let place = tempfile::tempdir().unwrap();
+        let token = place.path().join("token");
+        let mut access = kube::Config::new("http://localhost:1".parse().unwrap());
+        let client = Client::try_from(access.clone()).unwrap();
+        access.auth_info.token_file = Some(token.display().to_string());
+        let server = ApiServer {
+            client,
+            streaming: Arc::default(),
+            access,
+            namespace: "default".into(),
+            url: "http://localhost:1".into(),
+            host: "localhost".into(),
+        };
+        server.streaming_client();
+        assert!(server.streaming.get().is_none());
+        std::fs::write(token, "secret").unwrap();
+        server.streaming_client();
+        assert!(server.streaming.get().is_some());
+    }
 }

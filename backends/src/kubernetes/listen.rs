@@ -1,8 +1,9 @@
 //! The address at which this process listens for its pods.
 
+use std::io;
 use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
 
-use fiber_core::{Config, LinkKind};
+use fiber_core::{Config, LinkKind, shortage};
 
 use crate::{ListenAddress, Locality};
 
@@ -18,9 +19,10 @@ pub(super) fn choose(config: &Config, api_server: &str) -> Result<ListenAddress,
     let found = match config.bind_host {
         Some(bind) => Some(bind),
         // If the cluster is on this host, its pods reach the host, but not its loopback address.
-        None => local_address_towards(api_server)
-            .filter(|own| !own.is_loopback())
-            .or_else(|| local_address_towards(UNASSIGNED)),
+        None => match local_address_towards(api_server)?.filter(|own| !own.is_loopback()) {
+            Some(own) => Some(own),
+            None => local_address_towards(UNASSIGNED)?,
+        },
     };
     let bind = found.ok_or(
         "found no address of this host at which pods can reach this process: set `bind_host` (and \
@@ -34,8 +36,9 @@ pub(super) fn choose(config: &Config, api_server: &str) -> Result<ListenAddress,
     // Binding works for addresses of this host only.
     UdpSocket::bind((bind, 0)).map_err(|error| {
         format!(
-            "pods would connect to {bind}, which is no address of this host ({error}): correct \
-             `bind_host`, and set `advertised_host` to the address by which pods reach it"
+            "pods would connect to {bind}, which is no address of this host ({}): correct \
+             `bind_host`, and set `advertised_host` to the address by which pods reach it",
+            shortage::explain(&error)
         )
     })?;
     Ok(ListenAddress {
@@ -46,11 +49,24 @@ pub(super) fn choose(config: &Config, api_server: &str) -> Result<ListenAddress,
     })
 }
 
-/// Returns the address from which this host would connect to another. Sends nothing.
-fn local_address_towards(host: &str) -> Option<IpAddr> {
-    let other = (host, 443).to_socket_addrs().ok()?.next()?;
-    let any = if other.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
-    let socket = UdpSocket::bind(any).ok()?;
-    socket.connect(other).ok()?;
-    socket.local_addr().ok().map(|address| address.ip()).filter(|address| !address.is_unspecified())
+/// Returns the address from which this host would connect to another, if it has a route to it.
+/// Sends nothing.
+///
+/// # Errors
+/// A shortage, which may pass: without the address, a wrong one would be used for the whole session.
+fn local_address_towards(host: &str) -> Result<Option<IpAddr>, String> {
+    let find = || -> io::Result<IpAddr> {
+        let other = (host, 443).to_socket_addrs()?.next().ok_or(io::ErrorKind::NotFound)?;
+        let socket = UdpSocket::bind(if other.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" })?;
+        socket.connect(other)?;
+        Ok(socket.local_addr()?.ip())
+    };
+    match find() {
+        Ok(own) => Ok(Some(own).filter(|own| !own.is_unspecified())),
+        Err(error) if shortage::is_shortage(&error) => Err(format!(
+            "this host's address towards {host} is unknown: {}",
+            shortage::explain(&error)
+        )),
+        Err(_) => Ok(None),
+    }
 }

@@ -154,7 +154,11 @@ async fn keep_guard() {
                 Ok(status) => format!("it ended ({status})"),
                 Err(error) => format!("its end can't be observed: {error}"),
             },
-            Err(error) => format!("it can't be started: {}", explain(&error)),
+            Err(error) => {
+                let problem = explain(&error);
+                tracing::debug!("the guard of this process can't be started: {problem}");
+                format!("it can't be started: {problem}")
+            }
         };
         if !std::mem::replace(&mut warned, true) {
             tracing::warn!(

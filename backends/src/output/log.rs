@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::PathBuf;
 
-use fiber_core::{Error, OutputMode, Result};
+use fiber_core::{Error, OutputMode, Result, shortage};
 
 use crate::JobSpec;
 
@@ -37,9 +37,10 @@ impl Log {
         };
         open().map_err(|error| {
             let problem = format!(
-                "its log file `{}` can't be opened: {error} (set `log_dir` to a writable \
+                "its log file `{}` can't be opened: {} (set `log_dir` to a writable \
                  directory)",
-                path.display()
+                path.display(),
+                shortage::explain(&error)
             );
             Error::not_started(&spec.name, problem)
         })
