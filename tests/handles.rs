@@ -257,3 +257,48 @@ fn a_handle_is_valid_after_its_link_to_the_owner_was_lost() {
     holder.wait().unwrap();
     owner.kill();
 }
+
+#[test]
+fn a_queues_handle_whose_link_to_the_owner_was_lost_says_that_another_one_works() {
+    if std::env::var("FIBER_LINK").is_ok_and(|link| link == "nng") {
+        return; // the peer of a TCP socket has no pid
+    }
+    let (made, go, said) = (Queue::new().unwrap(), Queue::new().unwrap(), Queue::new().unwrap());
+    let own = |made: Queue<Queue<u32>>| {
+        let queue = Queue::new().unwrap();
+        queue.put(1).wait().unwrap();
+        for _ in 0..2 {
+            made.put(queue.clone()).wait().unwrap();
+        }
+        loop {
+            std::thread::park();
+        }
+    };
+    let hold = |made: Queue<Queue<u32>>, go: Queue<()>, said: Queue<String>| {
+        let put = |queue: &Queue<u32>, element| {
+            queue.put(element).wait().and_then(|()| queue.flush().wait())
+        };
+        let first = made.get().wait().unwrap();
+        put(&first, 2).unwrap();
+        said.put("ready".into()).wait().unwrap();
+        go.get().wait().unwrap();
+        said.put(put(&first, 3).unwrap_err().to_string()).wait().unwrap();
+        let second = made.get().wait().unwrap();
+        put(&second, 4).unwrap();
+        let elements: Vec<_> = (0..3).map(|_| second.get().wait().unwrap()).collect();
+        said.put(format!("{elements:?}")).wait().unwrap();
+        put(&first, 5).unwrap_err();
+    };
+    let owner = Process::spawn(own, made.clone());
+    let holder = Process::spawn(hold, (made, go.clone(), said.clone()));
+    let next = || said.get().timeout(10 * LATER).wait().unwrap();
+    assert_eq!(next(), "ready");
+    let (owner_pid, holder_pid) = (owner.pid().unwrap(), holder.pid().unwrap());
+    assert!(cut_links(holder_pid, owner_pid) + cut_links(owner_pid, holder_pid) > 0);
+    go.put(()).wait().unwrap();
+    let error = next();
+    assert!(error.contains("get another handle of the queue"), "{error}");
+    assert_eq!(next(), "[1, 2, 4]");
+    holder.wait().unwrap();
+    owner.kill();
+}

@@ -14,7 +14,7 @@ use bytes::{Buf, Bytes};
 use dashmap::{DashMap, Entry};
 use fiber_core::at_exit::at_exit;
 use fiber_core::transfer::Uncommitted;
-use fiber_core::{CloseReason, Error, ProcessId, Result};
+use fiber_core::{CloseReason, Error, ExitReason, ProcessId, Result};
 use parking_lot::{Mutex, MutexGuard};
 
 use self::receiving::Receiving;
@@ -40,6 +40,10 @@ struct ClientState {
     closing: Option<Closing>,
     failed: Option<Error>,
 }
+
+/// What to do if the owner is alive.
+const GET_ANOTHER: &str = "if the owner is alive, get another handle of the queue from it (of a \
+                           pipe, make another), for this process's handles stay unusable";
 
 type State<'a> = MutexGuard<'a, ClientState>;
 
@@ -138,6 +142,16 @@ impl Client {
     }
 
     fn fail(&self, error: Error) {
+        let error = match error {
+            // The queue may live on, but elements on their way may be lost, and so may the knowledge
+            // which elements this process has used. So its handles must not go on as if nothing had
+            // happened.
+            Error::OwnerEnded { what, reason: ExitReason::LinkLost(problem) } => {
+                let reason = ExitReason::LinkLost(format!("{problem}; {GET_ANOTHER}"));
+                Error::OwnerEnded { what, reason }
+            }
+            other => other,
+        };
         let mut state = self.state.lock();
         state.failed.get_or_insert(error);
         state.receiving.clear();
