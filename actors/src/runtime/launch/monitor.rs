@@ -1,5 +1,8 @@
 //! A child process at work, until its end.
 
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
@@ -31,6 +34,17 @@ pub(crate) enum ProcessCommand {
 ///
 /// Passes messages of the child's main to `receive`, and executes `commands`.
 pub(crate) async fn monitor(
+    runtime: &'static Runtime,
+    launched: Launched,
+    commands: mpsc::UnboundedReceiver<ProcessCommand>,
+    receive: impl FnMut(Bytes),
+) -> Exit {
+    monitor_with(KILL_TIMEOUT, runtime, launched, commands, receive).await
+}
+
+/// As [`monitor`], with another time limit for the end of a killed process.
+async fn monitor_with(
+    kill_timeout: Duration,
     runtime: &'static Runtime,
     launched: Launched,
     mut commands: mpsc::UnboundedReceiver<ProcessCommand>,
@@ -77,7 +91,7 @@ pub(crate) async fn monitor(
                         _ => drop(verdict.get_or_insert(ExitReason::LinkLost(problem))),
                     }
                     job_guard.job.kill();
-                    break timeout(KILL_TIMEOUT, ended(&mut states))
+                    break timeout(kill_timeout, ended(&mut states))
                         .await
                         .unwrap_or_else(|_| unconfirmed(&job_guard));
                 }
@@ -121,7 +135,7 @@ pub(crate) async fn monitor(
                 job_guard.job.kill();
                 killed.get_or_insert_with(Instant::now);
             }
-            () = sleep_until(killed.unwrap_or_else(Instant::now) + KILL_TIMEOUT),
+            () = sleep_until(killed.unwrap_or_else(Instant::now) + kill_timeout),
                 if killed.is_some() =>
             {
                 break unconfirmed(&job_guard);
