@@ -6,10 +6,10 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::docker::docker;
+use crate::docker::{docker, try_docker};
 use crate::engine::{Network, program};
 use crate::program::Setup;
-use crate::wait::wait_until;
+use crate::wait::{wait_for_end, wait_until};
 
 crate::tests![
     a_map_goes_on_without_its_engine,
@@ -66,12 +66,7 @@ impl Daemon {
     }
 
     fn docker(&self, arguments: &[&str]) -> Option<String> {
-        let output = Command::new("docker")
-            .env("DOCKER_HOST", self.host())
-            .args(arguments)
-            .output()
-            .unwrap();
-        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_string())
+        try_docker(&[&["--host", &self.host()], arguments].concat()).ok()
     }
 
     fn containers(&self) -> String {
@@ -110,7 +105,7 @@ impl Daemon {
     fn stop(&mut self, signal: Signal) {
         if let Some(mut process) = self.process.take() {
             kill_process(Pid::from_child(&process), signal).unwrap();
-            process.wait().unwrap();
+            wait_for_end(&mut process);
         }
     }
 }

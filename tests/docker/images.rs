@@ -1,11 +1,11 @@
 //! Configured images, and their errors.
 
 use std::io::{ErrorKind, Read};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 
 use crate::docker::{docker, try_docker};
 use crate::engine::{containers, inspect, leaves_nothing, program};
-use crate::wait::LONG;
+use crate::wait::{LONG, wait_until};
 
 crate::tests![
     an_image_that_is_missing,
@@ -101,11 +101,24 @@ fn an_image_that_takes_too_long() {
         format!("the image `{name}` was not pulled within 2s (`pull_timeout` sets the limit)");
     leaves_nothing(setup.start()).code(0).says(&["error: ", &limit]);
     // The engine has connected, and closes the connection.
-    let (mut call, _) = registry.accept().expect("it is open");
+    let mut call = accept(&registry);
     call.set_read_timeout(Some(LONG)).expect("it is no zero");
     if let Err(error) = call.read_to_end(&mut Vec::new()) {
         assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
     }
+}
+
+/// Waits until the engine connects.
+fn accept(listener: &TcpListener) -> TcpStream {
+    listener.set_nonblocking(true).expect("it is open");
+    let mut accepted = None;
+    wait_until("the engine connects", || {
+        accepted = listener.accept().ok();
+        accepted.is_some()
+    });
+    let (stream, _) = accepted.expect("it was set above");
+    stream.set_nonblocking(false).expect("it is open");
+    stream
 }
 
 fn an_image_without_the_program() {

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::kubectl::{get, registry, try_kubectl};
 use crate::program::{Ending, Program, Setup, pid};
-use crate::wait::wait_until;
+use crate::wait::{wait_for_end, wait_until};
 
 pub(crate) fn must_answer() {
     if let Err(problem) = try_kubectl(&["get", "pods"]) {
@@ -147,8 +147,8 @@ impl Outage {
 
 impl Drop for Outage {
     fn drop(&mut self) {
-        let started =
-            Command::new(run("kube-apiserver")).status().expect("it can be started again");
+        let start = Command::new(run("kube-apiserver")).spawn();
+        let started = wait_for_end(&mut start.expect("it can be started again"));
         assert!(started.success());
         wait_until("it is back", || try_kubectl(&["get", "--raw", "/readyz"]).is_ok());
     }

@@ -1,5 +1,6 @@
 //! Waiting for conditions, by polling.
 
+use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
 /// Time limit for anything that must happen.
@@ -13,4 +14,16 @@ pub(crate) fn wait_until(what: &str, mut reached: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "{what} did not happen");
         std::thread::sleep(LOOK);
     }
+}
+
+/// Waits for the end of a process.
+#[track_caller]
+#[allow(dead_code, reason = "the tests of the command do without it")]
+pub(crate) fn wait_for_end(process: &mut Child) -> ExitStatus {
+    let mut status = None;
+    wait_until("the end of a process", || {
+        status = process.try_wait().expect("it is a child");
+        status.is_some()
+    });
+    status.expect("it was set above")
 }
