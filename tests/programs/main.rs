@@ -14,6 +14,7 @@ mod limits;
 mod memory;
 mod network;
 mod output;
+mod parent;
 mod program;
 mod proxy;
 mod scenarios;

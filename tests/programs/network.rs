@@ -1,6 +1,9 @@
 //! Connections that are reset, stalled, delayed or half closed, at every stage of a worker's life:
 //! a pool replaces the worker, and a supervisor restarts a managed actor.
 
+use std::time::{Duration, Instant};
+
+use crate::parent::IdleParent;
 use crate::program::{Program, Setup};
 use crate::proxy::{Fault, Proxy};
 
@@ -12,7 +15,14 @@ crate::tests![
     a_pool_recovers_when_a_workers_end_of_a_connection_is_closed_at_any_stage,
     a_managed_actor_is_restarted_when_its_connection_is_reset,
     a_process_whose_connection_is_reset_fails_for_that_reason,
+    a_child_without_work_whose_parent_closes_the_connection_ends,
+    a_child_without_work_whose_parents_host_is_lost_ends,
 ];
+
+/// The exit code of a child that could not begin its work.
+const NOT_STARTED: i32 = 70;
+/// The time for which a child without work waits for its parent's host.
+const EARLY_LINK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Bytes of a connection, in both directions, after which the fault happens: before the first byte,
 /// in the proof of the key, at the start of nng, in the handshake, in the request of the parent,
@@ -95,4 +105,29 @@ fn a_process_whose_connection_is_reset_fails_for_that_reason() {
     let error = program.line("it failed:");
     assert!(error.contains("lost its link"), "{error}");
     program.end().code(0);
+}
+
+fn a_child_without_work_whose_parent_closes_the_connection_ends() {
+    let parent = IdleParent::start();
+    let child = parent.child(Setup::new("main with init"), parent.address()).start();
+    parent.wait_for_child();
+    parent.end();
+    let ending = child.end().code(NOT_STARTED);
+    assert_eq!((ending.out, ending.errors), (String::new(), String::new()));
+}
+
+fn a_child_without_work_whose_parents_host_is_lost_ends() {
+    let (parent, proxy) = (IdleParent::start(), Proxy::new());
+    let setup = Setup::new("main with init");
+    let file = setup.directory().join("parent");
+    parent.write_address(&file);
+    proxy.reads_parents_address_from(file);
+    proxy.expose_next_to(Fault::LoseHost, usize::MAX);
+    let child = parent.child(setup, proxy.address()).start();
+    parent.wait_for_child();
+    proxy.fault_now();
+    proxy.wait_for_the_fault();
+    let lost = Instant::now();
+    child.end().code(NOT_STARTED);
+    assert!(lost.elapsed() < EARLY_LINK_TIMEOUT + Duration::from_secs(15), "{:?}", lost.elapsed());
 }

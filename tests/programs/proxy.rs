@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::set_socket_linger;
+use socket2::{SockFilter, SockRef};
 
 /// Time limit for anything that must happen.
 const LONG: Duration = Duration::from_secs(120);
@@ -15,6 +16,9 @@ const LONG: Duration = Duration::from_secs(120);
 const DELAY: Duration = Duration::from_millis(700);
 /// The interval of checks whether a connection must fail now.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+
+/// The instruction of a socket filter that returns how much of a packet to keep (`BPF_RET`).
+const RETURN: u16 = 0x06;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
@@ -28,6 +32,8 @@ pub(crate) enum Fault {
     CloseToParent,
     /// The reverse.
     CloseToChild,
+    /// The child's packets are not even acknowledged any more, as if the parent's host were gone.
+    LoseHost,
 }
 
 /// Forwards connections, and lets one of them fail on demand.
@@ -131,6 +137,13 @@ fn forward_until_fault(
                     return Ok(());
                 }
                 Fault::Stall => {
+                    done();
+                    return hold_open(&near, &far);
+                }
+                Fault::LoseHost => {
+                    // A filter of one instruction, "return 0", which keeps 0 bytes of each packet.
+                    let drop_all = SockFilter::new(RETURN, 0, 0, 0);
+                    SockRef::from(&near).attach_filter(&[drop_all])?;
                     done();
                     return hold_open(&near, &far);
                 }

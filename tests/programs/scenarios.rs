@@ -6,6 +6,7 @@ mod managed;
 mod network;
 mod shortages;
 mod starters;
+mod strangers;
 mod unfinished;
 
 use std::io::{BufRead, Write};
@@ -62,6 +63,13 @@ pub(crate) fn run(name: &str) -> ExitCode {
         "shortage of a managed actor" => managed::shortage(),
         "detached" => detached::detached(),
         "shortage of all" => shortages::of_all(),
+        "shortage of a guard" => shortages::of_a_guard(),
+        "shortage of a printer" => shortages::of_a_printer(),
+        "shortage at the start of a ring" => shortages::at_the_start_of_a_ring(),
+        "shortage of a ring" => shortages::of_a_ring(),
+        "shortage of a rank" => shortages::of_a_rank(),
+        "shortage of an actor pool" => managed::shortage_of_a_pool(),
+        "ring among strangers" => strangers::ring(),
         "behind a proxy" => network::behind_a_proxy(),
         "little address space" => little_address_space(),
         "killed as they start" => killed_as_they_start(),

@@ -14,6 +14,7 @@ crate::tests![
     nonsense_on_a_port_is_refused,
     a_peer_without_the_key_is_refused,
     silent_strangers_block_nothing,
+    silent_strangers_block_no_rank,
     a_crowd_of_strangers_leaves_descriptors_for_workers,
 ];
 
@@ -129,6 +130,11 @@ fn silent_strangers_block_nothing() {
     let (mut program, address) = at_work("nng");
     let _strangers: Vec<_> = (0..100).map(|_| tcp(&address)).collect();
     goes_on(&mut program);
+}
+
+fn silent_strangers_block_no_rank() {
+    let ending = Setup::new("ring among strangers").env("FIBER_LINK", "unix").run().code(0);
+    ending.says(&["sums Ok([3.0, 3.0, 3.0])"]);
 }
 
 /// The crowd is three times as large as the program's limit of descriptors.

@@ -1,7 +1,7 @@
-//! A program whose managed actor loses its process while no process can be started.
+//! Programs whose managed actors lose a process while no process can be started.
 
 use actix::prelude::*;
-use fiber::AsyncManager;
+use fiber::{ActorPool, AsyncManager};
 use serde::{Deserialize, Serialize};
 
 use super::shortages::{self, Shortage};
@@ -12,7 +12,7 @@ impl Actor for Doubler {
     type Context = Context<Doubler>;
 }
 
-#[derive(Message, Serialize, Deserialize)]
+#[derive(Clone, Message, Serialize, Deserialize)]
 #[rtype(result = "u64")]
 struct Double(u64);
 
@@ -36,4 +36,25 @@ pub(super) fn shortage() {
     shortages::wait_for_word();
     drop(shortage);
     println!("doubled {}", manager.send(Double(21)).wait().expect("the actor is restarted"));
+}
+
+/// Kills the process of one of three actors during a shortage.
+pub(super) fn shortage_of_a_pool() {
+    fiber::init();
+    shortages::log();
+    let pool = ActorPool::builder().start(|_: u32| Doubler, 0..3).wait().expect("actors start");
+    let victim = pool.managers().nth(1).and_then(AsyncManager::pid).expect("its process runs");
+    let shortage = Shortage::begin();
+    shortages::kill(victim);
+    shortages::wait_for_word();
+    let mut replies = pool.broadcast(Double(21));
+    let lost = replies.remove(1);
+    for reply in replies {
+        println!("meanwhile {}", reply.wait().expect("the other actors answer"));
+    }
+    shortages::wait_for_word();
+    drop(shortage);
+    println!("afterwards {}", lost.wait().expect("the actor is restarted"));
+    let answers = pool.broadcast(Double(2)).into_iter().map(|reply| reply.wait());
+    println!("whole {:?}", answers.collect::<fiber::Result<Vec<_>>>());
 }

@@ -1,28 +1,49 @@
-//! Programs that temporarily have no descriptors left.
+//! Programs that temporarily have no descriptors left, or can start no processes.
 
+use std::fs::File;
 use std::io::BufRead;
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use fiber::Pool;
+use fiber::{Pool, Process, Ring, RingNode};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use tracing_subscriber::filter::LevelFilter;
 
-/// Prevents opening descriptors until it is dropped.
-pub(super) struct Shortage(Rlimit);
+/// Prevents opening descriptors until it is dropped, or starting processes if the environment says
+/// so.
+pub(super) struct Shortage {
+    resource: Resource,
+    before: Rlimit,
+}
 
 impl Shortage {
     pub(super) fn begin() -> Shortage {
-        let before = getrlimit(Resource::Nofile);
-        setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..before })
+        let resource = match std::env::var("SHORTAGE").as_deref() {
+            Ok("processes") => Resource::Nproc,
+            _ => Resource::Nofile,
+        };
+        Shortage::of(resource, 0)
+    }
+
+    fn of(resource: Resource, rest: u64) -> Shortage {
+        let before = getrlimit(resource);
+        setrlimit(resource, Rlimit { current: Some(rest), ..before })
             .expect("the limit can be lowered");
-        Shortage(before)
+        Shortage { resource, before }
+    }
+
+    /// Leaves this process `count` descriptors.
+    fn of_all_files_but(count: u64) -> Shortage {
+        let lowest_free = File::open("/dev/null").expect("there is one").as_raw_fd();
+        Shortage::of(Resource::Nofile, lowest_free as u64 + count)
     }
 }
 
 impl Drop for Shortage {
     fn drop(&mut self) {
-        setrlimit(Resource::Nofile, self.0).expect("the limit can be restored");
+        setrlimit(self.resource, self.before).expect("the limit can be restored");
     }
 }
 
@@ -125,4 +146,125 @@ pub(super) fn of_all() {
         Err(error) => println!("failed {error}"),
     }
     drop(freeing);
+}
+
+/// Has a worker, and a shortage on demand.
+pub(super) fn of_a_guard() {
+    let _pool = begin(1);
+    println!("ready");
+    wait_for_word();
+    // The guard's end frees some descriptors, so few are left anyway: those of the standard streams
+    // and one more.
+    let shortage = Shortage::of(Resource::Nofile, 4);
+    println!("short");
+    wait_for_word();
+    drop(shortage);
+    wait_for_word();
+}
+
+/// Has a worker that prints its first line during a shortage, and more after it.
+pub(super) fn of_a_printer() {
+    let pool = begin(1);
+    let print = |line: String| println!("a worker prints {line}");
+    let shortage = Shortage::begin();
+    pool.apply(print, "early".to_string()).wait().expect("the worker is there");
+    wait_for_word();
+    drop(shortage);
+    pool.apply(print, "late".to_string()).wait().expect("the worker is there");
+    wait_for_word();
+}
+
+/// Starts a ring during a shortage, and another one after it.
+pub(super) fn at_the_start_of_a_ring() {
+    fiber::init();
+    // Some limits are raised when the first child starts.
+    Process::spawn(work, 21).wait().expect("a process starts");
+    let shortage = Shortage::begin();
+    let ring = || Ring::builder().name("short").size(3).run(|node: RingNode| node.rank(), ());
+    println!("failed {}", ring().wait().unwrap_err());
+    drop(shortage);
+    println!("later {:?}", ring().wait().expect("the shortage is over"));
+}
+
+/// Starts a ring that takes a checkpoint, and kills a rank during a shortage, which ends when the
+/// test says so.
+pub(super) fn of_a_ring() {
+    fn until_restarted(mut node: RingNode, ready: PathBuf) -> fiber::Result<usize> {
+        if node.restored::<()>()?.is_some() {
+            return Ok(node.rank());
+        }
+        node.checkpoint(&())?;
+        node.barrier()?;
+        std::fs::write(ready.join(format!("{}.ready", node.rank())), "").expect("there is room");
+        loop {
+            node.barrier()?;
+        }
+    }
+    fiber::init();
+    log();
+    let place = std::env::current_dir().expect("there is one");
+    let ring = Ring::builder().name("short").size(3).try_run(until_restarted, place.clone());
+    wait_until(|| (0..3).all(|rank| place.join(format!("{rank}.ready")).exists()));
+    // The system refuses a thread, too, during a shortage of processes.
+    let (begun, shortage) = std::sync::mpsc::channel();
+    let ending = std::thread::spawn(move || {
+        wait_for_word();
+        drop(shortage.recv());
+    });
+    begun.send(Shortage::begin()).expect("the thread waits");
+    ring.kill_rank(1);
+    match ring.wait() {
+        Ok(ranks) => println!("restarted {ranks:?}"),
+        Err(error) => println!("failed {error}"),
+    }
+    drop(ending);
+}
+
+/// Runs rings with one rank that is short of descriptors, in several ways.
+pub(super) fn of_a_rank() {
+    /// Rank 0 sends to rank 1 while one of them has only `rest` descriptors left.
+    fn send(mut node: RingNode, short: usize, rest: u64, passes: bool) -> fiber::Result<String> {
+        let file = |name: &str| PathBuf::from(format!("{short}-{rest}-{passes}.{name}"));
+        let shortage = (node.rank() == short).then(|| Shortage::of_all_files_but(rest));
+        if shortage.is_some() {
+            // The directory can be made without a descriptor.
+            std::fs::create_dir(file("short")).expect("there is room");
+        }
+        wait_until(|| file("short").exists());
+        if node.rank() == 0 {
+            if short != 0 {
+                std::fs::create_dir(file("sends")).expect("there is room");
+            }
+            node.send_right(&"arrived".to_string())?;
+            return Ok("sent".into());
+        }
+        if passes {
+            wait_until(|| file("sends").exists());
+            // Time to meet the shortage. If it is too short, the test only tests less.
+            std::thread::sleep(Duration::from_millis(300));
+            drop(shortage);
+            return node.recv_left();
+        }
+        let received = node.recv_left();
+        drop(shortage);
+        received
+    }
+    fn begin_shortage() {
+        std::mem::forget(Shortage::of_all_files_but(0));
+    }
+    fiber::init();
+    for (what, short, rest, passes) in [
+        ("sender", 0, 0, false),
+        ("receiver", 1, 0, false),
+        ("receiver of memory", 1, 1, false),
+        ("passing", 1, 0, true),
+        ("passing without memory", 1, 1, true),
+    ] {
+        match Ring::builder().size(2).try_run(send, (short, rest, passes)).wait() {
+            Ok(values) => println!("{what}: {values:?}"),
+            Err(error) => println!("{what}: failed: {error}"),
+        }
+    }
+    let ring = Ring::builder().size(2).initializer(begin_shortage, ());
+    println!("initialiser: {}", ring.run(|node: RingNode| node.rank(), ()).wait().unwrap_err());
 }
