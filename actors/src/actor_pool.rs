@@ -267,7 +267,8 @@ impl<A: Actor> ActorPool<A> {
         self.actors.len()
     }
 
-    /// Returns `false`: a pool has at least one actor.
+    /// Returns `false`: a pool has at least one actor. It stands beside [`len`](ActorPool::len), as
+    /// in collections.
     pub fn is_empty(&self) -> bool {
         self.actors.is_empty()
     }
@@ -446,9 +447,9 @@ impl<A: Actor> ActorPool<A> {
 
     /// Stops all actors and their processes, as [`AsyncManager::stop`].
     ///
-    /// The actors stop at the same time. The reply is ready when all processes are gone, which
-    /// takes at most as long as [`ManagerBuilder::shutdown`] allows. It happens whether or not the
-    /// reply is awaited.
+    /// The actors stop at the same time; those that exceed [`ManagerBuilder::shutdown`] are killed.
+    /// The reply is ready when all processes are gone. It happens whether or not the reply is
+    /// awaited.
     ///
     /// # Examples
     /// ```

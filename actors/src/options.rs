@@ -144,7 +144,7 @@ macro_rules! builder_options {
         $crate::options::builder_options! { $($rest)* }
     };
     ($(#[$text:meta])* restart => $($field:ident).+; $($rest:tt)*) => {
-        /// Sets when a restart follows an end.
+        /// Sets after which ends the supervisor starts it again.
         ///
         $(#[$text])*
         pub fn restart(mut self, restart: $crate::supervisor::Restart) -> Self {

@@ -49,8 +49,9 @@ pub use progress::suspend_progress;
 /// result is delivered once. A task may therefore run more than once.
 ///
 /// A call encodes its arguments in this process, sends them to workers, many tasks in one message
-/// where tasks are short, and receives the encoded results the same way. It never blocks the
-/// thread that makes it: [`map`](Pool::map) and its relatives encode on a thread of their own.
+/// where tasks are short, and receives the encoded results the same way. It returns a handle at
+/// once and waits for no worker: [`map`](Pool::map) and its relatives encode on a thread of their
+/// own.
 ///
 /// Clones are handles to the same pool. Dropping the last handle kills the workers and fails all
 /// calls. [`stop`](Pool::stop) lets them finish.

@@ -134,7 +134,7 @@ impl PoolBuilder {
     /// is 1, which is also the least.
     ///
     /// The threads share the memory of their process, and its death: all tasks that were pending
-    /// there run again in other workers. The [example](PoolBuilder#examples) shows it.
+    /// there run again. The [example](PoolBuilder#examples) shows it.
     pub fn threads_per_worker(mut self, count: usize) -> PoolBuilder {
         self.threads = count;
         self
