@@ -47,6 +47,8 @@ pub use stream::QueueStream;
 ///   again. An element that was on its way to a waiting `get` of that process is lost. Elements
 ///   from [`get_acknowledged`](Queue::get_acknowledged) are delivered again if and only if they
 ///   were not acknowledged.
+/// - **Lost links.** A process whose link to the owner is lost counts as dead. If it lives, its
+///   handles of the queue stay unusable; another handle that the owner sends it works.
 /// - **Cost.** Each element is encoded once and decoded once. In the owner itself, `put` and `get`
 ///   send no messages. Elements that another process puts into an unbounded queue while earlier
 ///   ones are in flight share a frame. `put` returns when an element is on its way;
