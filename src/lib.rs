@@ -388,10 +388,11 @@ pub mod config {
 /// Type parameters named `M` and `N` in this crate are *markers*, which live here too: the compiler
 /// infers them from the function, and no program names them.
 pub mod task {
-    pub use fiber_actors::Alone;
+    pub use fiber_actors::NoArguments;
     pub use fiber_core::{
-        Arguments, AsResult, AsTermination, AsValue, Diverging, Fallible, Function, FutureOf, Many,
-        One, Output, OutputKind, OwnedNotBorrowed, Plain, Portable, Termination, TryOutput,
+        Arguments, AsResult, AsTermination, AsValue, Diverging, Fallible, Function, FutureOf,
+        OneArgument, Output, OutputKind, OwnedNotBorrowed, Plain, Portable, Termination, TryOutput,
+        TupleArguments,
     };
 }
 

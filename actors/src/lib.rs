@@ -37,7 +37,7 @@ pub use queue::{Delivery, Get, Put, Queue, QueueStream};
 pub use remote::{RemoteAddr, RemoteMessage, RemoteRecipient, SendError};
 pub use reply::Reply;
 pub use ring::{
-    Alone, Number, Reduction, Rendezvous, Ring, RingBuilder, RingFunction, RingNode, RingRun,
+    NoArguments, Number, Reduction, Rendezvous, Ring, RingBuilder, RingFunction, RingNode, RingRun,
 };
 pub use runtime::init;
 #[doc(no_inline)]

@@ -108,12 +108,10 @@ macro_rules! builder_options {
             N: 'static,
         {
             const { fiber_core::assert_captures_nothing::<F>() };
-            self.$($field).+ = Some($crate::process::Initializer::new::<
-                F,
-                A,
-                M,
-                fiber_core::AsValue<N>,
-            >(function, &args));
+            self.$($field).+ = Some($crate::process::Initializer::new(
+                &fiber_core::TypedEntry::of_value(function),
+                &args,
+            ));
             self
         }
 
@@ -132,12 +130,10 @@ macro_rules! builder_options {
             N: 'static,
         {
             const { fiber_core::assert_captures_nothing::<F>() };
-            self.$($field).+ = Some($crate::process::Initializer::new::<
-                F,
-                A,
-                M,
-                fiber_core::AsResult<N>,
-            >(function, &args));
+            self.$($field).+ = Some($crate::process::Initializer::new(
+                &fiber_core::TypedEntry::of_result(function),
+                &args,
+            ));
             self
         }
 

@@ -24,7 +24,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use fiber_core::{
-    AsResult, AsValue, Function, Output, PoolEndReason, Portable, Result, TryOutput,
+    Function, Output, PoolEndReason, Portable, Result, TryOutput, TypedEntry,
     assert_captures_nothing,
 };
 
@@ -180,7 +180,7 @@ impl Pool {
         N: 'static,
     {
         const { assert_captures_nothing::<F>() };
-        ApplyCall::new(self.submit_one::<F, A, M, AsValue<N>>(function, &args))
+        ApplyCall::new(self.submit_one(TypedEntry::of_value(function), &args))
     }
 
     /// Works as [`apply`](Pool::apply), for a function that returns a `Result` whose error
@@ -208,7 +208,7 @@ impl Pool {
         N: 'static,
     {
         const { assert_captures_nothing::<F>() };
-        ApplyCall::new(self.submit_one::<F, A, M, AsResult<N>>(function, &args))
+        ApplyCall::new(self.submit_one(TypedEntry::of_result(function), &args))
     }
 
     /// Runs a task for each item, and gives all results together, in the order of the items.
@@ -232,7 +232,7 @@ impl Pool {
         N: 'static,
     {
         const { assert_captures_nothing::<F>() };
-        let (call, length) = self.submit::<F, I, M, AsValue<N>>(function, items, Order::Together);
+        let (call, length) = self.submit(TypedEntry::of_value(function), items, Order::Together);
         MapCall::new(call, length)
     }
 
@@ -259,7 +259,7 @@ impl Pool {
         N: 'static,
     {
         const { assert_captures_nothing::<F>() };
-        let (call, length) = self.submit::<F, I, M, AsResult<N>>(function, items, Order::Together);
+        let (call, length) = self.submit(TypedEntry::of_result(function), items, Order::Together);
         MapCall::new(call, length)
     }
 
@@ -290,7 +290,7 @@ impl Pool {
         N: 'static,
     {
         const { assert_captures_nothing::<F>() };
-        let (call, length) = self.submit::<F, I, M, AsValue<N>>(function, items, Order::Tasks);
+        let (call, length) = self.submit(TypedEntry::of_value(function), items, Order::Tasks);
         ImapCall::new(call, length)
     }
 
@@ -319,7 +319,7 @@ impl Pool {
         N: 'static,
     {
         const { assert_captures_nothing::<F>() };
-        let (call, length) = self.submit::<F, I, M, AsResult<N>>(function, items, Order::Tasks);
+        let (call, length) = self.submit(TypedEntry::of_result(function), items, Order::Tasks);
         ImapCall::new(call, length)
     }
 
@@ -353,7 +353,7 @@ impl Pool {
         N: 'static,
     {
         const { assert_captures_nothing::<F>() };
-        let (call, length) = self.submit::<F, I, M, AsValue<N>>(function, items, Order::Arrival);
+        let (call, length) = self.submit(TypedEntry::of_value(function), items, Order::Arrival);
         ImapUnorderedCall::new(call, length)
     }
 
@@ -380,7 +380,7 @@ impl Pool {
         N: 'static,
     {
         const { assert_captures_nothing::<F>() };
-        let (call, length) = self.submit::<F, I, M, AsResult<N>>(function, items, Order::Arrival);
+        let (call, length) = self.submit(TypedEntry::of_result(function), items, Order::Arrival);
         ImapUnorderedCall::new(call, length)
     }
 

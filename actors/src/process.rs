@@ -19,7 +19,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use fiber_core::{
-    AsValue, Error, Exit, Failure, FailureKind, Function, Outcome, Output, Portable, Result,
+    Error, Exit, Failure, FailureKind, Function, Outcome, Output, Portable, Result, TypedEntry,
     assert_captures_nothing, block_on, codec,
 };
 use serde::de::DeserializeOwned;
@@ -99,13 +99,12 @@ impl Process<()> {
     /// ```
     pub fn spawn<F, A, M, N>(function: F, args: A) -> Process<<F::Output as Output<N>>::Value>
     where
-        F: Function<A, M>,
+        F: Function<A, M, Output: Output<N>>,
         A: Portable,
-        F::Output: Output<N>,
         N: 'static,
     {
         const { assert_captures_nothing::<F>() };
-        Process::builder().start::<F, A, M, AsValue<N>>(function, &args)
+        Process::builder().start(TypedEntry::of_value(function), &args)
     }
 }
 

@@ -24,7 +24,7 @@ mod wire;
 use fiber_core::{Output, Portable};
 
 pub use self::builder::RingBuilder;
-pub use self::function::{Alone, RingFunction};
+pub use self::function::{NoArguments, RingFunction};
 pub use self::node::RingNode;
 pub use self::number::Number;
 pub use self::reduction::Reduction;
@@ -84,9 +84,8 @@ impl Ring {
         args: A,
     ) -> RingRun<<F::Output as Output<N>>::Value>
     where
-        F: RingFunction<A, M>,
+        F: RingFunction<A, M, Output: Output<N>>,
         A: Portable,
-        F::Output: Output<N>,
         N: 'static,
     {
         Ring::builder().size(size).run(function, args)

@@ -237,18 +237,18 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::function::{One, task_entry};
-    use crate::output::{AsValue, Plain};
+    use crate::function::{OneArgument, TypedEntry};
+    use crate::output::{Output, Plain};
 
     fn double(x: u32) -> u32 {
         2 * x
     }
 
-    fn entry_of<F: crate::Function<u32, One<u32>>>(_: F) -> &'static Entry
+    fn entry_of<F>(function: F) -> &'static Entry
     where
-        AsValue<Plain>: crate::OutputKind<F::Output>,
+        F: crate::Function<u32, OneArgument<u32>, Output: Output<Plain>>,
     {
-        task_entry::<F, u32, One<u32>, AsValue<Plain>>()
+        TypedEntry::of_value(function).entry
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What can be a task: any `fn` and any closure that captures nothing, sync or async.
+//! Task functions: any `fn` and any closure that captures nothing, sync or async.
 
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,42 +8,43 @@ use serde::de::DeserializeOwned;
 use crate::codec;
 use crate::entry::{Entry, instance};
 use crate::error::{Failure, FailureKind};
-use crate::output::OutputKind;
+use crate::meta::Meta;
+use crate::output::{AsResult, AsTermination, AsValue, Output, OutputKind, Termination, TryOutput};
 use crate::panics;
 use crate::run::{BlockOn, Outcome, Tasks};
 use crate::transfer;
 
-/// A function that takes `Args`: one value, or a tuple of two to eight that it takes as separate
-/// arguments.
+/// A task function that takes `Args`: one value, or a tuple of two to eight that it takes as
+/// separate arguments.
 ///
-/// It is implemented for every `fn` and every closure that captures nothing; `Marker` only tells
-/// the compiler which of the two ways to take arguments is meant, and is always inferred.
+/// Every `fn` and every closure that captures nothing implements it. The compiler always infers
+/// `Marker`, which distinguishes how the arguments are taken.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` can't be called with `{Args}` as a task",
     label = "not a task function for `{Args}`",
-    note = "a task function is an `fn` or a closure that captures nothing; it takes the item as its one parameter, or \
-            the parts of a tuple as two to eight parameters",
-    note = "for several parameters, make each item a tuple with a value for each of them; for more than eight, take one \
-            tuple or struct as the only parameter"
+    note = "a task function is an `fn` or a closure that captures nothing; it takes the item as \
+            its one parameter, or the parts of a tuple as two to eight parameters",
+    note = "for several parameters, make each item a tuple with a value for each of them; for more \
+            than eight, take one tuple or struct as the only parameter"
 )]
 pub trait Function<Args, Marker>: Copy + 'static {
-    /// What the function returns.
+    /// The type that the function returns.
     type Output;
 
-    /// Calls it.
+    /// Calls the function.
     fn call(self, args: Args) -> Self::Output;
 }
 
-/// Marks functions that take the item itself.
+/// Marks functions that take the item as their one argument.
 #[derive(Debug)]
-pub struct One<A>(PhantomData<A>);
+pub struct OneArgument<A>(PhantomData<A>);
 
-/// Marks functions that take the parts of a tuple.
+/// Marks functions that take the parts of a tuple as their arguments. `()` is for none.
 #[derive(Debug)]
-pub struct Many<A>(PhantomData<A>);
+pub struct TupleArguments<A>(PhantomData<A>);
 
 #[diagnostic::do_not_recommend]
-impl<F, A, R> Function<A, One<A>> for F
+impl<F, A, R> Function<A, OneArgument<A>> for F
 where
     F: Fn(A) -> R + Copy + 'static,
 {
@@ -56,11 +57,11 @@ where
 
 /// A tuple that holds an argument for each of several parameters.
 ///
-/// It stands between [`Function`] and the tuple, so that an item that is no tuple is refused in the
-/// words of `Function`: with the tuple in the implementation's head, the compiler reports
-/// mismatched types instead.
+/// With this trait between [`Function`] and the tuple, the compiler shows the message of `Function`
+/// for an item that is not a tuple. With the tuple in the implementation's head, it would report
+/// mismatched types.
 pub trait Arguments<Parameters> {
-    /// The arguments.
+    /// Returns the arguments.
     fn spread(self) -> Parameters;
 }
 
@@ -74,7 +75,7 @@ macro_rules! many {
         }
 
         #[diagnostic::do_not_recommend]
-        impl<F, Args, R, $($name),+> Function<Args, Many<($($name,)+)>> for F
+        impl<F, Args, R, $($name),+> Function<Args, TupleArguments<($($name,)+)>> for F
         where
             F: Fn($($name),+) -> R + Copy + 'static,
             Args: Arguments<($($name,)+)>,
@@ -99,7 +100,7 @@ many!(A B C D E G H);
 many!(A B C D E G H I);
 
 #[diagnostic::do_not_recommend]
-impl<F, R> Function<(), Many<()>> for F
+impl<F, R> Function<(), TupleArguments<()>> for F
 where
     F: Fn() -> R + Copy + 'static,
 {
@@ -110,24 +111,24 @@ where
     }
 }
 
-/// Checks, when it is compiled, that there is nothing of `F` but its code.
+/// Fails the build if `F` captures variables.
 ///
-/// The public methods that take a function evaluate it in their own bodies, as `const {
-/// assert_captures_nothing::<F>() }`: so the compiler's note shows the line of the program that calls
-/// them, and not one of fiber's own.
+/// Each public method that takes a function evaluates `const { assert_captures_nothing::<F>() }` in
+/// its own body. The compiler's note then shows the caller's line; in a function further in, it
+/// would show only fiber's source.
 #[track_caller]
 pub const fn assert_captures_nothing<F>() {
-    // Not `assert!`: what the compiler shows of that depends on whether it has the standard
-    // library's sources.
+    // Not `assert!`: its error differs with and without the standard library's sources.
     let assert_captures_nothing = if size_of::<F>() == 0 { Some(()) } else { None };
     assert_captures_nothing.expect(
-        "the function of the call that is shown below captures variables, which another process does not have: pass them \
-         as arguments (a tuple for several), or share them with `Pool::broadcast`. A function pointer (`as fn(..) -> ..`) \
-         counts as captured: name the function itself",
+        "the function of the call that is shown below captures variables, which another process \
+         does not have: pass them as arguments (a tuple for several), or share them with \
+         `Pool::broadcast`. A function pointer (`as fn(..) -> ..`) counts as captured: name the \
+         function itself",
     );
 }
 
-/// Calls `F`, of which there is only one instance: it captures nothing.
+/// Calls `F`, which captures nothing: see [`instance`].
 pub fn invoke<F, A, M>(args: A) -> F::Output
 where
     F: Function<A, M>,
@@ -135,21 +136,72 @@ where
     instance::<F>().call(args)
 }
 
-/// The entry through which other nodes run `F`.
-///
-/// That `F` captures nothing is up to the caller: see [`assert_captures_nothing`].
-pub fn task_entry<F, A, M, K>() -> &'static Entry
+/// The [`Entry`] of a task function, with the types that its caller needs: `A` of the arguments,
+/// `T` of the value that the caller receives.
+#[derive(Debug)]
+pub struct TypedEntry<A, T> {
+    /// The entry.
+    pub entry: &'static Entry,
+    /// The resources of the function's `#[fiber::meta]`.
+    pub meta: Meta,
+    types: PhantomData<fn(A) -> T>,
+}
+
+impl<A: DeserializeOwned, T> TypedEntry<A, T> {
+    /// Returns the entry of a function whose output is a value.
+    pub fn of_value<F, M, N>(_function: F) -> TypedEntry<A, T>
+    where
+        F: Function<A, M, Output: Output<N, Value = T>>,
+        N: 'static,
+    {
+        TypedEntry::new::<F, M, AsValue<N>>()
+    }
+
+    /// Returns the entry of a function whose output is a `Result`: an `Err` is a failure.
+    pub fn of_result<F, M, N>(_function: F) -> TypedEntry<A, T>
+    where
+        F: Function<A, M, Output: TryOutput<N, Value = T>>,
+        N: 'static,
+    {
+        TypedEntry::new::<F, M, AsResult<N>>()
+    }
+
+    fn new<F, M, K>() -> TypedEntry<A, T>
+    where
+        F: Function<A, M>,
+        K: OutputKind<F::Output>,
+    {
+        let entry = task_entry::<F, A, M, K>();
+        TypedEntry { entry, meta: Meta::of::<F>(), types: PhantomData }
+    }
+}
+
+impl<A: DeserializeOwned> TypedEntry<A, ()> {
+    /// Returns the entry of a function of which only the success counts.
+    pub fn of_termination<F, M, N>(_function: F) -> TypedEntry<A, ()>
+    where
+        F: Function<A, M, Output: Termination<N>>,
+        N: 'static,
+    {
+        TypedEntry::new::<F, M, AsTermination<N>>()
+    }
+}
+
+/// Returns the entry of `F`. The caller makes sure that `F` captures nothing: see
+/// [`assert_captures_nothing`].
+fn task_entry<F, A, M, K>() -> &'static Entry
 where
     F: Function<A, M>,
     A: DeserializeOwned,
     K: OutputKind<F::Output>,
 {
-    Maker::<F, A, M, K>::ENTRY
+    TaskEntry::<F, A, M, K>::ENTRY
 }
 
-struct Maker<F, A, M, K>(PhantomData<(F, A, M, K)>);
+/// Holds the entry of `F` as a constant.
+struct TaskEntry<F, A, M, K>(PhantomData<(F, A, M, K)>);
 
-impl<F, A, M, K> Maker<F, A, M, K>
+impl<F, A, M, K> TaskEntry<F, A, M, K>
 where
     F: Function<A, M>,
     A: DeserializeOwned,
@@ -159,12 +211,11 @@ where
 
     fn run(tasks: &mut dyn Tasks) {
         let mut value = Vec::new();
-        // Panics are caught for all tasks at once, until there is one: it would cost as much as a
-        // short task.
+        // One `catch_unwind` serves all tasks until one panics: it costs as much as a short task.
         while let Err(panic) =
             panics::catch(|| catch_unwind(AssertUnwindSafe(|| Self::run_all(tasks, &mut value))))
         {
-            fail(&mut value, &Failure::from(panic));
+            encode_failure(&mut value, &Failure::from(panic));
             tasks.finish(Outcome::Failure, &mut value);
         }
     }
@@ -172,33 +223,41 @@ where
     fn run_all(tasks: &mut dyn Tasks, value: &mut Vec<u8>) {
         while let Some((args, executor)) = tasks.next() {
             value.clear();
-            let outcome = match Self::run_one(args, executor, value) {
+            let outcome = match call_encoded::<A, _, K>(args, invoke::<F, A, M>, executor, value) {
                 Ok(()) => Outcome::Value,
-                Err((kind, message)) => {
-                    fail(value, &Failure::new(kind, message));
+                Err(failure) => {
+                    encode_failure(value, &failure);
                     Outcome::Failure
                 }
             };
             tasks.finish(outcome, value);
         }
     }
-
-    fn run_one(
-        args: &[u8],
-        executor: &dyn BlockOn,
-        value: &mut Vec<u8>,
-    ) -> Result<(), (FailureKind, String)> {
-        let args: A =
-            codec::decode(args).map_err(|error| (FailureKind::Arguments, error.to_string()))?;
-        let output = invoke::<F, A, M>(args);
-        let output =
-            K::resolve(output, executor).map_err(|message| (FailureKind::Returned, message))?;
-        transfer::once(|| codec::append(value, &output))
-            .map_err(|error| (FailureKind::Result, error.to_string()))
-    }
 }
 
-fn fail(value: &mut Vec<u8>, failure: &Failure) {
+/// Decodes arguments, calls a function with them, and appends its encoded result to `value`.
+///
+/// # Errors
+/// A failure of the function, or of serde.
+pub fn call_encoded<A, R, K>(
+    args: &[u8],
+    function: impl FnOnce(A) -> R,
+    executor: &dyn BlockOn,
+    value: &mut Vec<u8>,
+) -> Result<(), Failure>
+where
+    A: DeserializeOwned,
+    K: OutputKind<R>,
+{
+    let args: A =
+        codec::decode(args).map_err(|error| Failure::new(FailureKind::Arguments, error))?;
+    let output = K::resolve(function(args), executor)
+        .map_err(|message| Failure::new(FailureKind::Returned, message))?;
+    transfer::once(|| codec::append(value, &output))
+        .map_err(|error| Failure::new(FailureKind::Result, error))
+}
+
+fn encode_failure(value: &mut Vec<u8>, failure: &Failure) {
     value.clear();
     codec::append(value, failure).expect("a failure is made of text, which serialises");
 }

@@ -23,6 +23,7 @@ pub mod shortage;
 mod signals;
 mod spin;
 pub mod transfer;
+pub mod variables;
 mod wait;
 
 pub use build::BuildId;
@@ -33,7 +34,10 @@ pub use error::{
     RingEndReason, RingProblem,
 };
 pub use exit::{Exit, ExitReason};
-pub use function::{Arguments, Function, Many, One, assert_captures_nothing, invoke, task_entry};
+pub use function::{
+    Arguments, Function, OneArgument, TupleArguments, TypedEntry, assert_captures_nothing,
+    call_encoded, invoke,
+};
 pub use id::{ProcessId, SessionKey, random, random_fraction};
 pub use inventory;
 pub use meta::{Meta, MetaOf};

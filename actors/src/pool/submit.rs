@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fiber_core::entry::Entry;
-use fiber_core::{Error, Function, Meta, OutputKind, Portable, Result, shortage, task_entry};
+use fiber_core::{Error, Portable, Result, TypedEntry, shortage};
 
 use super::Pool;
 use super::batch::Order;
@@ -15,16 +14,14 @@ use super::state::Cancellation;
 
 impl Pool {
     /// Submits one task.
-    pub(super) fn submit_one<F, A, M, K>(&self, function: F, args: &A) -> Result<Accepted>
-    where
-        F: Function<A, M>,
-        A: Portable,
-        K: OutputKind<F::Output>,
-    {
-        let _ = function;
+    pub(super) fn submit_one<A: Portable, T>(
+        &self,
+        function: TypedEntry<A, T>,
+        args: &A,
+    ) -> Result<Accepted> {
         let mut encoded = Vec::with_capacity(64);
         let keep_alive = encode(args, &mut encoded, self.state().max_message)?;
-        let exchange = self.begin(task_entry::<F, A, M, K>(), Order::Together, Meta::of::<F>())?;
+        let exchange = self.begin(function, Order::Together)?;
         exchange.keep_alive.add(0, keep_alive);
         feed_one(self.state(), &exchange, encoded);
         Ok((exchange, Arc::clone(self.state())))
@@ -32,25 +29,21 @@ impl Pool {
 
     /// Starts a thread that submits a task for each item. Returns also the number of items, if it
     /// is known.
-    pub(super) fn submit<F, I, M, K>(
+    pub(super) fn submit<I, T>(
         &self,
-        function: F,
+        function: TypedEntry<I::Item, T>,
         items: I,
         order: Order,
     ) -> (Result<Accepted>, Option<u64>)
     where
-        F: Function<I::Item, M>,
         I: IntoIterator<Item: Portable, IntoIter: Send + 'static>,
-        K: OutputKind<F::Output>,
     {
-        let _ = function;
         let items = items.into_iter();
         let length = match items.size_hint() {
             (least, Some(most)) if least == most => Some(least as u64),
             _ => None,
         };
-        let entry = task_entry::<F, I::Item, M, K>();
-        let call = self.begin(entry, order, Meta::of::<F>()).and_then(|exchange| {
+        let call = self.begin(function, order).and_then(|exchange| {
             let state = Arc::clone(self.state());
             let (feeding, pool) = (Arc::clone(&exchange), Arc::clone(&state));
             let feeder = std::thread::Builder::new().name("fiber-feed".into());
@@ -72,8 +65,9 @@ impl Pool {
         (call, length)
     }
 
-    fn begin(&self, entry: &'static Entry, order: Order, meta: Meta) -> Result<Arc<Exchange>> {
+    fn begin<A, T>(&self, function: TypedEntry<A, T>, order: Order) -> Result<Arc<Exchange>> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
+        let TypedEntry { entry, meta, .. } = function;
         let state = self.state();
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         let exchange = Exchange::new(state.runtime, id, entry.name(), order, self.buffer);

@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fiber_core::{
-    AsResult, AsTermination, AsValue, Exit, ExitReason, Function, Meta, Output, OutputKind,
-    Portable, Result, Termination, TryOutput, assert_captures_nothing, codec, task_entry, transfer,
+    Exit, ExitReason, Function, Output, Portable, Result, Termination, TryOutput, TypedEntry,
+    assert_captures_nothing, codec, transfer,
 };
-use serde::de::DeserializeOwned;
 use tokio::sync::OnceCell;
 
 use super::child_main::ProcessMain;
@@ -63,13 +62,12 @@ impl ProcessBuilder {
     /// ```
     pub fn spawn<F, A, M, N>(self, function: F, args: A) -> Process<<F::Output as Output<N>>::Value>
     where
-        F: Function<A, M>,
+        F: Function<A, M, Output: Output<N>>,
         A: Portable,
-        F::Output: Output<N>,
         N: 'static,
     {
         const { assert_captures_nothing::<F>() };
-        self.start::<F, A, M, AsValue<N>>(function, &args)
+        self.start(TypedEntry::of_value(function), &args)
     }
 
     /// Works as [`spawn`](ProcessBuilder::spawn), for a function that returns a `Result` whose
@@ -91,13 +89,12 @@ impl ProcessBuilder {
         args: A,
     ) -> Process<<F::Output as TryOutput<N>>::Value>
     where
-        F: Function<A, M>,
+        F: Function<A, M, Output: TryOutput<N>>,
         A: Portable,
-        F::Output: TryOutput<N>,
         N: 'static,
     {
         const { assert_captures_nothing::<F>() };
-        self.start::<F, A, M, AsResult<N>>(function, &args)
+        self.start(TypedEntry::of_result(function), &args)
     }
 
     /// Returns the specification of a supervisor's child with these options: see
@@ -129,31 +126,26 @@ impl ProcessBuilder {
     /// ```
     pub fn child<F, A, M, N>(self, function: F, args: A) -> Result<ChildSpec>
     where
-        F: Function<A, M>,
+        F: Function<A, M, Output: Termination<N>>,
         A: Portable,
-        F::Output: Termination<N>,
         N: 'static,
     {
         const { assert_captures_nothing::<F>() };
         let (name, options) = self.named();
-        let spec = spec::<F, A, M, AsTermination<N>>(&name, options, function, &args)?;
+        let spec = spec(&name, options, &TypedEntry::of_termination(function), &args)?;
         Ok(ChildSpec::new(name, ProcessStart::Repeated(spec)))
     }
 
-    pub(super) fn start<F, A, M, K>(self, function: F, args: &A) -> Process<K::Value>
+    pub(super) fn start<A, T>(self, function: TypedEntry<A, T>, args: &A) -> Process<T>
     where
-        F: Function<A, M>,
         A: Portable,
-        K: OutputKind<F::Output>,
-        K::Value: DeserializeOwned,
     {
         let (name, options) = self.named();
-        let entry = task_entry::<F, A, M, K>().name();
-        let handle = match spec::<F, A, M, K>(&name, options, function, args) {
+        let handle = match spec(&name, options, &function, args) {
             Ok(spec) => start(name, spec),
             Err(error) => ProcessHandle::not_spawned(name, error),
         };
-        Process::new(handle, entry)
+        Process::new(handle, function.entry.name())
     }
 
     fn named(self) -> (String, ProcessOptions) {
@@ -163,20 +155,15 @@ impl ProcessBuilder {
 }
 
 /// Encodes a function and its arguments.
-fn spec<F, A, M, K>(
+fn spec<A: Portable, T>(
     name: &str,
     options: ProcessOptions,
-    _function: F,
+    function: &TypedEntry<A, T>,
     args: &A,
-) -> Result<ProcessSpec>
-where
-    F: Function<A, M>,
-    A: Portable,
-    K: OutputKind<F::Output>,
-{
+) -> Result<ProcessSpec> {
     check_name("ProcessBuilder::name", name)?;
     let runtime = Runtime::get()?;
-    let entry = task_entry::<F, A, M, K>();
+    let entry = function.entry;
     let limit = runtime.config().max_message.as_u64();
     let (arguments, keep_alive) = transfer::repeatable(|| codec::encode(args));
     let arguments = arguments?;
@@ -184,7 +171,7 @@ where
     Ok(ProcessSpec {
         runtime,
         output: options.output_mode(runtime.config()),
-        meta: options.meta.or(Meta::of::<F>()),
+        meta: options.meta.or(function.meta),
         process_main: ProcessMain { entry: entry.reference(), arguments: arguments.into(), limit },
         _keep_alive: keep_alive,
     })

@@ -3,10 +3,7 @@
 use fiber_core::at_exit::flush_output;
 use fiber_core::entry::EntryRef;
 use fiber_core::transfer::KeepAlive;
-use fiber_core::{
-    Failure, FailureKind, Function, Outcome, OutputKind, Portable, Result, codec, task_entry,
-    transfer,
-};
+use fiber_core::{Failure, FailureKind, Outcome, Portable, Result, TypedEntry, codec, transfer};
 use serde::{Deserialize, Serialize};
 
 use super::one_task::OneTask;
@@ -27,16 +24,13 @@ impl Initializer {
     ///
     /// # Errors
     /// [`Error::Encode`](fiber_core::Error::Encode) for the arguments.
-    pub(crate) fn new<F, A, M, K>(function: F, args: &A) -> Result<Initializer>
-    where
-        F: Function<A, M>,
-        A: Portable,
-        K: OutputKind<F::Output>,
-    {
-        let _ = function;
+    pub(crate) fn new<A: Portable, T>(
+        function: &TypedEntry<A, T>,
+        args: &A,
+    ) -> Result<Initializer> {
         let (arguments, keep_alive) = transfer::repeatable(|| codec::encode(args));
         Ok(Initializer {
-            entry: task_entry::<F, A, M, K>().reference(),
+            entry: function.entry.reference(),
             arguments: arguments?,
             _keep_alive: keep_alive,
         })

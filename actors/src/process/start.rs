@@ -63,9 +63,8 @@ impl ChildSpec {
     /// ```
     pub fn process<F, A, M, N>(name: impl Into<String>, function: F, args: A) -> Result<ChildSpec>
     where
-        F: Function<A, M>,
+        F: Function<A, M, Output: Termination<N>>,
         A: Portable,
-        F::Output: Termination<N>,
         N: 'static,
     {
         const { assert_captures_nothing::<F>() };

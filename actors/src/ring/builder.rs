@@ -117,9 +117,8 @@ impl RingBuilder {
     /// the arguments; [`Error::NotInitialised`].
     pub fn run<F, A, M, N>(self, function: F, args: A) -> RingRun<<F::Output as Output<N>>::Value>
     where
-        F: RingFunction<A, M>,
+        F: RingFunction<A, M, Output: Output<N>>,
         A: Portable,
-        F::Output: Output<N>,
         N: 'static,
     {
         const { assert_captures_nothing::<F>() };
@@ -149,9 +148,8 @@ impl RingBuilder {
         args: A,
     ) -> RingRun<<F::Output as TryOutput<N>>::Value>
     where
-        F: RingFunction<A, M>,
+        F: RingFunction<A, M, Output: TryOutput<N>>,
         A: Portable,
-        F::Output: TryOutput<N>,
         N: 'static,
     {
         const { assert_captures_nothing::<F>() };

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use fiber_core::{Arguments, Many, One};
+use fiber_core::{Arguments, OneArgument, TupleArguments};
 
 use super::node::RingNode;
 
@@ -29,10 +29,10 @@ pub trait RingFunction<Args, Marker>: Copy + 'static {
 
 /// Marks functions that take only the node.
 #[derive(Debug)]
-pub struct Alone(PhantomData<()>);
+pub struct NoArguments(PhantomData<()>);
 
 #[diagnostic::do_not_recommend]
-impl<F, R> RingFunction<(), Alone> for F
+impl<F, R> RingFunction<(), NoArguments> for F
 where
     F: Fn(RingNode) -> R + Copy + 'static,
 {
@@ -44,7 +44,7 @@ where
 }
 
 #[diagnostic::do_not_recommend]
-impl<F, A, R> RingFunction<A, One<A>> for F
+impl<F, A, R> RingFunction<A, OneArgument<A>> for F
 where
     F: Fn(RingNode, A) -> R + Copy + 'static,
 {
@@ -58,7 +58,7 @@ where
 macro_rules! many {
     ($($name:ident)+) => {
         #[diagnostic::do_not_recommend]
-        impl<F, Args, R, $($name),+> RingFunction<Args, Many<($($name,)+)>> for F
+        impl<F, Args, R, $($name),+> RingFunction<Args, TupleArguments<($($name,)+)>> for F
         where
             F: Fn(RingNode, $($name),+) -> R + Copy + 'static,
             Args: Arguments<($($name,)+)>,

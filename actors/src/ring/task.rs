@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bytes::Bytes;
 use fiber_core::entry::{Entry, MethodFn};
-use fiber_core::{Error, Failure, FailureKind, OutputKind, codec, panics, transfer};
+use fiber_core::{Failure, FailureKind, OutputKind, call_encoded, codec, instance, panics};
 use serde::de::DeserializeOwned;
 
 use super::function::RingFunction;
@@ -59,17 +59,13 @@ where
         let arguments = std::mem::take(&mut task.arguments);
         let limit = task.max_message;
         let work = AssertUnwindSafe(move || {
-            let failed = |kind| move |error: Error| Failure::new(kind, error);
-            let arguments: A = codec::decode(&arguments).map_err(failed(FailureKind::Arguments))?;
-            let output = fiber_core::instance::<F>().call(node, arguments);
-            let output = K::resolve(output, &BlockingRuntime::default())
-                .map_err(|message| Failure::new(FailureKind::Returned, message))?;
-            let value =
-                transfer::once(|| codec::encode(&output)).map_err(failed(FailureKind::Result))?;
-            codec::check_size(value.len(), limit, || {
-                format!("the result of `{}`", type_name::<F>())
-            })
-            .map_err(failed(FailureKind::Result))?;
+            let mut value = Vec::new();
+            let function = |arguments| instance::<F>().call(node, arguments);
+            let executor = BlockingRuntime::default();
+            call_encoded::<A, _, K>(&arguments, function, &executor, &mut value)?;
+            let what = || format!("the result of `{}`", type_name::<F>());
+            codec::check_size(value.len(), limit, what)
+                .map_err(|error| Failure::new(FailureKind::Result, error))?;
             Ok(value)
         });
         let outcome = panics::catch(|| catch_unwind(work));

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use bytes::Buf;
 use fiber_backends::{ListenAddress, Locality, backend};
-use fiber_core::{LinkKind, SessionKey, entry};
+use fiber_core::{LinkKind, SessionKey, entry, variables};
 use fiber_transport::{Connection, Role, local_ip_towards};
 use rustix::process::Signal;
 
 use super::child_exit::ChildExit;
 use super::child_main::ParentMessage;
-use super::parent_info::{self, ParentInfo};
+use super::parent_info::ParentInfo;
 use super::protocol::ControlMessage;
 use super::{CURRENT, INITIALISED, Runtime, exit, thread};
 use crate::endpoint::{Endpoint, MAIN, MESH, connect_to, message_limit, send_heartbeats};
@@ -48,11 +48,11 @@ pub fn init() {
         return;
     }
     fiber_backends::run_if_guard();
-    let variables = match fiber_core::secrets::take_variables(parent_info::VARIABLE, "FIBER_KEY") {
+    let variables = match fiber_core::secrets::take_variables(variables::PARENT, variables::KEY) {
         Some([None, None]) => None,
         Some([parent, key]) => Some((parent.unwrap_or_default(), key.unwrap_or_default())),
         // The parent explains this exit; a line that this process prints would repeat it.
-        None if std::env::var_os(parent_info::VARIABLE).is_some() => quit(ChildExit::TooLate),
+        None if std::env::var_os(variables::PARENT).is_some() => quit(ChildExit::TooLate),
         None => None,
     };
     INITIALISED.store(true, Ordering::Release);

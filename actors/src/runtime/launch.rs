@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fiber_backends::{Job, JobSpec, JobState, Locality};
-use fiber_core::{Exit, ExitReason, Meta, OutputMode, ProcessId};
+use fiber_core::{Exit, ExitReason, Meta, OutputMode, ProcessId, variables};
 use fiber_transport::{Connection, PeerInfo};
 use tokio::time::timeout;
 
@@ -26,7 +26,7 @@ use super::Runtime;
 use super::child_main::StartRequest;
 use super::exit::is_exiting;
 use super::listen::{expect_child, unexpect_child};
-use super::parent_info::{self, ParentInfo};
+use super::parent_info::ParentInfo;
 use crate::mesh::MeshPeer;
 
 /// Time by which the ends of a process and of its link may differ, before the parent forces the
@@ -111,8 +111,8 @@ pub(crate) async fn launch(runtime: &'static Runtime, launch: Launch) -> Result<
     let spec = JobSpec {
         name: launch.name,
         arguments: std::env::args_os().skip(1).collect(),
-        environment: vec![(parent_info::VARIABLE, info.to_string())],
-        secrets: vec![("FIBER_KEY", runtime.endpoint.key.reveal())],
+        environment: vec![(variables::PARENT, info.to_string())],
+        secrets: vec![(variables::KEY, runtime.endpoint.key.reveal())],
         restarts: launch.restarts,
         meta: launch.meta,
         output: launch.output,

@@ -5,8 +5,6 @@ use std::str::FromStr;
 
 use fiber_core::ProcessId;
 
-pub(super) const VARIABLE: &str = "FIBER_PARENT";
-
 /// Stands in place of the parent's process id in containers and pods, where it has no meaning.
 const REMOTE: &str = "elsewhere";
 

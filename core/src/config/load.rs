@@ -13,10 +13,9 @@ use parking_lot::Mutex;
 use super::sources::{ENVIRONMENT, Environment, Toml};
 use super::{Config, ConfigProblem, ConfigSource, LinkKind, PREFIX};
 use crate::error::{Error, Result};
+use crate::variables;
 
 const FILE: &str = "fiber.toml";
-/// Variables with the prefix that are not options.
-const OTHER_VARIABLES: [&str; 3] = ["CONFIG", "PARENT", "KEY"];
 
 type Override = Arc<dyn Fn(&mut Config) + Send + Sync>;
 
@@ -90,12 +89,12 @@ impl Config {
         if let Some(inherited) = INHERITED.get() {
             return Ok(inherited.clone());
         }
-        let named = std::env::var_os("FIBER_CONFIG").map(PathBuf::from);
+        let named = std::env::var_os(variables::CONFIG).map(PathBuf::from);
         if let Some(path) = named.as_ref().filter(|path| !path.is_file()) {
             return Err(ConfigProblem::NotAFile { path: path.clone() }.into());
         }
         let file = named.unwrap_or_else(|| FILE.into());
-        let mut config = Config::read(&file, Environment::new(PREFIX, &OTHER_VARIABLES))?;
+        let mut config = Config::read(&file, Environment::new(PREFIX, &variables::ALL))?;
         take_overrides().iter().for_each(|apply| apply(&mut config));
         config.check()?;
         Ok(config)

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use super::{PREFIX, SECTIONS};
+use crate::variables;
 
 /// What is wrong with the configuration, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,7 +123,8 @@ impl fmt::Display for ConfigProblem {
         match self {
             ConfigProblem::NotAFile { path } => write!(
                 f,
-                "FIBER_CONFIG names `{}`, which is not a file: correct or unset it",
+                "{} names `{}`, which is not a file: correct or unset it",
+                variables::CONFIG,
                 path.display()
             ),
             ConfigProblem::Unreadable { source, message } => {

@@ -31,8 +31,7 @@ pub(super) struct Environment {
 }
 
 impl Environment {
-    /// Reads the variables that begin with `prefix`, except those in `ignored`, which are without
-    /// the prefix.
+    /// Reads the variables that begin with `prefix`, except those in `ignored`.
     pub(super) fn new(prefix: &'static str, ignored: &'static [&'static str]) -> Environment {
         Environment { prefix, ignored }
     }
@@ -46,7 +45,10 @@ impl Provider for Environment {
     fn data(&self) -> Result<Map<Profile, Dict>, figment::Error> {
         let values = std::env::vars_os().filter_map(|(name, text)| {
             let name = name.to_string_lossy().to_uppercase();
-            let key = name.strip_prefix(self.prefix).filter(|key| !self.ignored.contains(key))?;
+            let key = name.strip_prefix(self.prefix)?;
+            if self.ignored.contains(&name.as_str()) {
+                return None;
+            }
             Some((key.to_lowercase(), value(&text.to_string_lossy())))
         });
         Ok(Profile::Default.collect(values.collect()))
