@@ -1,4 +1,4 @@
-//! Which build of the program this process runs.
+//! The identity of a program's build.
 
 use std::fmt;
 use std::fs::File;
@@ -16,20 +16,19 @@ use crate::shortage;
 
 const EXECUTABLE: &str = "/proc/self/exe";
 
-/// Identifies a build of the program: the linker's build id, else a hash of the executable.
+/// The id of a build of the program: the linker's build id, else a hash of the executable.
 ///
-/// Code travels between nodes as a place in the binary, so two nodes may talk only if their builds
-/// are the same.
+/// Functions travel between processes as a place in the binary, so only processes of the same build
+/// may connect.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct BuildId(String);
 
 impl BuildId {
-    /// Returns the build that this process runs, also when its file was replaced or deleted since.
-    /// The first success is kept; a failure is not, because the system may only be short of
-    /// descriptors for now.
+    /// Returns the build that this process runs, also if its file was replaced or deleted since.
+    /// The next call retries after a failure, which may be a passing shortage of descriptors.
     ///
     /// # Errors
-    /// [`Error::System`], if the executable can't be read.
+    /// [`Error::System`] if the executable can't be read.
     pub fn current() -> Result<&'static BuildId> {
         static CURRENT: OnceLock<BuildId> = OnceLock::new();
         if let Some(known) = CURRENT.get() {
@@ -44,14 +43,14 @@ impl BuildId {
         Ok(CURRENT.get_or_init(|| build))
     }
 
-    /// The build in the executable at `path`.
+    /// Returns the build of the executable at `path`.
     ///
     /// # Errors
-    /// If it can't be read.
+    /// The error of reading the file.
     pub fn of(path: &Path) -> io::Result<BuildId> {
         let cache = ReadCache::new(File::open(path)?);
-        // Only the headers and the note are read: the note is what makes a start-up of milliseconds
-        // possible.
+        // This reads only the headers and the note. Hashing the whole file would take most of the
+        // start-up time.
         if let Some(note) = build_id_note(&cache) {
             return Ok(BuildId(note.iter().map(|byte| format!("{byte:02x}")).collect()));
         }
@@ -60,13 +59,13 @@ impl BuildId {
         Ok(BuildId(format!("blake3-{}", hasher.finalize())))
     }
 
-    /// Returns whether the linker put the id into the binary, which a binary without its debug
-    /// sections keeps.
+    /// Returns whether the id is from the linker. A binary keeps such an id when its debug sections
+    /// are removed.
     pub fn is_from_linker(&self) -> bool {
         !self.0.starts_with("blake3-")
     }
 
-    /// Returns the build id that another process states.
+    /// Makes the build id that another process has sent.
     pub fn stated(text: impl Into<String>) -> BuildId {
         BuildId(text.into())
     }

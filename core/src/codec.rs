@@ -34,7 +34,7 @@ use crate::error::{Error, Result};
 /// Appends `value` to `out`.
 ///
 /// # Errors
-/// [`Error::Encode`] with serde's words, when the value can't be serialised; `out` may then hold a
+/// [`Error::Encode`] with serde's message if the value can't be serialised. `out` may then hold a
 /// part of it.
 pub fn append<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> Result<()> {
     value
@@ -42,7 +42,7 @@ pub fn append<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> Result<()>
         .map_err(|error| Error::Encode { what: std::any::type_name::<T>(), cause: Arc::new(error) })
 }
 
-/// `value` in a buffer of its own.
+/// Encodes `value` into a new buffer.
 ///
 /// # Errors
 /// As [`append`].
@@ -52,10 +52,11 @@ pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Reads a value back.
+/// Decodes a value.
 ///
-/// # Errors [`Error::Decode`] with serde's words and the type that was wanted; also if bytes remain
-/// after the value.
+/// # Errors
+/// [`Error::Decode`] with serde's message and the expected type; also if bytes remain after the
+/// value.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     let mut deserializer = decode::Deserializer::new(bytes);
     match T::deserialize(&mut deserializer) {
@@ -90,7 +91,7 @@ const NIL: u8 = 0xc0;
 /// Marks `Some` around a value that begins with nil or with this mark.
 const SOME: u8 = 0xc1;
 
-/// MessagePack's extension type, as rmp-serde knows it.
+/// MessagePack's extension type, in the form that rmp-serde recognises.
 #[derive(Serialize)]
 #[serde(rename = "_ExtStruct")]
 struct Extension<'a>((i8, &'a serde_bytes::Bytes));

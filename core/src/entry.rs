@@ -1,17 +1,17 @@
-//! Code that travels as a place in the binary.
+//! Functions that travel as a place in the binary.
 //!
-//! Every process of a session runs the same build of one program. So a function can be sent as the
-//! offset of its [`Entry`], a constant in the program's read-only data, from an anchor in this
-//! crate. Nothing is registered.
+//! Every process of a session runs the same build of one program. So a process sends a function as
+//! the offset of its [`Entry`], a constant in the program's read-only data, from an anchor in this
+//! crate. Programs register nothing.
 //!
-//! All `unsafe` that this needs is in this module. What makes it sound:
-//! - an entry of a task is only made by this crate, for a function type of size zero (`instance`);
-//! - a reference is resolved only if it points into read-only memory of the same file that holds
-//!   the anchor, is aligned, carries the magic value, and names the function that the sender meant.
-//!   Read-only data of a program does not change, and processes of different builds do not connect, so
-//!   what carries the magic value is an entry;
-//! - each type of what an entry calls ([`Callable`]) has a magic value of its own, so none is taken
-//!   for another.
+//! All the `unsafe` code that this needs is in this module. It is sound because
+//! - only this crate makes entries of tasks, for function types of size zero (`instance`);
+//! - a reference resolves only if it points into read-only memory of the file that holds the
+//!   anchor, is aligned, points to the magic value, and names the function that the sender meant.
+//!   Read-only data does not change, and processes of different builds do not connect, so each
+//!   place with the magic value is an entry;
+//! - each type that an entry can call ([`Callable`]) has its own magic value, so entries of
+//!   different types can't be confused.
 
 #![allow(unsafe_code)]
 
@@ -28,16 +28,17 @@ use crate::error::{Error, Result};
 use crate::run::Tasks;
 use crate::shortage;
 
-/// Runs tasks through a task function: decodes arguments, calls, encodes results.
+/// The type of an entry's function for tasks: it decodes arguments, calls the task function and
+/// encodes results.
 pub type TaskFn = fn(&mut dyn Tasks);
 
-/// Does something with values whose types both ends know: an actor and its context, a message, what
-/// is to become of the answer.
+/// The type of an entry's function for anything else. Both ends know the types of the arguments: for
+/// example an actor, its context, and a message with the sender of its answer.
 pub type MethodFn = fn(&mut dyn Any, &mut dyn Any, &mut dyn Any);
 
-/// What an entry can hold.
+/// A function type that an entry can hold.
 pub trait Callable: sealed::Sealed + Copy + fmt::Debug + 'static {
-    /// Tells entries of this type from all else.
+    /// The first eight bytes of each entry of this type.
     #[doc(hidden)]
     const MAGIC: u64;
 }
@@ -56,7 +57,7 @@ mod sealed {
     impl Sealed for super::MethodFn {}
 }
 
-/// A function that other nodes may be asked to run.
+/// A function that other processes can call: a constant in the program's read-only data.
 #[repr(C)]
 pub struct Entry<C: Callable = TaskFn> {
     magic: u64,
@@ -67,27 +68,28 @@ pub struct Entry<C: Callable = TaskFn> {
 static ANCHOR: Entry = Entry::new(|| "the anchor", |_| {});
 
 impl<C: Callable> Entry<C> {
-    /// An entry for `call`. The name is that of what it stands for, as the compiler names it.
+    /// Makes an entry that calls `call`. The name is the path of the user's function or type.
     pub const fn new(name: fn() -> &'static str, call: C) -> Entry<C> {
         Entry { magic: C::MAGIC, name, call }
     }
 
-    /// The path of the function, as the compiler names it.
+    /// Returns the path of the function, as the compiler names it.
     pub fn name(&self) -> &'static str {
         (self.name)()
     }
 
-    /// What it holds.
+    /// Returns the function that the entry holds.
     pub fn call(&self) -> C {
         self.call
     }
 
-    /// What travels in place of the function.
+    /// Returns the reference that travels in place of the function.
     pub fn reference(&'static self) -> EntryRef {
         thread_local! {
-            // Hashing takes longer than all else in a small message, and most follow one of their
-            // kind.
-            static LAST: Cell<(usize, EntryRef)> = const { Cell::new((0, EntryRef { offset: 0, name: 0 })) };
+            // Hashing would be the largest cost of a small message, and most messages name the same
+            // entry as the one before.
+            static LAST: Cell<(usize, EntryRef)> =
+                const { Cell::new((0, EntryRef { offset: 0, name: 0 })) };
         }
         let here = std::ptr::from_ref(self).expose_provenance();
         let (place, reference) = LAST.get();
@@ -102,7 +104,7 @@ impl<C: Callable> Entry<C> {
 }
 
 impl Entry {
-    /// Runs all of `tasks` through the function.
+    /// Runs all `tasks` through the function.
     pub fn run(&self, tasks: &mut dyn Tasks) {
         (self.call)(tasks);
     }
@@ -114,21 +116,21 @@ impl<C: Callable> fmt::Debug for Entry<C> {
     }
 }
 
-/// An [`Entry`] of a program, by its place and the hash of its name.
+/// A reference to an [`Entry`]: its place, and the hash of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct EntryRef {
-    /// Bytes from the anchor, wrapping.
+    /// The distance from the anchor in bytes, wrapping.
     pub offset: u64,
     /// The first eight bytes of the BLAKE3 hash of the function's name.
     pub name: u64,
 }
 
 impl EntryRef {
-    /// The entry that this refers to in this process.
+    /// Returns the entry in this process.
     ///
     /// # Errors
-    /// [`Error::UnknownEntry`], when there is no such entry: the sender runs another build, or
-    /// lies.
+    /// [`Error::UnknownEntry`] if there is no such entry: the sender runs another build, or the
+    /// reference is forged.
     pub fn resolve<C: Callable>(self) -> Result<&'static Entry<C>> {
         let unknown = || match BuildId::current() {
             Ok(build) => Error::UnknownEntry { offset: self.offset, build: build.clone() },
@@ -147,19 +149,19 @@ impl EntryRef {
         if magic != C::MAGIC {
             return Err(unknown());
         }
-        // SAFETY: as above, and the magic value says that an entry is here (the module's
-        // documentation says why).
+        // SAFETY: as above, and the magic value shows that an entry is here (see the module's
+        // documentation).
         let entry: &'static Entry<C> = unsafe { &*place };
         if hash(entry.name()) == self.name { Ok(entry) } else { Err(unknown()) }
     }
 }
 
-/// The instance of a function type that has only one: it captures nothing.
+/// Returns the only instance of a function type that captures nothing.
 ///
 /// # Panics
-/// If it captures variables. The public methods refuse that when they are compiled
-/// (`assert_captures_nothing`); a second constant here would repeat their error with a line of fiber's
-/// own. The compiler removes the check where it holds.
+/// If the function captures variables. The public methods already refuse that at compile time
+/// (`assert_captures_nothing`). A second constant here would repeat their error with a line of
+/// fiber's source. The compiler removes this check.
 pub fn instance<F: Copy + 'static>() -> F {
     assert!(size_of::<F>() == 0, "only functions that capture nothing have an entry");
     // SAFETY: reading zero bytes from an aligned, non-null pointer is valid, and F is Copy, so
@@ -176,18 +178,18 @@ fn hash(name: &str) -> u64 {
     u64::from_le_bytes(hash.as_bytes()[..8].try_into().expect("a hash has 32 bytes"))
 }
 
-/// Reads early what this process has to know of its program, so that a shortage of descriptors does
-/// not get in the way later: its build, and where its entries are.
+/// Reads the build of this program and the place of its entries. Called at the start, before
+/// descriptors can run out.
 ///
 /// # Errors
-/// [`Error::System`], if the system does not say.
+/// [`Error::System`] if the system refuses a file.
 pub fn prepare() -> Result<()> {
     BuildId::current()?;
     read_only().map(drop)
 }
 
-/// The address ranges of the read-only data of the file that holds the anchor. A failure is not
-/// kept: it may pass.
+/// Returns the address ranges of the read-only data of the file that holds the anchor. The next
+/// call retries after a failure, which may be a passing shortage.
 fn read_only() -> Result<&'static [(usize, usize)]> {
     static RANGES: OnceLock<Vec<(usize, usize)>> = OnceLock::new();
     if let Some(known) = RANGES.get() {
@@ -273,7 +275,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_other_offset_resolves(offset in any::<u64>(), near in -1_000_000i64..1_000_000, name: u64) {
+        fn no_other_offset_resolves(
+            offset in any::<u64>(),
+            near in -1_000_000i64..1_000_000,
+            name: u64,
+        ) {
             for offset in [offset, near as u64] {
                 let resolved = EntryRef { offset, name }.resolve::<TaskFn>();
                 prop_assert!(resolved.is_err());

@@ -5,8 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Identifies a process of a session, from its start to its end. The parent gives its children their
-/// ids.
+/// The id of a process of a session. A parent gives each child its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ProcessId(pub u64);
 
@@ -31,17 +30,17 @@ impl FromStr for ProcessId {
     }
 }
 
-/// The secret of a session: who holds it may join.
+/// The secret of a session. Only a process that holds it may join the session.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SessionKey([u8; 32]);
 
 impl SessionKey {
-    /// A new one from the system's random numbers.
+    /// Makes a new key from the system's random numbers.
     pub fn random() -> SessionKey {
         SessionKey(random())
     }
 
-    /// The proof that the holder of this key gives for `parts` in a given `role`.
+    /// Returns the proof that a holder of this key sends for `parts` in a `role`.
     ///
     /// It is the BLAKE3 keyed hash of the parts, each preceded by its length.
     pub fn proof(&self, role: &str, parts: &[&[u8]]) -> [u8; 32] {
@@ -53,7 +52,7 @@ impl SessionKey {
         *hasher.finalize().as_bytes()
     }
 
-    /// Whether `proof` is the proof of this key, compared in constant time.
+    /// Returns whether `proof` is the proof of this key. Compares in constant time.
     pub fn proves(&self, role: &str, parts: &[&[u8]], proof: &[u8; 32]) -> bool {
         blake3::Hash::from_bytes(self.proof(role, parts)) == blake3::Hash::from_bytes(*proof)
     }
@@ -65,12 +64,12 @@ impl SessionKey {
         )
     }
 
-    /// Derives a key for one purpose. It can't be computed without this key, and reveals nothing
-    /// about it. The purpose is a constant of the program; `parts` make the key differ each time that
-    /// it serves.
+    /// Derives a key for one purpose. The result can't be computed without this key, and reveals
+    /// nothing about it. The purpose is a constant of the program; `parts` make each use's key
+    /// different.
     ///
-    /// It is BLAKE3's key derivation from this key and the parts, each preceded by its length. Its
-    /// results have nothing to do with [proofs](SessionKey::proof).
+    /// It is BLAKE3's key derivation from this key and the parts, each preceded by its length.
+    /// [Proofs](SessionKey::proof) reveal nothing about derived keys.
     pub fn derive(&self, purpose: &'static str, parts: &[&[u8]]) -> [u8; 32] {
         let mut hasher = blake3::Hasher::new_derive_key(purpose);
         hasher.update(&self.0);
@@ -81,7 +80,7 @@ impl SessionKey {
         *hasher.finalize().as_bytes()
     }
 
-    /// The key in hexadecimal, for the environment of a child.
+    /// Returns the key in hexadecimal, for a child.
     pub fn reveal(&self) -> String {
         blake3::Hash::from_bytes(self.0).to_hex().to_string()
     }
@@ -106,7 +105,7 @@ pub fn random_fraction() -> f64 {
     f64::from(u32::from_le_bytes(random())) / 2.0_f64.powi(32)
 }
 
-/// Random bytes from the system.
+/// Returns random bytes from the system.
 pub fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).expect("the system has random numbers");

@@ -39,7 +39,7 @@ impl Meta {
         Meta { cpu: None, memory: None, gpu: None }
     }
 
-    /// Requests processor cores. See the example of [`Meta`].
+    /// Requests CPU cores. See the example of [`Meta`].
     #[must_use]
     pub const fn cpu(self, cores: f64) -> Meta {
         Meta { cpu: Some(cores), ..self }

@@ -207,7 +207,7 @@ pub trait OutputKind<R>: 'static {
     /// What the caller receives.
     type Value: Portable + Send + 'static;
 
-    /// Waits for the output, and tells success from failure.
+    /// Waits for the output, and returns the value or the failure.
     ///
     /// # Errors
     /// The task's own error, as text.

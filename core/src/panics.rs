@@ -1,7 +1,7 @@
-//! Panics of tasks, with the place where they happened.
+//! Panics of tasks, with their message and location.
 //!
-//! A task's panic goes to its caller, so it is not printed as well. The hook stays out of the way
-//! of all others.
+//! The caller of a task receives its panic, so the panic hook does not print it too. For all other
+//! panics, the hook calls the previous hook.
 
 use std::any::Any;
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -15,12 +15,12 @@ thread_local! {
     static CAUGHT: RefCell<Option<Panic>> = const { RefCell::new(None) };
 }
 
-/// A panic that was caught.
+/// A caught panic.
 #[derive(Clone, Debug)]
 pub struct Panic {
-    /// Its message and its place, in one line if the message is one.
+    /// The message and the location, in one line if the message is one line.
     pub message: String,
-    /// The backtrace, if `RUST_BACKTRACE` asks for it.
+    /// The backtrace, if `RUST_BACKTRACE` is set.
     pub backtrace: Option<String>,
 }
 
@@ -31,8 +31,7 @@ impl fmt::Display for Panic {
 }
 
 impl Panic {
-    /// Prints the backtrace, if there is one, for a panic whose message goes where no backtrace
-    /// can.
+    /// Prints the backtrace, if there is one. For a panic whose receiver gets the message only.
     pub fn print_backtrace(&self) {
         if let Some(backtrace) = &self.backtrace {
             eprintln!("the backtrace of the panic `{self}`:\n{backtrace}");
@@ -40,10 +39,10 @@ impl Panic {
     }
 
     fn of(info: &PanicHookInfo<'_>) -> Panic {
-        let message = info.payload_as_str().unwrap_or(NO_MESSAGE);
+        let message = message(info.payload());
         let message = match info.location() {
             Some(place) => format!("{message} (at {place})"),
-            None => message.to_string(),
+            None => message,
         };
         let backtrace = Backtrace::capture();
         let captured = backtrace.status() == BacktraceStatus::Captured;
@@ -53,7 +52,7 @@ impl Panic {
 
 const NO_MESSAGE: &str = "a panic without a message";
 
-/// Runs `body`, which catches its own panics, and returns a caught one with its message and place.
+/// Runs `body`, which catches its own panics, and adds message and location to a caught one.
 ///
 /// # Errors
 /// The panic.
@@ -68,7 +67,7 @@ pub fn catch<T>(body: impl FnOnce() -> Result<T, Box<dyn Any + Send>>) -> Result
     })
 }
 
-/// The message of a panic's payload.
+/// Returns the message of a panic's payload.
 pub fn message(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().map(ToString::to_string);
     text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| NO_MESSAGE.into())
@@ -84,20 +83,19 @@ fn install() {
             return CAUGHT.set(Some(Panic::of(info)));
         }
         previous(info);
-        // Nothing catches this one, so the last printed lines are all that is left of it. A
-        // backtrace has pushed the message out of them. If it followed another panic, that is the
-        // cause, and nothing has printed it.
+        // The process aborts, so its error shows only the last printed lines, and a backtrace may
+        // have pushed the message out of them. If this panic followed a caught one, that one is the
+        // cause, and is not printed yet.
         let cause = CAUGHT.take().unwrap_or_else(|| Panic::of(info));
         eprintln!("fiber: this process aborts because a task panicked: {cause}");
     }));
 }
 
-/// Whether the process ends by this panic: as all do with `panic = "abort"`, and some in every
-/// program, for example one that leaves an `extern "C"` function, or a destructor that runs because
-/// of another.
+/// Returns whether this panic aborts the process. With `panic = "abort"` all do; else those that
+/// leave an `extern "C"` function, or a destructor that runs during another panic.
 fn aborts(info: &PanicHookInfo<'_>) -> bool {
-    // `PanicHookInfo::can_unwind` is not stable. Its `Debug` shows no text of the program's own
-    // that could be mistaken.
+    // `PanicHookInfo::can_unwind` is not stable. The `Debug` text contains no text of the program,
+    // so no other part of it can match.
     cfg!(panic = "abort") || format!("{info:?}").contains("can_unwind: false")
 }
 
@@ -108,12 +106,12 @@ mod tests {
     use super::catch;
 
     #[test]
-    fn a_panic_is_told_with_its_place() {
-        let told = catch(|| catch_unwind(|| panic!("no {}", 7))).unwrap_err();
+    fn a_caught_panic_has_message_and_location() {
+        let panic = catch(|| catch_unwind(|| panic!("no {}", 7))).unwrap_err();
         assert!(
-            told.message.starts_with("no 7 (at ") && told.message.contains("panics.rs"),
-            "{told}"
+            panic.message.starts_with("no 7 (at ") && panic.message.contains("panics.rs"),
+            "{panic}"
         );
-        assert!(!told.message.contains('\n'), "{told}");
+        assert!(!panic.message.contains('\n'), "{panic}");
     }
 }

@@ -1,29 +1,29 @@
-//! How a worker hands tasks to a function, many to one call, so that each costs nanoseconds.
+//! The interface between a worker and an entry: one indirect call runs many tasks.
 
 use std::future::Future;
 use std::pin::Pin;
 
-/// Runs a future to its end on this thread.
+/// An executor that runs a future to its end on this thread.
 pub trait BlockOn {
-    /// Polls `future` until it is ready, with timers and I/O at work.
+    /// Polls `future` until it is ready. Timers and I/O work meanwhile.
     fn block_on(&self, future: Pin<&mut dyn Future<Output = ()>>);
 }
 
-/// The tasks that an entry is to run, one after the other.
+/// The tasks that an entry runs, one after the other.
 pub trait Tasks {
-    /// Claims the next task: its encoded arguments, and what runs its future if it has one.
+    /// Claims the next task. Returns its encoded arguments, and the executor for its future.
     fn next(&mut self) -> Option<(&[u8], &dyn BlockOn)>;
 
     /// Ends the task that was claimed last. `value` holds its encoded value or
-    /// [`Failure`](crate::Failure), and may be taken.
+    /// [`Failure`](crate::Failure); the implementation may take it.
     fn finish(&mut self, outcome: Outcome, value: &mut Vec<u8>);
 }
 
-/// How a task ended.
+/// The outcome of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// With a value.
+    /// A value.
     Value,
-    /// With a failure of its own.
+    /// A failure of the task itself.
     Failure,
 }

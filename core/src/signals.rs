@@ -1,4 +1,4 @@
-//! The signals by which people and systems end a program.
+//! The signals by which users and systems stop a program.
 
 use std::future::poll_fn;
 use std::io;
@@ -6,34 +6,34 @@ use std::task::Poll;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// What asks this process to end: SIGINT, SIGTERM and SIGHUP, but for those that it was told to
-/// ignore, as by `nohup`, or by a shell that runs it in the background. Once this exists, they do
-/// not end it by themselves any more.
+/// The stream of this process's stop signals: SIGINT, SIGTERM and SIGHUP, except those that it
+/// ignores, for example under `nohup` or in the background of a shell. While it exists, these
+/// signals no longer end the process by themselves.
 #[derive(Debug)]
 pub struct Signals(Vec<(i32, Signal)>);
 
 impl Signals {
-    /// Begins to listen, on a runtime of tokio.
+    /// Listens for the signals that this process does not ignore. Needs a runtime of tokio.
     ///
     /// # Errors
-    /// What the system refuses.
+    /// An error of the system.
     pub fn listen() -> io::Result<Signals> {
-        Signals::listen_but_for(Ignored::now()?)
+        Signals::listen_except(Ignored::now()?)
     }
 
-    /// As [`listen`](Signals::listen), for a process of which it is known what it was told to
-    /// ignore.
+    /// Works as [`listen`](Signals::listen), with the ignored signals of an earlier moment.
     ///
     /// # Errors
-    /// What the system refuses.
-    pub fn listen_but_for(Ignored(ignored): Ignored) -> io::Result<Signals> {
+    /// An error of the system.
+    pub fn listen_except(Ignored(ignored): Ignored) -> io::Result<Signals> {
         let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
-        let heeded = kinds.into_iter().filter(|kind| ignored >> (kind.as_raw_value() - 1) & 1 == 0);
-        let signals = heeded.map(|kind| Ok((kind.as_raw_value(), signal(kind)?)));
+        let handled =
+            kinds.into_iter().filter(|kind| ignored >> (kind.as_raw_value() - 1) & 1 == 0);
+        let signals = handled.map(|kind| Ok((kind.as_raw_value(), signal(kind)?)));
         signals.collect::<io::Result<_>>().map(Signals)
     }
 
-    /// The number of the next one.
+    /// Waits for the next signal, and returns its number.
     pub async fn next(&mut self) -> i32 {
         poll_fn(|context| {
             for (number, signal) in &mut self.0 {
@@ -47,15 +47,15 @@ impl Signals {
     }
 }
 
-/// The signals that this process ignores, a bit for each.
+/// The set of signals that this process ignores.
 #[derive(Clone, Copy, Debug)]
 pub struct Ignored(u64);
 
 impl Ignored {
-    /// Asks the system.
+    /// Reads the set from the system.
     ///
     /// # Errors
-    /// What the system refuses.
+    /// An error of the system.
     pub fn now() -> io::Result<Ignored> {
         let status = std::fs::read_to_string("/proc/self/status")?;
         let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

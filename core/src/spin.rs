@@ -1,42 +1,41 @@
-//! Looking again and again before going to sleep.
+//! Spinning: a thread checks again for a while before it sleeps.
 //!
-//! To wake a thread whose core has gone idle can take 30 µs, several times what the other process
-//! needs to answer. A thread that looks again for about as long as its wake-up would take, and
-//! sleeps only then, spends at most twice the time that the better choice would have taken,
-//! whatever comes (Karlin, Li, Manasse and Owicki: Empirical Studies of Competitive Spinning for a
-//! Shared-Memory Multiprocessor, SOSP 1991).
+//! Waking a thread whose core is idle can take 30 µs, several times as long as the other process
+//! needs for its answer. A thread that spins for about the time of a wake-up before it sleeps takes
+//! at most twice as long as the better of the two choices (Karlin, Li, Manasse and Owicki:
+//! Empirical Studies of Competitive Spinning for a Shared-Memory Multiprocessor, SOSP 1991).
 //!
-//! Only time that nobody else wants is to be spent so. Between two looks the core is offered to
-//! others; when one of them keeps it for long, cores are scarce, and threads of this process sleep
-//! at once for a while.
+//! Spinning must not take time from other threads. Between two checks, the thread yields its core.
+//! If another thread then keeps the core for long, cores are scarce: for a while, no thread of this
+//! process spins.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a wait may spin by default. Four threads wake one another for a call and its answer.
+/// The default limit of a wait's spinning. A call and its answer wake four threads in turn.
 pub(crate) const DEFAULT: Duration = Duration::from_micros(100);
-/// Who keeps a core for longer has work of its own: threads that only pass messages on are done
-/// sooner.
+/// A thread that keeps a core for longer does work of its own. Threads that only forward messages
+/// need less.
 const LONG: Duration = Duration::from_micros(500);
-/// For how long no thread spins when cores are scarce.
+/// How long no thread spins after cores were scarce.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How long a wait may spin, in nanoseconds.
+/// The limit of a wait's spinning in nanoseconds.
 static LIMIT: AtomicU64 = AtomicU64::new(DEFAULT.as_nanos() as u64);
-/// Until when no thread spins, in nanoseconds since [`START`].
+/// The time until which no thread spins, in nanoseconds since [`START`].
 static PAUSED: AtomicU64 = AtomicU64::new(0);
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// Sets how long threads of this process look again before they sleep; with one core, not at all.
+/// Sets how long threads of this process spin before they sleep. With one core they never spin.
 pub fn set_spin(limit: Duration) {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let limit = if cores > 1 { limit } else { Duration::ZERO };
     LIMIT.store(limit.as_nanos() as u64, Ordering::Relaxed);
 }
 
-/// A wait for what comes from another thread or process.
+/// The spinning of one thread that waits for another thread or process.
 #[derive(Debug, Default)]
 pub struct Spin {
     state: State,
@@ -51,17 +50,17 @@ enum State {
 }
 
 impl Spin {
-    /// What was waited for is there: the next wait begins anew.
+    /// Ends the wait, because the awaited thing has come. The next wait spins again.
     pub fn restart(&mut self) {
         self.state = State::Fresh;
     }
 
-    /// Nothing is to be expected soon.
+    /// Stops spinning, because nothing is expected soon.
     pub fn stop(&mut self) {
         self.state = State::Over;
     }
 
-    /// Whether to [give way](Spin::yield_core) and look again. If not, it is time to sleep.
+    /// Returns whether to [yield](Spin::yield_core) and check again. If not, the thread sleeps.
     pub fn should_continue(&mut self) -> bool {
         if matches!(self.state, State::Over) {
             return false;
@@ -74,7 +73,7 @@ impl Spin {
         should_continue
     }
 
-    /// Offers the core to others.
+    /// Yields the core to other threads, and notices when cores are scarce.
     pub fn yield_core(&self) {
         let before = Instant::now();
         thread::yield_now();
@@ -93,7 +92,7 @@ fn nanos(time: Instant) -> u64 {
 mod tests {
     use super::*;
 
-    /// Turns until it is time to sleep.
+    /// Spins to the end, and returns the number of checks.
     fn turns(spin: &mut Spin) -> u64 {
         let mut turns = 0;
         while spin.should_continue() {
@@ -104,17 +103,17 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_spins_for_a_while_unless_it_is_told_not_to() {
+    fn a_wait_spins_up_to_the_limit_unless_it_is_stopped_or_cores_are_scarce() {
         let mut spin = Spin::default();
         set_spin(Duration::ZERO);
-        assert_eq!(turns(&mut spin), 0, "it was turned off");
+        assert_eq!(turns(&mut spin), 0, "spinning is turned off");
 
         LIMIT.store(Duration::from_millis(1).as_nanos() as u64, Ordering::Relaxed);
-        assert_eq!(turns(&mut spin), 0, "its wait is over, and nothing has come since");
+        assert_eq!(turns(&mut spin), 0, "the wait is over, and was not restarted");
         spin.stop();
-        assert_eq!(turns(&mut spin), 0, "nothing is to be expected");
+        assert_eq!(turns(&mut spin), 0, "it was stopped");
         spin.restart();
-        // Others may well have kept the core for so long that no thread spins for now.
+        // Other processes may have kept the core for so long that no thread spins for now.
         while turns(&mut spin) == 0 {
             spin.restart();
         }

@@ -15,12 +15,12 @@ thread_local! {
     static FORBIDDEN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Marks this thread as one that must not wait, because it does the work that others wait for.
+/// Forbids waiting on this thread, because it does the work that other threads wait for.
 pub fn forbid_waiting() {
     FORBIDDEN.set(true);
 }
 
-/// Whether this thread may wait.
+/// Returns whether this thread may wait.
 pub fn waiting_allowed() -> bool {
     !FORBIDDEN.get()
 }
@@ -28,7 +28,7 @@ pub fn waiting_allowed() -> bool {
 /// Blocks this thread until `future` is ready.
 ///
 /// # Errors
-/// [`Error::WouldDeadlock`] on fiber's own threads; else what the future returns.
+/// [`Error::WouldDeadlock`] on fiber's own threads; else the future's error.
 pub fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
     if !waiting_allowed() {
         return Err(Error::WouldDeadlock);
@@ -45,22 +45,21 @@ pub fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
     }
 }
 
-/// A thread that waits, and whether it is to look again.
+/// A waiting thread, and whether it was woken.
 struct Sleeper {
     thread: Thread,
     woken: AtomicBool,
 }
 
 impl Sleeper {
-    /// Returns when it is woken, or has been since it last returned.
+    /// Waits until the thread is woken. Returns at once if it was woken since the last call.
     fn sleep(&self) {
         let mut spin = Spin::default();
         while !self.woken.swap(false, Ordering::Acquire) {
             if spin.should_continue() {
                 spin.yield_core();
             } else {
-                // A wake-up between the look and this is kept by the thread's token, so none is
-                // lost.
+                // The thread's token keeps a wake-up that comes between the check and this call.
                 thread::park();
             }
         }

@@ -1,10 +1,10 @@
-//! What is left of panics that end their process.
+//! The output of panics that abort their process.
 
 use std::path::Path;
 use std::process::Command;
 
-/// Compiles `tests/panics/program.rs` with this panic strategy and runs it as this `case`; returns
-/// what it printed as errors.
+/// Compiles `tests/panics/program.rs` with this panic strategy, runs this `case` of it, and returns
+/// its standard error.
 fn run(strategy: &str, case: &str) -> String {
     let directory = tempfile::TempDir::new().unwrap();
     let program = directory.path().join("program");

@@ -83,7 +83,7 @@ pub trait Link: Debug + Send + Sync {
     fn close(&self);
 
     /// Closes the link when the peer's host has not acknowledged sent data for `silence`. Without
-    /// this, a lost host can't be told from a slow one. It has no effect on links within one host.
+    /// this, a lost host looks like a slow one. It has no effect on links within one host.
     fn set_peer_timeout(&self, silence: Duration);
 }
 

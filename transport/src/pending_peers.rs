@@ -82,7 +82,9 @@ impl<T: 'static> PendingPeers<T> {
     /// Waits until there is room for one more peer.
     pub fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<()> {
         while self.tasks.len() >= self.max {
-            while self.ages.pop_front_if(|(_, peer)| peer.is_finished()).is_some() {}
+            while self.ages.front().is_some_and(|(_, peer)| peer.is_finished()) {
+                self.ages.pop_front();
+            }
             let Some((since, oldest)) = self.ages.front() else { break };
             let deadline = *since + MIN_STAY;
             if deadline <= Instant::now() {

@@ -42,8 +42,11 @@ impl TaskKeepAlives {
     #[inline]
     pub(super) fn release(&self, completed: Range<u64>) {
         if self.any.load(Ordering::Acquire) {
-            let released: Vec<_> = self.tasks.lock().extract_if(completed, |_, _| true).collect();
-            // Dropping a keep-alive may end its object, so the lock is free by now.
+            let mut tasks = self.tasks.lock();
+            let indices: Vec<_> = tasks.range(completed).map(|(index, _)| *index).collect();
+            let released: Vec<_> = indices.iter().map(|index| tasks.remove(index)).collect();
+            // Dropping a keep-alive may end its object, so the lock is free by then.
+            drop(tasks);
             drop(released);
         }
     }

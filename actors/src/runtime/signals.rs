@@ -8,7 +8,7 @@ use super::exit::{EXIT_TIMEOUT, all_ended};
 /// Waits for a signal that ends programs; then ends the children, and this process in the way of
 /// that signal.
 pub(super) async fn end_by_signal(ignored: Ignored) {
-    let Ok(mut signals) = Signals::listen_but_for(ignored) else {
+    let Ok(mut signals) = Signals::listen_except(ignored) else {
         return tracing::warn!(
             "signals can't be handled: children end only when this process has ended"
         );

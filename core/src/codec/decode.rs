@@ -12,10 +12,10 @@ use serde::de::{self, Visitor};
 use self::access::{ExtensionAccess, QueueStream, Variant};
 use super::{NIL, SOME};
 
-/// An array without elements: a unit struct.
+/// The marker of an array without elements: a unit struct.
 const NO_ELEMENTS: u8 = Marker::FixArray(0).to_u8();
 
-/// A map of one entry: an enum's variant and its value.
+/// The marker of a map of one entry: an enum's variant and its value.
 const ONE_ENTRY: u8 = Marker::FixMap(1).to_u8();
 
 type Result<T> = std::result::Result<T, Error>;
@@ -23,7 +23,7 @@ type Result<T> = std::result::Result<T, Error>;
 /// Limit of nesting, as in rmp-serde: a hostile value can't overflow the stack.
 const DEPTH: u16 = 1024;
 
-/// Reads values from a slice, from which texts and bytes are borrowed.
+/// Reads values from a slice. Texts and bytes are borrowed from it.
 pub(super) struct Deserializer<'de> {
     rest: &'de [u8],
     depth: u16,
@@ -40,7 +40,7 @@ impl<'de> Deserializer<'de> {
         self.rest.is_empty()
     }
 
-    /// How many bytes are left.
+    /// Returns how many bytes are left.
     pub(super) fn left(&self) -> usize {
         self.rest.len()
     }
@@ -69,10 +69,10 @@ impl<'de> Deserializer<'de> {
         Ok(bytes)
     }
 
-    /// The length in a header.
+    /// Reads the length in a header.
     #[inline]
     fn len(&mut self, marker: Marker) -> Result<u32> {
-        // The most frequent ones by themselves, ahead of the jump table.
+        // The most frequent ones are handled before the jump table.
         if let Marker::FixStr(len) | Marker::FixArray(len) | Marker::FixMap(len) = marker {
             return Ok(len.into());
         }
@@ -93,14 +93,14 @@ impl<'de> Deserializer<'de> {
         })
     }
 
-    /// The next number of 128 bits, for rmp-serde, which writes it as 16 bytes.
+    /// Reads a number of 128 bits through rmp-serde, which writes it as 16 bytes.
     fn wide(&mut self) -> rmp_serde::Deserializer<ReadRefReader<'de, [u8]>> {
         let (number, rest) = self.rest.split_at((2 + size_of::<i128>()).min(self.rest.len()));
         self.rest = rest;
         rmp_serde::Deserializer::from_read_ref(number)
     }
 
-    /// An extension, which types see as the tuple of its number and its bytes.
+    /// Reads an extension. Types see it as the tuple of its number and its bytes.
     fn extension(&mut self, marker: Marker) -> Result<SeqAccessDeserializer<ExtensionAccess<'de>>> {
         let len = self.len(marker)?;
         let number = i8::from_be_bytes(*self.array()?);

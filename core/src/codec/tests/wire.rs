@@ -22,13 +22,13 @@ fn an_option_is_marked_only_around_nil() {
 
 /// Declares another length than it has.
 struct Miscounted {
-    told: usize,
+    declared: usize,
     given: u16,
 }
 
 impl Serialize for Miscounted {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        let mut list = serializer.serialize_seq(Some(self.told))?;
+        let mut list = serializer.serialize_seq(Some(self.declared))?;
         (0..self.given).try_for_each(|n| list.serialize_element(&n))?;
         list.end()
     }
@@ -58,12 +58,12 @@ impl Serialize for MiscountedFields {
 fn unknown_and_wrong_lengths_are_corrected() {
     for given in [0, 1, 15, 16, 300] {
         let numbers: Vec<_> = (0..given).collect();
-        for told in [0, 3, 16, 70_000] {
-            let value = (Miscounted { told, given }, "after");
+        for declared in [0, 3, 16, 70_000] {
+            let value = (Miscounted { declared, given }, "after");
             assert_eq!(
                 encode(&value).unwrap(),
                 by_rmp_serde(&(&numbers, "after")),
-                "{told} for {given}"
+                "{declared} for {given}"
             );
         }
         let map: BTreeMap<_, _> = numbers.iter().map(|n| (*n, Some(Some(())))).collect();
