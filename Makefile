@@ -77,6 +77,8 @@ lint: setup
 	$(CARGO) clippy --workspace --all-targets --all-features -- -D warnings
 	$(CARGO) clippy -p fiber -- -D warnings
 	$(CARGO) clippy -p fiber --features docker -- -D warnings
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
+	$(CARGO) clippy --manifest-path fuzz/Cargo.toml -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --all-features
 
 ## deny: licences, sources and duplicates of all dependencies (deny.toml)

@@ -126,7 +126,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let reached = evaluate(&policy, 1_000_000);
         curve.push((mean, reached));
         println!(
-            "generation {generation}: {mean:.1} steps on average, {reached:.1} with the learnt policy"
+            "generation {generation}: {mean:.1} steps on average, {reached:.1} with the learnt \
+             policy"
         );
         if reached >= f64::from(MAX_STEPS) {
             break;

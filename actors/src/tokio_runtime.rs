@@ -5,8 +5,8 @@ use std::io;
 use rustix::event::{EventfdFlags, eventfd};
 use tokio::runtime::{Builder, Runtime};
 
-/// The number of descriptors that a runtime takes: its poll and its waker, the pipe of the process's
-/// signals, and its own end of that.
+/// The number of descriptors that a runtime takes: its poll and its waker, the pipe of the
+/// process's signals, and its own end of that.
 const DESCRIPTORS: usize = 5;
 
 /// Makes a runtime for the current thread.

@@ -18,8 +18,8 @@ pub use self::volume::{Volume, VolumeKind, VolumeMount, serve};
 /// Connects to the cluster that `backend` names in the configuration.
 ///
 /// # Errors
-/// [`Error::Config`](fiber_core::Error::Config) if the backend has no such sessions; [`Error::System`](fiber_core::Error::System) if the cluster does not
-/// answer.
+/// [`Error::Config`](fiber_core::Error::Config) if the backend has no such sessions;
+/// [`Error::System`](fiber_core::Error::System) if the cluster does not answer.
 pub async fn connect(config: &Config) -> Result<Box<dyn Cluster>> {
     match config.backend.as_str() {
         "docker" => Ok(Box::new(crate::docker::DockerCluster::connect(config).await?)),

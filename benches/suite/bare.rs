@@ -77,7 +77,7 @@ impl Drop for Echo {
     }
 }
 
-/// Writes messages until nobody reads them.
+/// Writes messages until the reader is gone.
 fn flood_unix(size: &str) -> io::Result<()> {
     let message = vec![7; size.parse().map_err(io::Error::other)?];
     let mut stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);

@@ -98,7 +98,7 @@ fn collect(mut from: impl Read + Send + 'static) -> mpsc::Receiver<String> {
         if let Err(error) = from.read_to_end(&mut bytes) {
             eprintln!("reading from a peer's script: {error}");
         }
-        // Nobody listens any more after the limit.
+        // After the limit, the receiver is gone.
         to.send(String::from_utf8_lossy(&bytes).into_owned()).ok();
     });
     all

@@ -396,12 +396,15 @@ impl Table {
 
         let mut page = format!(
             "# Benchmarks\n\n\
-             `make bench` measures fiber beside Python's multiprocessing and beside bare sockets, threads and nng, each case\n\
-             one after the other in the same run, and writes this page. `make bench-all` adds Ray, Dask and joblib. The cases\n\
+             `make bench` measures fiber beside Python's multiprocessing and beside bare sockets, \
+             threads and nng, each case\n\
+             one after the other in the same run, and writes this page. `make bench-all` adds Ray, \
+             Dask and joblib. The cases\n\
              are in `benches/suite`, those of the peers in `benches/peers`.\n\n\
              Measured on {}.\n\n\
              ## Ratios\n\n\
-             fiber's figure over that of the other: for rates more is better, for durations less.\n\n{}\n\
+             fiber's figure over that of the other: for rates more is better, for durations less.\n\n\
+             {}\n\
              ## Figures\n\n{}",
             self.machine,
             markdown(&judged),

@@ -203,7 +203,12 @@ pub(crate) struct Run {
     #[arg(long, conflicts_with = "attach")]
     pub(crate) json: bool,
     /// The program and its arguments. Optional if the image has a command.
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "CMD",
+        value_hint = ValueHint::CommandWithArguments
+    )]
     pub(crate) command: Vec<String>,
 }
 

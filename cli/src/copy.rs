@@ -70,7 +70,9 @@ pub(crate) async fn copy(
     let mut step = Spinner::begin(&format!("copying {source} to {target}"));
     let session: String = random::<6>().iter().map(|byte| format!("{byte:02x}")).collect();
     let copied = tokio::select! {
-        copied = open_and_copy(cluster, &session, &source, &target, &mut step) => copied.map(|()| ExitCode::SUCCESS),
+        copied = open_and_copy(cluster, &session, &source, &target, &mut step) => {
+            copied.map(|()| ExitCode::SUCCESS)
+        }
         signal = signals.next() => Ok(ExitCode::from(killed_by(signal))),
     };
     // However the copy ended, nothing may stay behind.

@@ -108,7 +108,8 @@ impl ClusterArgs {
     }
 }
 
-/// Returns the messages of an error and its causes. The message of an [`Error`] includes its causes.
+/// Returns the messages of an error and its causes. The message of an [`Error`] includes its
+/// causes.
 fn message(error: &anyhow::Error) -> String {
     let last = error.chain().position(|cause| cause.is::<Error>());
     let messages: Vec<_> = error.chain().map(ToString::to_string).collect();

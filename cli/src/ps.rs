@@ -85,6 +85,8 @@ fn process(process: &SessionProcess) -> Value {
         ProcessState::Ended(ended) => ("ended", ended.reason.clone(), Some(ended.code)),
         ProcessState::Gone => ("gone", None, None),
     };
+    let since = process.started_at;
+    let since = since.map(|since| humantime::format_rfc3339_seconds(since).to_string());
     json!({
         "name": process.name,
         "role": process.role,
@@ -96,7 +98,7 @@ fn process(process: &SessionProcess) -> Value {
         "cpu": process.meta.cpu,
         "memory": process.meta.memory.map(|size| size.as_u64()),
         "gpu": process.meta.gpu,
-        "since": process.started_at.map(|since| humantime::format_rfc3339_seconds(since).to_string()),
+        "since": since,
     })
 }
 

@@ -98,8 +98,8 @@ options! {
             /// The number of workers of a pool that sets none. 0 is one worker for each CPU core.
             processes: usize = 0,
             /// Where the output of children goes: `inherit` (to the parent's output), `prefix` (the
-            /// same, each line after the name of its process), `file` (one file for each process, in
-            /// `log_dir`) or `null` (nowhere).
+            /// same, each line after the name of its process), `file` (one file for each process,
+            /// in `log_dir`) or `null` (nowhere).
             output: OutputMode = OutputMode::Inherit,
             /// The directory for `output = "file"`. Fiber creates it if it is missing.
             log_dir: PathBuf = "fiber-logs".into(),

@@ -32,8 +32,8 @@ use crate::shortage;
 /// encodes results.
 pub type TaskFn = fn(&mut dyn Tasks);
 
-/// The type of an entry's function for anything else. Both ends know the types of the arguments: for
-/// example an actor, its context, and a message with the sender of its answer.
+/// The type of an entry's function for anything else. Both ends know the types of the arguments:
+/// for example an actor, its context, and a message with the sender of its answer.
 pub type MethodFn = fn(&mut dyn Any, &mut dyn Any, &mut dyn Any);
 
 /// A function type that an entry can hold.

@@ -91,8 +91,8 @@ impl fmt::Display for ExitReason {
             ExitReason::NotStarted(problem) => write!(f, "could not be started: {problem}"),
             ExitReason::IntensityReached { restarts, period, child, last } => write!(
                 f,
-                "gave up: it needed more than {restarts} restarts in {period:?}; the last child to fail was `{child}`, \
-                 which {last}"
+                "gave up: it needed more than {restarts} restarts in {period:?}; the last child to \
+                 fail was `{child}`, which {last}"
             ),
         }
     }
@@ -133,7 +133,7 @@ impl fmt::Display for SignalName {
     }
 }
 
-/// The end of a process: the reason, and its last output.
+/// The end of a process: its reason, and the last output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Exit {

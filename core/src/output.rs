@@ -10,10 +10,11 @@ use crate::run::BlockOn;
 /// The return type of a task function: a value that serde can carry, or a future of one.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` can't be carried from a worker to its caller",
-    note = "a task returns a value that implements serde's `Serialize` and `Deserialize` and borrows nothing, or a future \
-            of one: a `String` for a `&str`; for a `Result` whose error serde can't carry use the `try_` form \
-            (`try_map`, `try_apply`, …)",
-    note = "a `Pool`, a process, a manager or a held lock stays in its process: return what its caller needs of it"
+    note = "a task returns a value that implements serde's `Serialize` and `Deserialize` and \
+            borrows nothing, or a future of one: a `String` for a `&str`; for a `Result` whose \
+            error serde can't carry use the `try_` form (`try_map`, `try_apply`, …)",
+    note = "a `Pool`, a process, a manager or a held lock stays in its process: return what its \
+            caller needs of it"
 )]
 pub trait Output<Marker> {
     /// What the caller receives.
@@ -27,8 +28,8 @@ pub trait Output<Marker> {
 /// `Display`, or a future of one.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a `Result` that can be carried from a worker to its caller",
-    note = "the `try_` forms take functions that return `Result<T, E>` (or a future of it), where serde can carry `T`, \
-            and `E` implements `Display`"
+    note = "the `try_` forms take functions that return `Result<T, E>` (or a future of it), where \
+            serde can carry `T`, and `E` implements `Display`"
 )]
 pub trait TryOutput<Marker> {
     /// What the caller receives of a task that succeeds.
@@ -161,8 +162,8 @@ impl<F: Future<Output = Never>> TryOutput<FutureOf<Diverging>> for F {
 /// `main`: nothing, or a `Result` whose error implements `Display`, or a future of either.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` doesn't tell whether a supervised process ended well",
-    note = "as `main` does, the function of a supervised process returns nothing, or `Result<T, E>` where `E` implements \
-            `Display`, or a future of either"
+    note = "as `main` does, the function of a supervised process returns nothing, or `Result<T, \
+            E>` where `E` implements `Display`, or a future of either"
 )]
 pub trait Termination<Marker> {
     /// Waits for the end. Returns the error as text, if it is one.

@@ -24,10 +24,12 @@ use serde::{Deserialize, Serialize};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` can't travel between processes",
     label = "serde can't carry this",
-    note = "arguments and results implement serde's `Serialize` and `Deserialize` and borrow nothing: derive both for a \
-            type of your own; use a `String` for a `&str`, and a `Vec<T>` for a `&[T]`",
-    note = "a `Pool`, a process, a manager or a held lock stays in its process: create it inside the task, or pass a handle that \
-            travels (`Queue`, the ends of a `Pipe`, `Broadcast`, `RemoteAddr`, an object of `fiber::sync`)"
+    note = "arguments and results implement serde's `Serialize` and `Deserialize` and borrow \
+            nothing: derive both for a type of your own; use a `String` for a `&str`, and a \
+            `Vec<T>` for a `&[T]`",
+    note = "a `Pool`, a process, a manager or a held lock stays in its process: create it inside \
+            the task, or pass a handle that travels (`Queue`, the ends of a `Pipe`, `Broadcast`, \
+            `RemoteAddr`, an object of `fiber::sync`)"
 )]
 pub trait Portable: Serialize + DeserializeOwned {}
 

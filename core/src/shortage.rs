@@ -26,17 +26,21 @@ pub struct Explained(#[from] pub io::Error);
 fn remedy(error: &io::Error) -> Option<&'static str> {
     Some(match Errno::from_io_error(error)? {
         Errno::MFILE => {
-            "this process has too many open files; raise the limit (`ulimit -n`), or use fewer workers"
+            "this process has too many open files; raise the limit (`ulimit -n`), or use fewer \
+             workers"
         }
         Errno::NFILE => {
-            "this host has too many open files; raise the limit (`sysctl fs.file-max`), or use fewer workers"
+            "this host has too many open files; raise the limit (`sysctl fs.file-max`), or use \
+             fewer workers"
         }
         Errno::AGAIN => {
-            "the limit of processes and threads is reached; raise the limits (`ulimit -u`, that of the control group, and \
-             `ulimit -v`, for a thread's stack takes address space), or use fewer workers"
+            "the limit of processes and threads is reached; raise the limits (`ulimit -u`, that of \
+             the control group, and `ulimit -v`, for a thread's stack takes address space), or use \
+             fewer workers"
         }
         Errno::NOMEM => {
-            "there is not enough memory; raise the limit (`ulimit -v`) if there is one, or use fewer workers"
+            "there is not enough memory; raise the limit (`ulimit -v`) if there is one, or use \
+             fewer workers"
         }
         _ => return None,
     })

@@ -67,7 +67,8 @@ impl fmt::Debug for Uncommitted {
 
 thread_local! {
     static MODE: Cell<Mode> = const { Cell::new(Mode::Unknown) };
-    static KEPT_ALIVE: RefCell<Vec<Arc<dyn Any + Send + Sync>>> = const { RefCell::new(Vec::new()) };
+    static KEPT_ALIVE: RefCell<Vec<Arc<dyn Any + Send + Sync>>> =
+        const { RefCell::new(Vec::new()) };
     static IS_UNCOMMITTED: Cell<bool> = const { Cell::new(false) };
     static EFFECTS: RefCell<Vec<Box<dyn FnOnce() + Send>>> = const { RefCell::new(Vec::new()) };
 }

@@ -1,5 +1,5 @@
-//! Whatever arrives, in whatever pieces: messages within the limit come out, or an error; the same
-//! by either way in.
+//! Any bytes, in any pieces, decode to messages within the limit or to an error. Both ways to give
+//! bytes to the decoder have the same result.
 
 #![no_main]
 
@@ -18,11 +18,11 @@ fuzz_target!(|input: (Vec<u8>, Vec<u8>)| {
         decoder.buffer(piece.len()).extend_from_slice(&piece.split_off(0));
         decoder.next_message()
     });
-    let handed_in = decode(&bytes, &pieces, Decoder::next_message_in);
-    assert_eq!(appended, handed_in);
+    let in_chunks = decode(&bytes, &pieces, Decoder::next_message_in);
+    assert_eq!(appended, in_chunks);
 });
 
-/// All messages, and the error that came after them.
+/// Returns all messages, and the error after them.
 fn decode(
     bytes: &Bytes,
     pieces: &[u8],
@@ -44,6 +44,7 @@ fn decode(
         assert!(piece.is_empty());
     }
     assert!(messages.iter().all(|message| message.len() <= LIMIT));
-    assert!(messages.iter().map(|message| HEADER_LEN + message.len()).sum::<usize>() <= bytes.len());
+    let decoded: usize = messages.iter().map(|message| HEADER_LEN + message.len()).sum();
+    assert!(decoded <= bytes.len());
     (messages, None)
 }

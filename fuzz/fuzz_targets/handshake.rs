@@ -1,6 +1,6 @@
-//! Two ends come to their keys through somebody who alters what they say: with anything altered,
-//! neither trusts the other. And a stranger without the key is never trusted, whatever it says, by
-//! the acceptor, the connector or the node's handshake that comes after.
+//! The key exchange and the handshake against an attacker. If a proxy alters any byte between two
+//! ends, neither accepts the other. Acceptor, connector and handshake refuse a peer without the
+//! key, whatever it sends.
 
 #![no_main]
 
@@ -8,11 +8,14 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use fiber_core::{BuildId, ProcessId, SessionKey};
 use fiber_transport::nng::{accept_keys, connect_keys};
-use fiber_transport::{Closed, Connection, Incoming, Link, Message, PeerInfo, Role, accept_peer, join_session};
+use fiber_transport::{
+    Closed, Connection, Incoming, Link, Message, PeerInfo, Role, accept_peer, join_session,
+};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
@@ -22,35 +25,37 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()
-        .expect("a runtime takes nothing that is missing")
+        .expect("a runtime without I/O needs no resources")
 });
 
 #[derive(Arbitrary, Debug)]
 enum Attack {
-    /// What is xored to what the connector says, and to what the acceptor says.
-    Between(Vec<u8>, Vec<u8>),
-    /// All that a stranger says.
-    Stranger(Vec<u8>),
-    /// Messages of a stranger to a node, once there is a link.
-    Node(Vec<Vec<u8>>),
+    /// A proxy that XORs the connector's bytes and the acceptor's bytes with these.
+    Proxy(Vec<u8>, Vec<u8>),
+    /// A peer without the key that sends these bytes.
+    KeyExchange(Vec<u8>),
+    /// A peer without the key that sends these messages over a link.
+    Handshake(Vec<Vec<u8>>),
 }
 
 fuzz_target!(|attack: Attack| {
     let key = SessionKey::random();
     match attack {
-        Attack::Between(to_acceptor, to_connector) => RUNTIME.block_on(between(&key, &to_acceptor, &to_connector)),
-        Attack::Stranger(says) => RUNTIME.block_on(stranger(&key, &says)),
-        Attack::Node(messages) => RUNTIME.block_on(node(&key, &messages)),
+        Attack::Proxy(to_acceptor, to_connector) => {
+            RUNTIME.block_on(proxy(&key, &to_acceptor, &to_connector))
+        }
+        Attack::KeyExchange(bytes) => RUNTIME.block_on(key_exchange(&key, &bytes)),
+        Attack::Handshake(messages) => RUNTIME.block_on(handshake(&key, &messages)),
     }
 });
 
-const NODE: ProcessId = ProcessId(1);
+const PROCESS: ProcessId = ProcessId(1);
 
-/// The lengths of what is said.
+/// The number of bytes that each end sends.
 const TO_ACCEPTOR: usize = 8 + 32 + 32 + 32;
 const TO_CONNECTOR: usize = 32 + 32;
 
-async fn between(key: &SessionKey, to_acceptor: &[u8], to_connector: &[u8]) {
+async fn proxy(key: &SessionKey, to_acceptor: &[u8], to_connector: &[u8]) {
     let ((mut connector, near), (far, mut acceptor)) = (duplex(1024), duplex(1024));
     let (near_read, near_write) = tokio::io::split(near);
     let (far_read, far_write) = tokio::io::split(far);
@@ -73,13 +78,18 @@ async fn between(key: &SessionKey, to_acceptor: &[u8], to_connector: &[u8]) {
     let altered = |mask: &[u8], length: usize| mask.iter().take(length).any(|byte| *byte != 0);
     let honest = !altered(to_acceptor, TO_ACCEPTOR) && !altered(to_connector, TO_CONNECTOR);
     assert_eq!(accepted, honest);
-    // The connector has nothing to wait for when it has said the last word.
-    let last_word_only = !altered(to_acceptor, TO_ACCEPTOR - 32) && !altered(to_connector, TO_CONNECTOR);
-    assert_eq!(connected, last_word_only);
+    // The connector does not wait for an answer to its last message.
+    let before_last = TO_ACCEPTOR - 32;
+    let unaltered = !altered(to_acceptor, before_last) && !altered(to_connector, TO_CONNECTOR);
+    assert_eq!(connected, unaltered);
 }
 
-/// Passes on what comes, xored.
-async fn alter(mut from: tokio::io::ReadHalf<DuplexStream>, mut to: tokio::io::WriteHalf<DuplexStream>, mask: &[u8]) {
+/// Forwards bytes, XORed with `mask`.
+async fn alter(
+    mut from: tokio::io::ReadHalf<DuplexStream>,
+    mut to: tokio::io::WriteHalf<DuplexStream>,
+    mask: &[u8],
+) {
     let mut mask = mask.iter().copied().chain(std::iter::repeat(0));
     let mut buffer = [0; 256];
     while let Ok(length @ 1..) = from.read(&mut buffer).await {
@@ -91,34 +101,46 @@ async fn alter(mut from: tokio::io::ReadHalf<DuplexStream>, mut to: tokio::io::W
     let _ = to.shutdown().await;
 }
 
-async fn stranger(key: &SessionKey, says: &[u8]) {
+async fn key_exchange(key: &SessionKey, bytes: &[u8]) {
     for accepts in [true, false] {
-        let (mut end, mut stranger) = duplex(1 << 20);
-        stranger.write_all(&says[..says.len().min(1 << 19)]).await.expect("there is room");
-        stranger.shutdown().await.expect("it is open");
-        let keys = if accepts { accept_keys(&mut end, key).await } else { connect_keys(&mut end, key).await };
+        let (mut end, mut attacker) = duplex(1 << 20);
+        attacker.write_all(&bytes[..bytes.len().min(1 << 19)]).await.expect("there is room");
+        attacker.shutdown().await.expect("it is open");
+        let keys = match accepts {
+            true => accept_keys(&mut end, key).await,
+            false => connect_keys(&mut end, key).await,
+        };
         assert!(keys.is_err());
         drop(end);
         let mut answer = Vec::new();
-        stranger.read_to_end(&mut answer).await.expect("it is open");
-        assert!(!accepts || answer.is_empty(), "a stranger got an answer");
+        attacker.read_to_end(&mut answer).await.expect("it is open");
+        assert!(!accepts || answer.is_empty(), "a peer without the key got an answer");
     }
 }
 
-async fn node(key: &SessionKey, messages: &[Vec<u8>]) {
+async fn handshake(key: &SessionKey, messages: &[Vec<u8>]) {
     let connection = || {
         let link = Arc::new(Recorded(Mutex::default()));
         let messages = messages.iter().map(|message| Bytes::from(message.clone())).collect();
-        (Connection { link: Arc::clone(&link) as _, incoming: Box::new(Said(messages)) }, link)
+        (Connection::new(Arc::clone(&link) as _, Messages(messages)), link)
     };
     let (accepting, answers) = connection();
-    let (_, info) = accept_peer(accepting, key, NODE).await.expect_err("a stranger was let in");
+    let (_, info) = accept_peer(accepting, key, PROCESS)
+        .await
+        .expect_err("a peer without the key was accepted");
     assert_eq!(info, None);
-    let answered: usize = answers.0.lock().expect("nobody panicked").iter().sum();
-    assert!(answered < 1024, "a stranger made a node say {answered} bytes");
+    let answered: usize = answers.0.lock().expect("no thread panicked").iter().sum();
+    assert!(answered < 1024, "a peer without the key got {answered} bytes");
     let (mut joining, _) = connection();
     let build = BuildId::stated("a build");
-    let info = PeerInfo { id: NODE, to: NODE, role: Role::Peer, build, pid: 1, host: "a host".into() };
+    let info = PeerInfo {
+        id: PROCESS,
+        to: PROCESS,
+        role: Role::Peer,
+        build,
+        pid: 1,
+        host: "a host".into(),
+    };
     assert!(join_session(&mut joining, key, &info).await.is_err());
 }
 
@@ -132,11 +154,13 @@ impl Link for Recorded {
     }
 
     fn close(&self) {}
+
+    fn set_peer_timeout(&self, _: Duration) {}
 }
 
-struct Said(VecDeque<Bytes>);
+struct Messages(VecDeque<Bytes>);
 
-impl Incoming for Said {
+impl Incoming for Messages {
     fn poll_next(&mut self, _: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         Poll::Ready(self.0.pop_front().map(Ok))
     }

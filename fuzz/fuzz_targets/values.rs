@@ -1,4 +1,4 @@
-//! Whatever bytes arrive as a value: an error, or a value that arrives again as it is.
+//! Any bytes decode to an error, or to a value that survives another encoding and decoding.
 
 #![no_main]
 
@@ -16,7 +16,7 @@ enum Value {
     Deep(Option<Option<Option<()>>>),
     Numbers(i8, u16, i64, u128, f32, f64, char),
     Struct { text: Option<String>, bytes: ByteBuf, rest: Option<Rc<Value>> },
-    Many(Vec<Value>),
+    List(Vec<Value>),
     Entries(BTreeMap<Option<Option<u8>>, Value>),
     Tagged(Tagged),
     Untagged(Vec<Untagged>),
@@ -39,7 +39,7 @@ enum Untagged {
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(value) = codec::decode::<Value>(bytes) else { return };
-    let sent = codec::encode(&value).expect("what was read can be written");
-    let arrived: Value = codec::decode(&sent).expect("what was written can be read");
-    assert_eq!(codec::encode(&arrived).expect("what was read can be written"), sent);
+    let sent = codec::encode(&value).expect("a decoded value encodes");
+    let arrived: Value = codec::decode(&sent).expect("an encoded value decodes");
+    assert_eq!(codec::encode(&arrived).expect("a decoded value encodes"), sent);
 });

@@ -1,11 +1,10 @@
-//! A function as the attributes see it.
+//! The parsed function under an attribute.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use syn::parse::{Parse, ParseStream, Result};
 use syn::{Attribute, Signature, Visibility};
 
-/// A function whose body is left as it was written: the compiler reports mistakes in there better
-/// than a macro can.
+/// A function with an unparsed body: the compiler reports mistakes in a body better than a macro.
 pub(crate) struct Function {
     pub(crate) attributes: Vec<Attribute>,
     pub(crate) visibility: Visibility,
@@ -14,7 +13,7 @@ pub(crate) struct Function {
 }
 
 impl Function {
-    /// Reads the item under the attribute `#[fiber::NAME]`.
+    /// Parses the item under the attribute `#[fiber::NAME]`.
     pub(crate) fn parse(item: TokenStream, name: &str) -> Result<Function> {
         syn::parse2(item).map_err(|error| {
             let mut explained = syn::Error::new(

@@ -1,5 +1,5 @@
-//! The attribute macros of fiber. Users name them `fiber::main` and `fiber::meta`: what they expand
-//! to names items of the crate `fiber`.
+//! The attribute macros of fiber. Use them as `fiber::main` and `fiber::meta`: their output names
+//! items of the crate `fiber`.
 
 mod function;
 mod main_fn;
@@ -10,15 +10,14 @@ use proc_macro::TokenStream;
 
 /// Makes a function the entry of a program that runs on fiber.
 ///
-/// The function calls `fiber::init()` before anything else. In a process that fiber started to do
-/// work, that call does the work and never comes back; in the program that a user started, the body
-/// runs. The body of an `async fn` runs in an actix system on the calling thread, so that it can
-/// start actors as well as pools.
+/// The function first calls `fiber::init()`. In a process that fiber has started, that call does
+/// the process's work and does not return. In the head, the body runs. The body of an `async fn`
+/// runs in an actix system on the calling thread, so it can start actors as well as pools.
 ///
-/// The function is called `main` (it may stand in a module, from which the program's `main` is
-/// imported), takes no parameters and isn't generic; it may return whatever a `main` may return.
-/// The attribute takes no arguments: settings of a program are in the environment, in a file, or in
-/// `Pool::builder()`.
+/// The function is called `main` (it may be in a module, from which the program's `main` is
+/// imported), takes no parameters and isn't generic. It may return any type that `main` may return.
+/// The attribute takes no arguments: the environment, a file and `Pool::builder()` have the
+/// settings.
 ///
 /// ```text
 /// #[fiber::main]
@@ -29,8 +28,7 @@ use proc_macro::TokenStream;
 /// }
 /// ```
 ///
-/// A plain `fn main` is the same without the actix system. There `.wait()` takes the place of
-/// `.await`:
+/// A plain `fn main` works the same without the actix system, with `.wait()` instead of `.await`:
 ///
 /// ```text
 /// #[fiber::main]
@@ -45,15 +43,15 @@ pub fn main(arguments: TokenStream, item: TokenStream) -> TokenStream {
     main_fn::expand(arguments.into(), item.into()).into()
 }
 
-/// Attaches to a task function what it asks of the machine that runs it.
+/// Attaches resource requests to a task function.
 ///
 /// | key | value | examples |
 /// |---|---|---|
-/// | `cpu` | processor cores, a number greater than 0 | `cpu = 2`, `cpu = 0.5` |
+/// | `cpu` | CPU cores, a number greater than 0 | `cpu = 2`, `cpu = 0.5` |
 /// | `memory` | bytes, or a whole number with its unit: `B`, `kB` (or `KB`), `MB`, `GB`, `TB` (powers of 1000), `KiB`, `MiB`, `GiB`, `TiB` (powers of 1024) | `memory = "512MiB"`, `memory = 65536` |
-/// | `gpu` | graphics processors, a whole number | `gpu = 1` |
+/// | `gpu` | GPUs, a whole number | `gpu = 1` |
 ///
-/// Each key is optional, and one at least is there.
+/// Each key is optional, but at least one is required.
 ///
 /// ```text
 /// #[fiber::meta(cpu = 2, memory = "512MiB", gpu = 1)]
@@ -62,11 +60,11 @@ pub fn main(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// }
 /// ```
 ///
-/// The function itself stays as it is. It may be `async`, stand inside another function, and borrow
-/// in its arguments. Methods, other associated functions, closures and functions that are generic
-/// over types or constants can't carry the attribute; for them, `Pool::builder().meta(…)` asks for
-/// the same for all tasks of a pool. On an associated function without `self`, which looks to a
-/// macro like any other, the compiler's own error is "`const` items in this context need a name".
+/// The attribute does not change the function, which may be `async`, inside another function, and
+/// borrow in its arguments. Methods, other associated functions, closures and functions that are
+/// generic over types or constants can't have the attribute: use `Pool::builder().meta(…)`, which
+/// makes the requests for all tasks of a pool. A macro can't recognise an associated function
+/// without `self`, so there the compiler reports "`const` items in this context need a name".
 #[proc_macro_attribute]
 pub fn meta(arguments: TokenStream, item: TokenStream) -> TokenStream {
     meta::expand(arguments.into(), item.into()).into()

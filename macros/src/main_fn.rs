@@ -7,7 +7,7 @@ use syn::{Attribute, Error, Result, Signature};
 
 use crate::function::Function;
 
-/// The function to put in the place of `item`, together with the errors if there are any.
+/// Returns the function that replaces `item`, with the errors if there are any.
 pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> TokenStream {
     let function = match Function::parse(item.clone(), "main") {
         Ok(function) => function,
@@ -19,8 +19,8 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> TokenStream {
     match check(&arguments, &function.signature) {
         Ok(()) => entry(function),
         Err(error) => {
-            // With a function of that name the compiler says nothing further of a missing or a
-            // wrong `main`.
+            // A function of that name keeps the compiler from reporting a missing or wrong `main`
+            // too.
             let (visibility, name) = (&function.visibility, &function.signature.ident);
             let error = error.into_compile_error();
             quote!(#error #[allow(dead_code)] #visibility fn #name() {})
@@ -28,21 +28,22 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> TokenStream {
     }
 }
 
-/// Everything that is wrong with the attribute and the function.
+/// Reports all mistakes in the attribute and the function at once.
 fn check(arguments: &TokenStream, signature: &Signature) -> Result<()> {
     let mut errors = Vec::new();
     if !arguments.is_empty() {
         errors.push(Error::new_spanned(
             arguments,
-            "`#[fiber::main]` takes no arguments: settings come from the environment, a file or `Pool::builder()`",
+            "`#[fiber::main]` takes no arguments: settings come from the environment, a file or \
+             `Pool::builder()`",
         ));
     }
     if signature.ident != "main" {
         errors.push(Error::new_spanned(
             &signature.ident,
             format!(
-                "`#[fiber::main]` goes on `main`: on `{}` it would leave `main` without `fiber::init()`, which comes before \
-                 all else. Put it on `main` and remove it here",
+                "`#[fiber::main]` goes on `main`: on `{}` it would leave `main` without \
+                 `fiber::init()`, which comes before all else. Put it on `main` and remove it here",
                 signature.ident
             ),
         ));
@@ -70,10 +71,10 @@ fn join(mut first: Error, second: Error) -> Error {
     first
 }
 
-/// The function, with `fiber::init()` ahead of its body.
+/// Returns the function with `fiber::init()` before its body.
 ///
-/// An async body becomes a function inside, not a block: so the compiler checks it against the
-/// return type that the user wrote, and words its errors as for any other function.
+/// An async body becomes an inner function, not a block. The compiler then checks it against the
+/// return type that the user wrote, and reports its errors as for any other function.
 fn entry(function: Function) -> TokenStream {
     let Function { attributes, visibility, signature, body } = function;
     let statements = if signature.asyncness.is_some() {
@@ -93,7 +94,7 @@ fn entry(function: Function) -> TokenStream {
     quote!(#(#attributes)* #visibility #signature #block)
 }
 
-/// The attributes `#![…]` at the beginning of a body, which must stay there, and what follows them.
+/// Splits a body into the attributes `#![…]` at its beginning, which must stay there, and the rest.
 fn split_inner_attributes(body: TokenStream) -> (Vec<Attribute>, TokenStream) {
     let split = |input: ParseStream<'_>| Ok((input.call(Attribute::parse_inner)?, input.parse()?));
     split.parse2(body.clone()).unwrap_or((Vec::new(), body))
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_function_with_a_body_is_refused() {
+    fn an_item_that_is_no_function_with_a_body_is_refused() {
         for item in [
             quote!(
                 struct Main;

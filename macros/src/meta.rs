@@ -1,4 +1,4 @@
-//! `#[fiber::meta(…)]`: a function, and its requests in the list that `Meta::of` reads.
+//! `#[fiber::meta(…)]`: registers a function's resource requests for `Meta::of`.
 
 mod request;
 #[cfg(test)]
@@ -12,7 +12,7 @@ use syn::{Attribute, Error, GenericParam, Result};
 use self::request::Request;
 use crate::function::Function;
 
-/// `item` as it was, and after it what registers the requests, or the errors.
+/// Returns the unchanged `item`, followed by the registration of its requests, or by the errors.
 pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> TokenStream {
     let addition = match registration(arguments, item.clone()) {
         Ok(registration) => registration,
@@ -35,13 +35,16 @@ fn registration(arguments: TokenStream, item: TokenStream) -> Result<TokenStream
         #(#[#attributes])*
         const _: () = {
             ::fiber::__private::inventory::submit! {
-                ::fiber::__private::MetaOf::new(|| ::fiber::__private::MetaOf::type_of(#name), #request)
+                ::fiber::__private::MetaOf::new(
+                    || ::fiber::__private::MetaOf::type_of(#name),
+                    #request
+                )
             }
         };
     })
 }
 
-/// That the function has one type, which an item beside it can name.
+/// Checks that the function has one type, which an item next to it can name.
 fn check(function: &Function) -> Result<()> {
     let signature = &function.signature;
     let instead = "ask for all tasks of a pool instead, with `Pool::builder().meta(…)`";
@@ -60,7 +63,7 @@ fn check(function: &Function) -> Result<()> {
             format!("{method}: move it out of the `impl`, or {instead}"),
         ));
     }
-    // Lifetimes do no harm: they are no part of what a `TypeId` tells apart.
+    // Lifetimes are allowed: a `TypeId` does not depend on them.
     let lifetime = |parameter: &&GenericParam| matches!(parameter, GenericParam::Lifetime(_));
     if let Some(parameter) = signature.generics.params.iter().find(|parameter| !lifetime(parameter))
     {
@@ -89,7 +92,7 @@ fn is_meta(attribute: &Attribute) -> bool {
     segments.len() == 2 && segments[0].ident == "fiber" && segments[1].ident == "meta"
 }
 
-/// The first identifier `wanted` at any depth of `tokens`.
+/// Returns the first identifier `wanted` at any depth of `tokens`.
 fn find(tokens: TokenStream, wanted: &str) -> Option<TokenTree> {
     tokens.into_iter().find_map(|token| match token {
         TokenTree::Group(group) => find(group.stream(), wanted),
@@ -98,9 +101,9 @@ fn find(tokens: TokenStream, wanted: &str) -> Option<TokenTree> {
     })
 }
 
-/// What an attribute of the function, given without `#[…]`, means for the registration: where the
-/// function is left out (`cfg`) so is the registration, and that it names a deprecated function is
-/// nobody's concern.
+/// Returns the attribute of the registration that follows from an attribute of the function, both
+/// without `#[…]`: the same `cfg`, and no warning that the registration names a deprecated
+/// function.
 fn carried(attribute: TokenStream) -> Option<TokenStream> {
     let mut tokens = attribute.clone().into_iter();
     let TokenTree::Ident(name) = tokens.next()? else { return None };

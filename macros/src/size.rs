@@ -13,10 +13,10 @@ const UNITS: [(&str, u64); 10] = [
     ("TiB", 1 << 40),
 ];
 
-/// The bytes that `text` stands for, or what is wrong with it, worded to follow "which".
+/// Parses an amount of memory into bytes. The error continues a sentence after "which".
 pub(crate) fn bytes(text: &str) -> Result<u64, &'static str> {
     let text = text.trim();
-    let digits = text.find(|request: char| !request.is_ascii_digit()).unwrap_or(text.len());
+    let digits = text.find(|symbol: char| !symbol.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     if number.is_empty() {
         return Err("does not begin with a whole number");

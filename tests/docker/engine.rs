@@ -36,7 +36,7 @@ pub(crate) fn containers(program: u32) -> Vec<String> {
 }
 
 /// Waits for the program's end, after which none of its containers may be left.
-pub(crate) fn leaves_nothing(program: Program) -> crate::program::Ending {
+pub(crate) fn leaves_nothing(program: Program) -> crate::program::ProgramOutput {
     let pid = program.pid();
     let ending = program.end();
     wait_until("no container is left", || containers(pid).is_empty());

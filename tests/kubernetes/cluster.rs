@@ -11,7 +11,7 @@ use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
 use crate::kubectl::{get, registry, try_kubectl};
-use crate::program::{Ending, Program, Setup, pid};
+use crate::program::{Program, ProgramOutput, Setup, pid};
 use crate::wait::{wait_for_end, wait_until};
 
 pub(crate) fn must_answer() {
@@ -68,7 +68,7 @@ pub(crate) fn names(objects: &[Value]) -> Vec<String> {
 }
 
 /// Waits for the program's end, after which none of its pods and Secrets may be left.
-pub(crate) fn leaves_nothing(program: Program) -> Ending {
+pub(crate) fn leaves_nothing(program: Program) -> ProgramOutput {
     let pid = program.pid();
     let ending = program.end();
     wait_until("nothing is left", || pods(pid).is_empty() && made("secrets", pid).is_empty());

@@ -164,7 +164,12 @@ fn pod(name: &str, image: &Value) -> Value {
         "spec": {
             "priorityClassName": name,
             "restartPolicy": "Never",
-            "containers": [{"name": "main", "image": image, "command": ["/none"], "resources": {"limits": {GPU: "1"}}}],
+            "containers": [{
+                "name": "main",
+                "image": image,
+                "command": ["/none"],
+                "resources": {"limits": {GPU: "1"}},
+            }],
         },
     })
 }

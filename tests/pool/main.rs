@@ -5,7 +5,7 @@ mod cancelling;
 mod deaths;
 mod ends;
 mod errors;
-mod initialisers;
+mod initializers;
 mod iterators;
 #[path = "../tricky/mod.rs"]
 mod tricky;

@@ -1,6 +1,6 @@
 //! The order of configuration sources, and errors that name key, value and remedy.
 
-use crate::program::{Ending, Setup};
+use crate::program::{ProgramOutput, Setup};
 
 crate::tests![
     code_overrides_environment_overrides_file,
@@ -52,7 +52,7 @@ fn children_get_their_parents_configuration() {
 }
 
 /// Checks the errors of a program's pool and process under this configuration.
-fn error(setup: Setup, texts: &[&str]) -> Ending {
+fn error(setup: Setup, texts: &[&str]) -> ProgramOutput {
     let ending = setup.run().code(0).says(texts);
     assert_eq!(ending.out.matches("wrong configuration: ").count(), 2, "{}", ending.out);
     ending

@@ -17,8 +17,8 @@ pub(crate) fn docker(arguments: &[&str]) -> String {
 pub(crate) fn must_answer() {
     if let Err(problem) = try_docker(&["version", "--format", "{{.Server.Version}}"]) {
         eprintln!(
-            "error: TEST_BACKENDS names docker, but no engine answers (`make cluster-up` starts one): \
-             {problem}"
+            "error: TEST_BACKENDS names docker, but no engine answers (`make cluster-up` starts \
+             one): {problem}"
         );
         std::process::exit(1);
     }

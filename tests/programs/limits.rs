@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use crate::program::{Ending, Setup};
+use crate::program::{ProgramOutput, Setup};
 
 crate::tests![
     a_program_with_few_files_works_or_names_the_limit,
@@ -19,7 +19,7 @@ fn limited(scenario: &str, link: &str, limit: &str) -> Setup {
 }
 
 /// Returns whether the program has worked. Otherwise checks that its error names the remedy.
-fn succeeds_or_names(ending: &Ending, remedy: &str, what: &str) -> bool {
+fn succeeds_or_names(ending: &ProgramOutput, remedy: &str, what: &str) -> bool {
     let all = format!("{}\n{}", ending.out, ending.errors);
     assert!(!all.contains("panicked") && !all.contains("init()"), "{what}:\n{all}");
     if ending.exit_code() == Some(0) {

@@ -9,6 +9,7 @@ mod configuration;
 mod deaths;
 mod detached;
 mod executable;
+mod intruders;
 mod leftovers;
 mod limits;
 mod memory;
@@ -22,7 +23,6 @@ mod secrets;
 mod shortages;
 mod sizes;
 mod starts;
-mod strangers;
 
 use std::process::ExitCode;
 
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
         ("shortages", shortages::TESTS),
         ("sizes", sizes::TESTS),
         ("starts", starts::TESTS),
-        ("strangers", strangers::TESTS),
+        ("intruders", intruders::TESTS),
     ];
     let impossible = |topic: &str| topic == "memory" && !memory::can_be_limited();
     let trials = topics.iter().flat_map(|(topic, tests)| {

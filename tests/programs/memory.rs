@@ -44,7 +44,8 @@ fn the_oom_killer_is_named_and_the_task_runs_again() {
     Setup::new("out of memory").env("GROUP", group.0.join("cgroup.procs")).run().code(0).says(&[
         "again: 7",
         "given up: task 0",
-        "2 of its workers died while they ran it; the last one was killed by the OOM killer: out of memory",
+        "2 of its workers died while they ran it; the last one was killed by the OOM killer: out \
+         of memory",
         "process: process `process-1` was killed by the OOM killer: out of memory",
         "the pool goes on: 9",
     ]);

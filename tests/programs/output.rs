@@ -135,7 +135,7 @@ fn lines_without_an_end_are_forwarded_once() {
     let texts = [
         "one task",
         "a thread",
-        "initialiser",
+        "initializer",
         "before a timeout",
         "process",
         "actor",
@@ -146,7 +146,7 @@ fn lines_without_an_end_are_forwarded_once() {
     for text in texts.map(String::from).into_iter().chain(tasks) {
         let times = ending.out.matches(&format!("<{text}>")).count();
         // Each incarnation of a worker runs its initializer.
-        let right = if text == "initialiser" { times >= 1 } else { times == 1 };
+        let right = if text == "initializer" { times >= 1 } else { times == 1 };
         assert!(right, "<{text}> appears {times} times in:\n{}", ending.out);
     }
 }

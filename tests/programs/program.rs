@@ -49,7 +49,7 @@ pub(crate) struct Program {
 }
 
 /// The end of a program.
-pub(crate) struct Ending {
+pub(crate) struct ProgramOutput {
     status: ExitStatus,
     places: Arc<Places>,
     pub(crate) out: String,
@@ -191,7 +191,7 @@ impl Setup {
     }
 
     /// Runs it to its end, and checks that nothing is left.
-    pub(crate) fn run(self) -> Ending {
+    pub(crate) fn run(self) -> ProgramOutput {
         self.start().end()
     }
 }
@@ -249,7 +249,7 @@ impl Program {
     }
 
     /// Waits for its end, and checks that none of its processes and no temporary file is left.
-    pub(crate) fn end(mut self) -> Ending {
+    pub(crate) fn end(mut self) -> ProgramOutput {
         drop(self.child.stdin.take());
         let deadline = Instant::now() + LONG;
         let status = loop {
@@ -272,7 +272,7 @@ impl Program {
         let left: Vec<_> = files(self.places.temporary.path());
         assert!(left.is_empty(), "files are left: {left:?}");
         let places = Arc::clone(&self.places);
-        Ending { status, places, out: self.out.all(), errors: self.errors.all() }
+        ProgramOutput { status, places, out: self.out.all(), errors: self.errors.all() }
     }
 
     /// Returns the ids of its processes that run, its own among them.
@@ -313,7 +313,7 @@ impl Drop for Program {
     }
 }
 
-impl Ending {
+impl ProgramOutput {
     /// Returns the working directory, which is deleted with this.
     pub(crate) fn directory(&self) -> &Path {
         self.places.work.path()
@@ -327,21 +327,21 @@ impl Ending {
 
     /// Checks the exit code.
     #[track_caller]
-    pub(crate) fn code(self, code: i32) -> Ending {
+    pub(crate) fn code(self, code: i32) -> ProgramOutput {
         assert_eq!(self.status.code(), Some(code), "{}{}", self.out, self.errors);
         self
     }
 
     /// Checks that this signal ended the program.
     #[track_caller]
-    pub(crate) fn signal(self, signal: Signal) -> Ending {
+    pub(crate) fn signal(self, signal: Signal) -> ProgramOutput {
         assert_eq!(self.status.signal(), Some(signal.as_raw()), "{}{}", self.out, self.errors);
         self
     }
 
     /// Checks that its output contains all these texts.
     #[track_caller]
-    pub(crate) fn says(self, texts: &[&str]) -> Ending {
+    pub(crate) fn says(self, texts: &[&str]) -> ProgramOutput {
         for text in texts {
             assert!(
                 self.out.contains(text),

@@ -5,8 +5,8 @@ mod detached;
 mod managed;
 mod network;
 mod shortages;
+mod silent_connections;
 mod starters;
-mod strangers;
 mod unfinished;
 
 use std::io::{BufRead, Write};
@@ -69,7 +69,7 @@ pub(crate) fn run(name: &str) -> ExitCode {
         "shortage of a ring" => shortages::of_a_ring(),
         "shortage of a rank" => shortages::of_a_rank(),
         "shortage of an actor pool" => managed::shortage_of_a_pool(),
-        "ring among strangers" => strangers::ring(),
+        "ring among silent connections" => silent_connections::ring(),
         "behind a proxy" => network::behind_a_proxy(),
         "little address space" => little_address_space(),
         "killed as they start" => killed_as_they_start(),
@@ -330,7 +330,7 @@ fn stopped_children() {
     // It has connected, and is not ready yet.
     let stop = || kill_process(rustix::process::getpid(), Signal::STOP).unwrap();
     let pool = Pool::builder().processes(1).initializer(stop, ()).build().unwrap();
-    println!("initialiser: {}", pool.apply(square, 3).wait().unwrap_err());
+    println!("initializer: {}", pool.apply(square, 3).wait().unwrap_err());
 }
 
 fn too_large() {

@@ -174,7 +174,7 @@ fn a_ring_gives_up_on_a_shortage_that_lasts_and_names_the_limit() {
 
 fn a_rank_that_is_short_of_descriptors_names_the_limit_or_goes_on_after_it() {
     let program = Setup::new("shortage of a rank").env("FIBER_LINK", "unix").start();
-    for short in ["sender", "receiver", "receiver of memory", "initialiser"] {
+    for short in ["sender", "receiver", "receiver of memory", "initializer"] {
         let outcome = program.line(&format!("{short}: "));
         assert!(outcome.contains(SHORTAGE) && outcome.contains("ulimit -n"), "{short}: {outcome}");
     }

@@ -1,6 +1,6 @@
 //! Starts of programs and of their processes, and errors that explain why one failed.
 
-use crate::program::{Ending, Setup};
+use crate::program::{ProgramOutput, Setup};
 
 crate::tests![
     every_kind_of_main_works,
@@ -28,7 +28,7 @@ fn a_failing_main_fails_the_program() {
 }
 
 /// Counts the starts of `main`, in the program and in its processes.
-fn begun(ending: &Ending) -> usize {
+fn begun(ending: &ProgramOutput) -> usize {
     ending.errors.lines().filter(|line| *line == "main began").count()
 }
 
@@ -82,7 +82,7 @@ fn children_that_never_reach_init_are_killed() {
     assert_eq!(begun(&ending), 2, "{}", ending.errors);
 }
 
-fn start_child(parent: &str, key: &str) -> Ending {
+fn start_child(parent: &str, key: &str) -> ProgramOutput {
     Setup::new("main with init").env("FIBER_PARENT", parent).env("FIBER_KEY", key).run()
 }
 

@@ -110,9 +110,9 @@ impl Decoder {
         Ok(Some(self.buffer.split_to(length).freeze()))
     }
 
-    /// Returns the next complete message of the bytes that were appended before, followed by `chunk`;
-    /// `None` when `chunk` is used up. A message that lies completely in `chunk` is not copied. Of
-    /// another one, the bytes in `chunk` are copied to the buffer.
+    /// Returns the next complete message of the bytes that were appended before, followed by
+    /// `chunk`; `None` when `chunk` is used up. A message that lies completely in `chunk` is not
+    /// copied. Of another one, the bytes in `chunk` are copied to the buffer.
     ///
     /// # Errors
     /// As [`Decoder::next_message`].
@@ -195,7 +195,8 @@ mod tests {
                     break;
                 }
             }
-            let whole: Vec<_> = messages.iter().map(|m| [&m.head[..], &m.body[..]].concat()).collect();
+            let whole = messages.iter().map(|m| [&m.head[..], &m.body[..]].concat());
+            let whole: Vec<_> = whole.collect();
             prop_assert_eq!(decoded, &whole[..]);
             prop_assert!(!decoder.is_in_message());
 
@@ -216,7 +217,10 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_decode_to_messages_or_an_error_within_the_limit(bytes in vec(any::<u8>(), 0..4096), limit in 0usize..5000) {
+        fn any_bytes_decode_to_messages_or_an_error_within_the_limit(
+            bytes in vec(any::<u8>(), 0..4096),
+            limit in 0usize..5000,
+        ) {
             let mut decoder = Decoder::new(limit);
             decoder.buffer(bytes.len()).extend_from_slice(&bytes);
             let mut total = 0;
@@ -225,7 +229,8 @@ mod tests {
                 total += HEADER_LEN + message.len();
             }
             prop_assert!(total <= bytes.len());
-            prop_assert!(decoder.buffer(1).capacity() <= bytes.len().max(64) * 2 + limit + HEADER_LEN);
+            let bound = bytes.len().max(64) * 2 + limit + HEADER_LEN;
+            prop_assert!(decoder.buffer(1).capacity() <= bound);
         }
     }
 

@@ -78,7 +78,8 @@ pub enum HandshakeError {
     Malformed(String),
     /// The peer speaks another version.
     #[error(
-        "it speaks version {0} of fiber's protocol, this process version {VERSION}: build both from one source"
+        "it speaks version {0} of fiber's protocol, this process version {VERSION}: build both \
+         from one source"
     )]
     Version(u32),
     /// The peer does not hold the key.
@@ -89,7 +90,8 @@ pub enum HandshakeError {
     WrongProcess(ProcessId),
     /// The peer runs another build.
     #[error(
-        "it runs build {theirs}, this process build {ours}: run the same build everywhere (rebuild the image)"
+        "it runs build {theirs}, this process build {ours}: run the same build everywhere (rebuild \
+         the image)"
     )]
     Build {
         /// This process's build.

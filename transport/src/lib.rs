@@ -94,12 +94,12 @@ pub struct Closed;
 
 /// The receiving half of a connection. It is polled on the thread on which it was made.
 pub trait Incoming {
-    /// Returns the next message; `None` when the peer closed the link or died; an error when the link
-    /// broke or received bytes that can't be a message.
+    /// Returns the next message; `None` when the peer closed the link or died; an error when the
+    /// link broke or received bytes that can't be a message.
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>>;
 
-    /// Sets the limit of a message's length in bytes. A longer message is an error, before memory is
-    /// allocated for it.
+    /// Sets the limit of a message's length in bytes. A longer message is an error, before memory
+    /// is allocated for it.
     fn set_limit(&mut self, bytes: usize);
 }
 
@@ -119,12 +119,13 @@ impl Debug for Connection {
 }
 
 impl Connection {
-    fn new(link: Arc<dyn Link>, incoming: impl Incoming + 'static) -> Connection {
+    /// Makes a connection of its halves.
+    pub fn new(link: Arc<dyn Link>, incoming: impl Incoming + 'static) -> Connection {
         Connection { link, incoming: Box::new(incoming), busy_poll: BusyPoll::default() }
     }
 
-    /// Returns the next message, as [`Incoming::poll_next`] does. Keeps the thread awake for a moment
-    /// after the last one.
+    /// Returns the next message, as [`Incoming::poll_next`] does. Keeps the thread awake for a
+    /// moment after the last one.
     pub async fn next(&mut self) -> Option<io::Result<Bytes>> {
         poll_fn(|context| {
             let message = self.incoming.poll_next(context);

@@ -7,8 +7,8 @@ use std::ops::RangeInclusive;
 /// The address at which nng listens, and the name under which peers reach it. Unix sockets do not
 /// use it.
 ///
-/// The default is 127.0.0.1 and a port that the system chooses, which only this host can reach. Only
-/// the listening side has to be reachable.
+/// The default is 127.0.0.1 and a port that the system chooses, which only this host can reach.
+/// Only the listening side has to be reachable.
 ///
 /// ```
 /// use fiber_transport::ListenAt;
@@ -36,8 +36,8 @@ impl ListenAt {
         ListenAt { bind: bind.into(), advertised: None, ports: 0..=0 }
     }
 
-    /// Sets the host name or IP that peers use. The default is the address at which it listens, which
-    /// must not be unspecified then.
+    /// Sets the host name or IP that peers use. The default is the address at which it listens,
+    /// which must not be unspecified then.
     #[must_use]
     pub fn advertise(mut self, host: impl Into<String>) -> ListenAt {
         self.advertised = Some(host.into());
@@ -96,8 +96,8 @@ fn is_in_use(error: Option<&io::Error>) -> bool {
     error.is_some_and(|error| error.kind() == io::ErrorKind::AddrInUse)
 }
 
-/// Returns the address of this host on the route to `peer`, at which `peer` most likely reaches this
-/// host. Sends nothing.
+/// Returns the address of this host on the route to `peer`, at which `peer` most likely reaches
+/// this host. Sends nothing.
 ///
 /// # Errors
 /// The system's error, if there is no route to `peer`.

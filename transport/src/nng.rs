@@ -41,8 +41,8 @@ use crate::{Closed, Connection, Incoming, Link, ListenAt, Listener, Message};
 
 /// The limit of a frame in bytes, before it is sealed.
 const FRAME: usize = 256 << 10;
-const NO_ROOM: &str = "nng has no room for its threads or its memory; raise the limits (`ulimit -u` and `ulimit -v`), or use \
-                       fewer workers";
+const NO_ROOM: &str = "nng has no room for its threads or its memory; raise the limits (`ulimit \
+                       -u` and `ulimit -v`), or use fewer workers";
 /// The kernel's queue of connections that wait for `accept`.
 const BACKLOG: u32 = 4096;
 
@@ -82,9 +82,13 @@ pub async fn connect(url: &str, key: &SessionKey) -> io::Result<Connection> {
             .map_err(|error| in_context(&error, &format!("there is no connection to {url}")))?;
         let keys = prepare(&stream).and(connect_keys(&mut stream, key).await);
         let keys = keys.map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
-                let problem =
-                    format!("{url} closed the connection without an answer: does it hold this session's key?");
+            io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::BrokenPipe => {
+                let problem = format!(
+                    "{url} closed the connection without an answer: does it hold this session's \
+                     key?"
+                );
                 io::Error::new(io::ErrorKind::ConnectionReset, problem)
             }
             _ => in_context(&error, &format!("{url} is not to be trusted")),

@@ -70,9 +70,12 @@ impl<T: 'static> PendingPeers<T> {
         while let Poll::Ready(Some(ended)) = self.tasks.poll_join_next(context) {
             match ended {
                 Ok(Some(done)) => return Poll::Ready(done),
-                Ok(None) => self.log_rejected("it did not prove in time that it holds this session's key"),
+                Ok(None) => {
+                    self.log_rejected("it did not prove in time that it holds this session's key")
+                }
                 Err(_) => self.log_rejected(
-                    "too many peers connect, and it had not proven yet that it holds this session's key",
+                    "too many peers connect, and it had not proven yet that it holds this \
+                     session's key",
                 ),
             }
         }

@@ -1,8 +1,8 @@
 //! Sealed frames: AES-256-GCM, a key for each direction of each connection, and the number of the
 //! frame as the nonce.
 //!
-//! The number is not sent: both ends count. So a frame that was altered, left out, replayed or moved
-//! does not open, and neither does any frame after it.
+//! The number is not sent: both ends count. So a frame that was altered, left out, replayed or
+//! moved does not open, and neither does any frame after it.
 
 use std::fmt;
 
@@ -32,7 +32,8 @@ pub(crate) enum Endpoint {
 }
 
 impl Keys {
-    /// Derives the keys of an endpoint. `nonces` come from both ends and are new for each connection.
+    /// Derives the keys of an endpoint. `nonces` come from both ends and are new for each
+    /// connection.
     pub(crate) fn new(key: &SessionKey, endpoint: Endpoint, nonces: &[&[u8]; 2]) -> Keys {
         let to_acceptor =
             CountedKey::new(&key.derive("fiber transport v1: from connector to acceptor", nonces));
@@ -58,7 +59,8 @@ pub(crate) struct Opener(CountedKey);
 /// The error of a frame that is not the next one of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "frame {number} is not the one that the peer sealed: it was altered, left out, replayed or reordered on its way"
+    "frame {number} is not the one that the peer sealed: it was altered, left out, replayed or \
+     reordered on its way"
 )]
 pub(crate) struct SealError {
     number: u64,

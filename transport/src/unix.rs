@@ -164,8 +164,8 @@ impl Link for UnixLink {
 }
 
 impl UnixLink {
-    /// Writes `pieces` and messages that were added meanwhile, until none are left or the socket has
-    /// no room.
+    /// Writes `pieces` and messages that were added meanwhile, until none are left or the socket
+    /// has no room.
     fn write(&self, mut pieces: VecDeque<Bytes>) {
         loop {
             match self.write_some(&mut pieces) {

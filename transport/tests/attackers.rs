@@ -1,4 +1,4 @@
-//! Who attacks a link over nng, and what comes of it. All on real sockets.
+//! Attacks on links over nng, on real sockets.
 
 mod support;
 
@@ -14,11 +14,11 @@ use fiber_transport::{Connection, ListenAt, Listener, Message, connect, listen};
 
 use support::{filler, run, within};
 
-/// What a connector says before nng has the connection, and nng's own header.
+/// The lengths of a connector's first two messages, and of nng's own header.
 const HELLO: usize = 8 + 32 + 32;
 const CONFIRMATION: usize = 32;
 const NNG_HEADER: usize = 8;
-/// The length before each frame.
+/// The size of the length before each frame.
 const LENGTH: usize = 8;
 const TAG: usize = 16;
 
@@ -38,29 +38,34 @@ async fn next_peer(listener: &mut dyn Listener) -> Connection {
     connection
 }
 
-/// Waits for `attack`, which lets nobody in.
-async fn nobody_enters<T: Send + 'static>(
+/// Waits for the end of `attack`. Fails if the listener accepts a peer meanwhile.
+async fn nothing_is_accepted<T: Send + 'static>(
     listener: &mut dyn Listener,
     attack: impl FnOnce() -> T + Send + 'static,
 ) -> T {
     let attack = tokio::task::spawn_blocking(attack);
     tokio::select! {
         done = attack => done.unwrap(),
-        _ = poll_fn(|context| listener.poll_accept(context)) => panic!("a stranger was let in"),
+        _ = poll_fn(|context| listener.poll_accept(context)) => {
+            panic!("a peer without the key was accepted")
+        }
     }
 }
 
-/// Waits for the end of a connection, whichever way it ends, and returns what was said before.
+/// Reads until a connection ends in any way, and returns the received bytes.
 fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
-    let mut said = Vec::new();
-    let _ = stream.read_to_end(&mut said);
-    said
+    let mut received = Vec::new();
+    let _ = stream.read_to_end(&mut received);
+    received
 }
 
-/// Somebody between a connector and `acceptor`. What the connector says goes through `tamper`,
-/// which may keep the last argument, the stream to the acceptor, open; what comes back goes through
-/// as it is. Returns where to connect to.
-fn between(acceptor: String, tamper: impl FnOnce(TcpStream, TcpStream) + Send + 'static) -> String {
+/// Starts a proxy in front of `acceptor`, and returns its address. The connector's bytes go through
+/// `tamper`, whose last argument is the stream to the acceptor. The proxy forwards the answers
+/// unchanged.
+fn proxy_to(
+    acceptor: String,
+    tamper: impl FnOnce(TcpStream, TcpStream) + Send + 'static,
+) -> String {
     let socket = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("nng:tcp://{}", socket.local_addr().unwrap());
     thread::spawn(move || {
@@ -81,7 +86,7 @@ fn read_bytes(stream: &mut TcpStream, length: usize) -> std::io::Result<Vec<u8>>
     stream.read_exact(&mut bytes).map(|()| bytes)
 }
 
-/// Lets the exchange and nng's header pass, and returns them.
+/// Forwards the key exchange and nng's header, and returns them.
 fn pass_exchange(near: &mut TcpStream, far: &mut TcpStream) -> std::io::Result<Vec<u8>> {
     let mut passed = Vec::new();
     for length in [HELLO, CONFIRMATION, NNG_HEADER] {
@@ -92,7 +97,7 @@ fn pass_exchange(near: &mut TcpStream, far: &mut TcpStream) -> std::io::Result<V
     Ok(passed)
 }
 
-/// A frame with its length.
+/// Reads a frame with its length.
 fn read_frame(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
     let mut frame = read_bytes(stream, LENGTH)?;
     let length = u64::from_be_bytes(frame[..].try_into().unwrap());
@@ -100,8 +105,8 @@ fn read_frame(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
     Ok(frame)
 }
 
-/// Lets the exchange and the first two frames pass, and the third and fourth through `tamper`; then
-/// the rest.
+/// Forwards the key exchange and the first two frames, passes the third and fourth through
+/// `tamper`, and forwards the rest.
 fn tampering(
     tamper: impl FnOnce(Vec<u8>, Vec<u8>) -> Vec<u8> + Send + 'static,
 ) -> impl FnOnce(TcpStream, TcpStream) + Send {
@@ -122,13 +127,13 @@ fn tampering(
     }
 }
 
-/// What an acceptor gets whose connector sends a hundred frames through `tamper`: whole messages,
-/// and how it ended.
+/// Sends a hundred frames through `tamper`. Returns how many whole messages the acceptor received,
+/// and how the link ended.
 async fn received_through(
     tamper: impl FnOnce(TcpStream, TcpStream) + Send + 'static,
 ) -> (usize, Option<std::io::Error>) {
     let (key, mut listener) = listener();
-    let address = between(socket_address(&*listener), tamper);
+    let address = proxy_to(socket_address(&*listener), tamper);
     let (mut acceptor, connector) =
         tokio::join!(next_peer(&mut *listener), connect(&address, &key));
     let mut connector = connector.unwrap();
@@ -136,7 +141,8 @@ async fn received_through(
         if connector.link.send(Message { head: Vec::new(), body: filler(index, 100) }).is_err() {
             break;
         }
-        // One frame each: the next is sent when this one has been.
+        // Each of these messages is a frame of its own, because the next one is sent after it
+        // arrived.
         if index < 2 {
             assert!(acceptor.next().await.unwrap().unwrap() == filler(index, 100));
         }
@@ -145,7 +151,10 @@ async fn received_through(
     let ended = loop {
         match acceptor.next().await {
             Some(Ok(message)) => {
-                assert!(message == filler(whole, 100), "what is let through is what was sent");
+                assert!(
+                    message == filler(whole, 100),
+                    "each accepted message is the one that was sent"
+                );
                 whole += 1;
             }
             Some(Err(error)) => break Some(error),
@@ -162,7 +171,7 @@ async fn received_through(
 }
 
 #[test]
-fn frames_that_were_tampered_with_end_the_link_with_an_error_that_says_so() {
+fn altered_frames_end_the_link_with_an_error_that_says_so() {
     type Tamper = fn(Vec<u8>, Vec<u8>) -> Vec<u8>;
     let tampers: [(&str, Tamper); 7] = [
         ("a flipped bit in the text", |mut third, fourth| {
@@ -200,7 +209,7 @@ fn a_frame_whose_length_was_altered_ends_the_link() {
         for bit in [0_u8, 7, 17, 40, 63] {
             let tamper = move |third: Vec<u8>, fourth: Vec<u8>| {
                 let length = u64::from_be_bytes(third[..LENGTH].try_into().unwrap()) ^ (1 << bit);
-                // The rest of the stream, in case that more is awaited than there was.
+                // More bytes, in case the altered length is larger.
                 [&length.to_be_bytes()[..], &third[LENGTH..], &fourth, &vec![0; 1 << 19]].concat()
             };
             let (whole, _) = received_through(tampering(tamper)).await;
@@ -210,7 +219,7 @@ fn a_frame_whose_length_was_altered_ends_the_link() {
 }
 
 #[test]
-fn a_stream_that_is_cut_ends_the_link_and_half_a_frame_is_not_let_through() {
+fn a_stream_that_is_cut_ends_the_link_and_half_a_frame_is_dropped() {
     run(async {
         let cut = |mut near: TcpStream, mut far: TcpStream| {
             let passed = (|| {
@@ -230,12 +239,12 @@ fn a_stream_that_is_cut_ends_the_link_and_half_a_frame_is_not_let_through() {
 }
 
 #[test]
-fn a_recorded_connection_that_is_played_again_is_turned_away() {
+fn a_replayed_connection_is_refused() {
     run(async {
         let (key, mut listener) = listener();
         let address = socket_address(&*listener);
         let (record, recorded) = std::sync::mpsc::channel();
-        let proxy = between(address.clone(), move |mut near, mut far| {
+        let proxy = proxy_to(address.clone(), move |mut near, mut far| {
             let exchange = pass_exchange(&mut near, &mut far).unwrap();
             let frame = read_frame(&mut near).unwrap();
             far.write_all(&frame).unwrap();
@@ -248,26 +257,25 @@ fn a_recorded_connection_that_is_played_again_is_turned_away() {
         connector.link.send(Message::new(b"an order".to_vec())).unwrap();
         assert_eq!(acceptor.next().await.unwrap().unwrap(), "an order");
         let recorded = recorded.recv().unwrap();
-        let said = nobody_enters(&mut *listener, move || {
+        let answer = nothing_is_accepted(&mut *listener, move || {
             let mut stream = TcpStream::connect(address).unwrap();
             stream.write_all(&recorded).unwrap();
             read_to_end(&mut stream)
         });
-        // A new nonce and a proof of it, which are of no use to it, and then the end.
-        assert!(said.await.len() <= 64);
+        // A new nonce and its proof, which are useless to an attacker, and then the end.
+        assert!(answer.await.len() <= 64);
     });
 }
 
-/// The first message of a connection can be recorded and sent again. What it is answered is the
-/// acceptor's part of another exchange, made of new random numbers, and of use only to the one who
-/// holds the key.
+/// An attacker can replay the first message of a connection. The answer is the acceptor's part of a
+/// new exchange, from new random numbers, and is useful only with the key.
 #[test]
-fn a_first_message_that_is_repeated_is_answered_with_a_new_nonce_and_its_proof_and_no_more() {
+fn the_answer_to_a_replayed_first_message_is_a_new_nonce_and_its_proof() {
     run(async {
         let (key, mut listener) = listener();
         let address = socket_address(&*listener);
         let (record, recorded) = std::sync::mpsc::channel();
-        let proxy = between(address.clone(), move |mut near, mut far| {
+        let proxy = proxy_to(address.clone(), move |mut near, mut far| {
             let exchange = pass_exchange(&mut near, &mut far).unwrap();
             record.send(exchange[..HELLO + CONFIRMATION].to_vec()).unwrap();
             let _ = read_to_end(&mut near);
@@ -282,25 +290,25 @@ fn a_first_message_that_is_repeated_is_answered_with_a_new_nonce_and_its_proof_a
             } else {
                 recorded[..HELLO].to_vec()
             };
-            let said = nobody_enters(&mut *listener, move || {
+            let answer = nothing_is_accepted(&mut *listener, move || {
                 let mut stream = TcpStream::connect(address).unwrap();
                 stream.write_all(&words).unwrap();
                 let _ = stream.shutdown(Shutdown::Write);
                 read_to_end(&mut stream)
             });
-            answers.push(said.await);
+            answers.push(answer.await);
         }
         let hello: [u8; 32] = recorded[8..40].try_into().unwrap();
         for (index, answer) in answers.iter().enumerate() {
             let (nonce, proof) = answer.split_at(32);
             assert!(
                 key.proves("accept", &[&hello, nonce], proof.try_into().unwrap()),
-                "it is no more than that"
+                "the answer is a nonce and its proof"
             );
             let others = answers[..index].iter();
             assert!(
                 others.clone().all(|other| other[..32] != *nonce && other[32..] != *proof),
-                "it is new each time"
+                "the answer is new each time"
             );
         }
         drop((acceptor, connector));
@@ -308,7 +316,7 @@ fn a_first_message_that_is_repeated_is_answered_with_a_new_nonce_and_its_proof_a
 }
 
 #[test]
-fn who_does_not_hold_the_key_gets_no_byte_in_answer() {
+fn a_peer_without_the_key_gets_no_answer() {
     run(async {
         let (_, mut listener) = listener();
         let hello = |key: &SessionKey| {
@@ -319,12 +327,12 @@ fn who_does_not_hold_the_key_gets_no_byte_in_answer() {
             [hello(&SessionKey::random()), b"GET / HTTP/1.1\r\n\r\n".to_vec(), vec![0xff; 100_000]];
         for junk in junk {
             let address = socket_address(&*listener);
-            let said = nobody_enters(&mut *listener, move || {
+            let answer = nothing_is_accepted(&mut *listener, move || {
                 let mut stream = TcpStream::connect(address).unwrap();
                 let _ = stream.write_all(&junk);
                 read_to_end(&mut stream)
             });
-            assert_eq!(said.await, b"");
+            assert_eq!(answer.await, b"");
         }
     });
 }
@@ -349,13 +357,13 @@ fn a_listener_without_the_key_is_refused() {
 }
 
 #[test]
-fn an_attempt_to_connect_can_be_given_up() {
+fn an_attempt_to_connect_can_be_cancelled() {
     run(async {
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("nng:tcp://{}", silent.local_addr().unwrap());
         let attempt =
             tokio::task::spawn_local(async move { connect(&address, &SessionKey::random()).await });
-        // It is connected, and is told nothing.
+        // The attempt is connected, and gets no answer.
         let mut peer =
             tokio::task::spawn_blocking(move || silent.accept().unwrap().0).await.unwrap();
         attempt.abort();
@@ -365,11 +373,11 @@ fn an_attempt_to_connect_can_be_given_up() {
 }
 
 #[test]
-fn who_says_nothing_or_a_byte_a_second_is_turned_away_in_the_end() {
+fn a_silent_or_slow_peer_is_refused_after_a_time_limit() {
     run(async {
         let (_, mut listener) = listener();
         let address = socket_address(&*listener);
-        nobody_enters(&mut *listener, move || {
+        nothing_is_accepted(&mut *listener, move || {
             let mut silent = TcpStream::connect(&address).unwrap();
             let mut slow = TcpStream::connect(&address).unwrap();
             let dripping = {
@@ -381,7 +389,7 @@ fn who_says_nothing_or_a_byte_a_second_is_turned_away_in_the_end() {
                         }
                         thread::sleep(Duration::from_secs(1));
                     }
-                    panic!("it could say all that it had to say");
+                    panic!("the listener read everything");
                 })
             };
             assert_eq!(read_to_end(&mut silent), b"");
@@ -394,10 +402,10 @@ fn who_says_nothing_or_a_byte_a_second_is_turned_away_in_the_end() {
 
 const CROWD: usize = 10_000;
 
-/// The crowd is a process of its own, and so is the listener, because it counts its descriptors and
-/// its memory.
+/// The connecting peers and the listener are processes of their own, because the listener counts
+/// its descriptors and its memory.
 #[test]
-fn ten_thousand_that_connect_at_once_take_little_and_keep_nobody_out() {
+fn ten_thousand_connections_at_once_take_few_resources_and_keep_no_peer_out() {
     let mut child = support::spawn_test("child_process", "besieged", &[]);
     assert!(child.wait().unwrap().success());
 }
@@ -424,7 +432,7 @@ async fn crowd(address: &str) {
         crowd.spawn_local(async move {
             use tokio::io::{AsyncReadExt, AsyncWriteExt};
             let Ok(mut stream) = tokio::net::TcpStream::connect(address).await else { return };
-            // Some say a little.
+            // Some send a little.
             let _ = stream.write_all(&b"fiber\0\0\x01..."[..index % 12]).await;
             let _ = stream.read(&mut [0]).await;
         });
@@ -446,7 +454,7 @@ async fn besieged() {
             let mut connection = loop {
                 match connect(&address, &key).await {
                     Ok(connection) => break connection,
-                    // The crowd and this process share a machine that may be slow by itself.
+                    // The machine may be slow, because the connecting process runs on it too.
                     Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::TimedOut, "{error}"),
                 }
             };
@@ -454,7 +462,7 @@ async fn besieged() {
             connection.next().await.unwrap().unwrap()
         });
     };
-    // Not before the crowd is there.
+    // Not before the connections are there.
     let mut besieged = false;
     while honest < 20 {
         tokio::select! {
@@ -471,7 +479,7 @@ async fn besieged() {
                     }
                 });
             }
-            // Whatever goes on: to look at it.
+            // For inspection of a failure.
             () = tokio::task::yield_now() => {}
         }
         most = most.max(descriptors());

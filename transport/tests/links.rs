@@ -1,4 +1,4 @@
-//! What both kinds of link promise. Each test runs for either.
+//! The promises of both kinds of link. Each test runs for both.
 
 mod support;
 
@@ -21,23 +21,23 @@ use support::{child, filler, promises, run, spawn_child, within};
 promises! {
     messages_arrive_whole_and_in_order,
     messages_sent_by_several_threads_all_arrive,
-    what_is_sent_comes_back_from_an_echo,
+    an_echo_returns_what_was_sent,
     closing_a_link_ends_both_halves_at_both_ends,
     dropping_the_receiving_half_closes_the_link,
     connections_outlive_their_listener,
     a_killed_peer_closes_the_link_at_once,
     a_reader_that_does_not_read_makes_the_sender_wait_and_nothing_is_lost,
     a_message_above_the_limit_is_an_error_that_names_both_sizes,
-    a_handshake_tells_who_the_peer_is,
-    a_peer_of_another_build_learns_why_it_is_refused,
+    a_handshake_returns_the_description_of_the_peer,
+    a_peer_of_another_build_receives_the_reason_for_its_refusal,
     a_peer_with_another_key_is_refused_and_learns_nothing,
-    nonsense_does_not_disturb_others,
+    invalid_bytes_do_not_disturb_other_peers,
     two_hundred_peers_connect_at_once,
-    connecting_to_nobody_is_an_error_at_once,
+    connecting_without_a_listener_is_an_error_at_once,
     connections_leave_nothing_behind,
 }
 
-/// More than any test sends in one message.
+/// A limit that is larger than any test's message.
 const LIMIT: usize = 64 << 20;
 
 struct Ends {
@@ -71,7 +71,7 @@ fn message(body: impl Into<Bytes>) -> Message {
     Message { head: Vec::new(), body: body.into() }
 }
 
-/// Returns when the link has ended, in whatever way: a peer that dies may cut a message.
+/// Waits for the link's end, with or without an error: a peer that dies may cut a message.
 async fn end(connection: &mut Connection) {
     while let Some(Ok(_)) = connection.next().await {}
 }
@@ -89,7 +89,7 @@ async fn messages_arrive_whole_and_in_order(kind: LinkKind) {
             let head = (index as u32).to_le_bytes().to_vec();
             connector.link.send(Message { head, body: filler(index, length(index)) }).unwrap();
         }
-        // Not dropped before all has arrived.
+        // Keeps the link until all messages have arrived.
         connector.link
     });
     for index in 0..100_000 {
@@ -119,7 +119,7 @@ async fn messages_sent_by_several_threads_all_arrive(kind: LinkKind) {
     }
 }
 
-async fn what_is_sent_comes_back_from_an_echo(kind: LinkKind) {
+async fn an_echo_returns_what_was_sent(kind: LinkKind) {
     let Ends { mut acceptor, mut connector, listener: _listener } = ends(kind).await;
     tokio::task::spawn_local(async move {
         while let Some(received) = acceptor.next().await {
@@ -168,7 +168,7 @@ async fn connections_outlive_their_listener(kind: LinkKind) {
     assert_eq!(next(&mut connector).await, [2][..]);
 }
 
-/// A child process that runs [`child_process`] in this role, and the connection to it.
+/// Starts a child process that runs [`child_process`] in this role, and connects to it.
 async fn peer_process(kind: LinkKind, role: &str) -> (Child, Connection, Box<dyn Listener>) {
     let key = SessionKey::random();
     let mut listener = listen(kind, &key, &ListenAt::default()).unwrap();
@@ -193,7 +193,7 @@ async fn a_killed_peer_closes_the_link_at_once(kind: LinkKind) {
 const FLOOD: usize = 4096;
 const FLOOD_MESSAGE: usize = 64 << 10;
 
-/// In a process of its own, because it measures its memory.
+/// Runs in a process of its own, because it measures its memory.
 async fn a_reader_that_does_not_read_makes_the_sender_wait_and_nothing_is_lost(kind: LinkKind) {
     let mut child = spawn_child("stall", &[kind.to_string()]);
     assert!(child.wait().unwrap().success());
@@ -203,7 +203,7 @@ async fn stall(kind: LinkKind) {
     let (mut child, flood, _listener) = peer_process(kind, "flood").await;
     let mut flood = raised(flood);
     let before = support::resident_memory();
-    // The child says through another link that it has sent all.
+    // The child reports over another link that it has sent all.
     let key = SessionKey::random();
     let mut second = listen(kind, &key, &ListenAt::default()).unwrap();
     flood
@@ -247,7 +247,7 @@ fn info() -> PeerInfo {
     }
 }
 
-async fn a_handshake_tells_who_the_peer_is(kind: LinkKind) {
+async fn a_handshake_returns_the_description_of_the_peer(kind: LinkKind) {
     let key = SessionKey::random();
     let mut listener = listen(kind, &key, &ListenAt::default()).unwrap();
     let address = listener.address();
@@ -266,7 +266,7 @@ async fn a_handshake_tells_who_the_peer_is(kind: LinkKind) {
     assert_eq!(next(&mut connection).await, "welcome");
 }
 
-async fn a_peer_of_another_build_learns_why_it_is_refused(kind: LinkKind) {
+async fn a_peer_of_another_build_receives_the_reason_for_its_refusal(kind: LinkKind) {
     let key = SessionKey::random();
     let mut listener = listen(kind, &key, &ListenAt::default()).unwrap();
     let address = listener.address();
@@ -307,7 +307,7 @@ async fn a_peer_with_another_key_is_refused_and_learns_nothing(kind: LinkKind) {
             let (_, info) = refusals.await.unwrap().expect_err("it must not be let in");
             assert_eq!(info, None);
         }
-        // It is refused before there is a connection.
+        // The listener refuses it before there is a connection.
         _ => {
             assert!(error.to_string().contains("key"), "{error}");
             assert!(!refusals.is_finished());
@@ -316,7 +316,7 @@ async fn a_peer_with_another_key_is_refused_and_learns_nothing(kind: LinkKind) {
     }
 }
 
-async fn nonsense_does_not_disturb_others(kind: LinkKind) {
+async fn invalid_bytes_do_not_disturb_other_peers(kind: LinkKind) {
     let key = SessionKey::random();
     let mut listener = listen(kind, &key, &ListenAt::default()).unwrap();
     let address = listener.address();
@@ -347,7 +347,7 @@ async fn nonsense_does_not_disturb_others(kind: LinkKind) {
     drop(nonsense);
 }
 
-/// What speaks nonsense to `address`, and is still connected.
+/// Sends invalid bytes to `address` in several ways, and returns the open connections.
 fn nonsense(address: &str) -> Vec<Box<dyn std::any::Any>> {
     let mut speakers: Vec<Box<dyn std::any::Any>> = Vec::new();
     let junk: [&[u8]; 4] = [
@@ -405,7 +405,7 @@ async fn two_hundred_peers_connect_at_once(kind: LinkKind) {
     }
 }
 
-async fn connecting_to_nobody_is_an_error_at_once(kind: LinkKind) {
+async fn connecting_without_a_listener_is_an_error_at_once(kind: LinkKind) {
     let key = SessionKey::random();
     let listener = listen(kind, &key, &ListenAt::default()).unwrap();
     let address = listener.address();
@@ -416,7 +416,7 @@ async fn connecting_to_nobody_is_an_error_at_once(kind: LinkKind) {
     assert!(started.elapsed() < Duration::from_secs(1), "it took {:?}", started.elapsed());
 }
 
-/// In a process of its own, because it counts descriptors and threads.
+/// Runs in a process of its own, because it counts descriptors and threads.
 async fn connections_leave_nothing_behind(kind: LinkKind) {
     let mut child = spawn_child("leave", &[kind.to_string()]);
     assert!(child.wait().unwrap().success());
@@ -462,7 +462,7 @@ async fn leave(kind: LinkKind) {
         let mut ends = ends(kind).await;
         ends.connector.link.send(message(filler(1, 1_000_000))).unwrap();
         next(&mut ends.acceptor).await;
-        // One end leaves in the middle of a message.
+        // One end closes in the middle of a message.
         ends.connector.link.send(message(filler(1, 10_000_000))).unwrap();
         drop(ends.connector);
         end(&mut ends.acceptor).await;

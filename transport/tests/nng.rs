@@ -1,7 +1,7 @@
-//! nng itself, as far as links use it.
+//! The behaviour of nng that links rely on.
 //!
-//! The bindings were made for NNG 1.4 and the library is NNG 1.11. What links use is here in one
-//! place, so that a new version of either shows at once whether the pair still holds.
+//! The bindings were made for NNG 1.4, and the library is NNG 1.11. These tests show whether a new
+//! version of either still works with the other.
 
 mod support;
 
@@ -27,7 +27,7 @@ fn tcp() -> (TcpStream, TcpStream) {
     (near, listener.accept().unwrap().0)
 }
 
-/// A PAIR socket, and what happens to its pipes.
+/// Returns a PAIR socket and the events of its pipes.
 fn pair() -> (Socket, Receiver<PipeEvent>) {
     let socket = Socket::new(Protocol::Pair0).unwrap();
     socket.set_opt::<RecvMaxSize>(LIMIT).unwrap();
@@ -43,7 +43,7 @@ fn pair() -> (Socket, Receiver<PipeEvent>) {
 fn adopt(socket: &Socket, stream: TcpStream) {
     let listener = Listener::new(socket, "socket://").unwrap().nng_listener();
     let listener = nng_sys::nng_listener { _bindgen_opaque_blob: listener._bindgen_opaque_blob };
-    // SAFETY: the name is a C string, and the descriptor is given away.
+    // SAFETY: the name is a C string, and nng owns the descriptor from here on.
     #[allow(unsafe_code)]
     let failed = unsafe {
         nng_sys::nng_listener_set_int(
@@ -59,7 +59,7 @@ fn wait_for(events: &Receiver<PipeEvent>, wanted: PipeEvent) {
     while events.recv_timeout(SOON).unwrap() != wanted {}
 }
 
-/// An operation, and what comes of it.
+/// Returns an asynchronous operation and its results.
 fn aio() -> (Aio, Receiver<Result<Option<Message>, Error>>) {
     let (sender, results) = channel();
     let aio = Aio::new(move |_, result| {
@@ -74,7 +74,7 @@ fn aio() -> (Aio, Receiver<Result<Option<Message>, Error>>) {
 }
 
 #[test]
-fn the_library_is_the_one_that_was_tried() {
+fn the_library_has_the_tested_version() {
     assert_eq!((nng_sys::NNG_MAJOR_VERSION, nng_sys::NNG_MINOR_VERSION), (1, 11));
     // SAFETY: it returns a constant.
     #[allow(unsafe_code)]
@@ -83,7 +83,7 @@ fn the_library_is_the_one_that_was_tried() {
 }
 
 #[test]
-fn two_sockets_talk_through_a_connection_that_they_were_given() {
+fn two_sockets_exchange_messages_over_an_adopted_connection() {
     let ((near, near_events), (far, far_events)) = (pair(), pair());
     assert!(matches!(near.try_send(&[0][..]), Err((_, Error::TryAgain))));
     let (sending, sent) = aio();
@@ -99,7 +99,7 @@ fn two_sockets_talk_through_a_connection_that_they_were_given() {
     assert!(sent.recv_timeout(SOON).unwrap().is_ok());
     assert_eq!(&received.recv_timeout(SOON).unwrap().unwrap().unwrap()[..], [1]);
 
-    // What nobody takes makes the sender wait, and none is lost.
+    // Without a receiver the sender waits, and no message is lost.
     let mut count = 0_u32;
     while near.try_send(&[&count.to_le_bytes()[..], &[7; 900]].concat()[..]).is_ok() {
         count += 1;
@@ -118,7 +118,7 @@ fn two_sockets_talk_through_a_connection_that_they_were_given() {
 }
 
 #[test]
-fn what_is_under_way_ends_with_its_socket() {
+fn pending_operations_end_with_their_socket() {
     for receives in [false, true] {
         let (socket, _events) = pair();
         let (aio, results) = aio();
@@ -135,14 +135,14 @@ fn what_is_under_way_ends_with_its_socket() {
 }
 
 #[test]
-fn a_message_that_is_too_long_closes_the_pipe_before_memory_is_taken() {
+fn a_message_that_is_too_long_closes_the_pipe_before_memory_is_allocated() {
     let (socket, events) = pair();
     let (mut stream, other) = tcp();
     adopt(&socket, other);
     stream.write_all(b"\0SP\0\0\x10\0\0").unwrap();
     stream.write_all(&(LIMIT as u64 + 1).to_be_bytes()).unwrap();
     wait_for(&events, PipeEvent::RemovePost);
-    // nng's own header is all that was said.
+    // The peer has received only nng's own header.
     let mut said = Vec::new();
     stream.read_to_end(&mut said).unwrap();
     assert_eq!(said, b"\0SP\0\0\x10\0\0");
@@ -163,7 +163,7 @@ fn nng_starts_few_threads() {
         let address = listener.address();
         let accepted = std::future::poll_fn(|context| listener.poll_accept(context));
         let (_acceptor, _connector) = tokio::join!(accepted, connect(&address, &key));
-        // The threads that check for room end on their own time.
+        // The threads that check for room may end later.
         let deadline = Instant::now() + SOON;
         while count() > before + 7 {
             assert!(Instant::now() < deadline, "{} threads more", count() - before);

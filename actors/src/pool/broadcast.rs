@@ -95,7 +95,10 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Broadcast<T> {
         let invalid = |problem: &str| Error::invalid("Broadcast::get", problem);
         let received = RECEIVED.get(&self.id).map(|received| Arc::clone(received.value()));
         let received = received.ok_or_else(|| {
-            invalid("this process does not have the value: keep a handle in the process that made it while tasks use it")
+            invalid(
+                "this process does not have the value: keep a handle in the process that made it \
+                 while tasks use it",
+            )
         })?;
         let decode = || {
             codec::decode::<T>(&received.bytes)

@@ -180,7 +180,8 @@ impl PoolBuilder {
         let invalid = |problem: &str| Err(Error::invalid("PoolBuilder::processes", problem));
         if bounds.is_empty() || *bounds.start() == 0 {
             return invalid(
-                "a pool needs at least 1 process: set `processes` to 1 or more, or leave it out for one a core",
+                "a pool needs at least 1 process: set `processes` to 1 or more, or leave it out \
+                 for one a core",
             );
         }
         if self.threads == 0 || self.tasks_per_worker == Some(0) {

@@ -107,8 +107,8 @@ impl Pool {
     /// Waits until the pool has ended and all its workers with it.
     ///
     /// This does not end the pool: [`close`](Pool::close), [`stop`](Pool::stop) and
-    /// [`kill`](Pool::kill) do. A pool also ends when it fails to start any worker. The reply has no
-    /// error for that: the calls have it.
+    /// [`kill`](Pool::kill) do. A pool also ends when it fails to start any worker. The reply has
+    /// no error for that: the calls have it.
     ///
     /// # Examples
     /// ```

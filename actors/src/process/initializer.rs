@@ -49,7 +49,7 @@ impl Initializer {
             Some((Outcome::Failure, failure)) => {
                 let failure = codec::decode(&failure)
                     .unwrap_or_else(|error| Failure::new(FailureKind::Result, error));
-                Err(format!("its initialiser `{}` {failure}", entry.name()))
+                Err(format!("its initializer `{}` {failure}", entry.name()))
             }
             _ => Ok(()),
         }

@@ -143,9 +143,9 @@ impl Client {
 
     fn fail(&self, error: Error) {
         let error = match error {
-            // The queue may live on, but elements on their way may be lost, and so may the knowledge
-            // which elements this process has used. So its handles must not go on as if nothing had
-            // happened.
+            // The queue may live on, but elements on their way may be lost, and so may the
+            // knowledge which elements this process has used. So its handles must not go on as if
+            // nothing had happened.
             Error::OwnerEnded { what, reason: ExitReason::LinkLost(problem) } => {
                 let reason = ExitReason::LinkLost(format!("{problem}; {GET_ANOTHER}"));
                 Error::OwnerEnded { what, reason }

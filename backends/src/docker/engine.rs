@@ -46,8 +46,8 @@ impl Engine {
         Ok(Engine { api, host, memory, cores, architecture: info.architecture })
     }
 
-    /// Kills and removes a container and its anonymous volumes. A container that does not exist is no
-    /// error.
+    /// Kills and removes a container and its anonymous volumes. A container that does not exist is
+    /// no error.
     pub(super) async fn remove(&self, id: &str) -> Result<(), Error> {
         let options = RemoveContainerOptions { force: true, v: true, link: false };
         match self.api.remove_container(id, Some(options)).await {

@@ -53,7 +53,8 @@ pub(super) fn choose(config: &Config, api_server: &str) -> Result<ListenAddress,
 /// Sends nothing.
 ///
 /// # Errors
-/// A shortage, which may pass: without the address, a wrong one would be used for the whole session.
+/// A shortage, which may pass: without the address, a wrong one would be used for the whole
+/// session.
 fn local_address_towards(host: &str) -> Result<Option<IpAddr>, String> {
     let find = || -> io::Result<IpAddr> {
         let other = (host, 443).to_socket_addrs()?.next().ok_or(io::ErrorKind::NotFound)?;

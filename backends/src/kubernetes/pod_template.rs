@@ -281,7 +281,8 @@ fn toleration(text: &str) -> Result<Toleration, ConfigProblem> {
     let known = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
     if what.is_empty() || effect.is_some_and(|effect| !known.contains(&effect)) {
         let problem = format!(
-            "each must be KEY, KEY:EFFECT, KEY=VALUE or KEY=VALUE:EFFECT, where EFFECT is one of {}",
+            "each must be KEY, KEY:EFFECT, KEY=VALUE or KEY=VALUE:EFFECT, where EFFECT is one of \
+             {}",
             known.join(", ")
         );
         return Err(ConfigProblem::element("tolerations", text, problem));

@@ -61,9 +61,9 @@ impl Drop for PendingWrite {
 /// Whether the printer holds the lock of a stream, so that only the stream's reader delays it.
 static WRITING: AtomicBool = AtomicBool::new(false);
 
-/// Returns the queue of the printer, the thread that writes to this process's output: its reader may
-/// be slow or stopped. Starts the thread on first use, and tries again on the next use if the system
-/// can't start it.
+/// Returns the queue of the printer, the thread that writes to this process's output: its reader
+/// may be slow or stopped. Starts the thread on first use, and tries again on the next use if the
+/// system can't start it.
 fn printer() -> io::Result<&'static mpsc::Sender<WriteRequest>> {
     static PRINTER: OnceLock<mpsc::Sender<WriteRequest>> = OnceLock::new();
     static STARTING: Mutex<()> = Mutex::new(());

@@ -24,7 +24,8 @@ pub(crate) type Promise = fn(Subject) -> Pin<Box<dyn Future<Output = ()>>>;
 
 macro_rules! promises {
     ($($promise:ident),+ $(,)?) => {
-        pub(crate) const ALL: &[(&str, Promise)] = &[$((stringify!($promise), |subject| Box::pin($promise(subject)))),+];
+        pub(crate) const ALL: &[(&str, Promise)] =
+            &[$((stringify!($promise), |subject| Box::pin($promise(subject)))),+];
     };
 }
 

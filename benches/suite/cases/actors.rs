@@ -178,7 +178,7 @@ pub(super) fn cartpole(table: &mut Table) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Exports this process's actors, and keeps the process alive until they are told to end.
+/// Exports this process's actors, and keeps the process alive until they end.
 #[derive(Message, Serialize, Deserialize)]
 #[rtype(result = "Vec<RemoteAddr<Counter>>")]
 struct Populate(usize);

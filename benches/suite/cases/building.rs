@@ -27,7 +27,10 @@ pub(super) fn building(table: &mut Table) -> anyhow::Result<()> {
     let fiber = build("fiber", &own)?;
     let mut time = Row::new("an empty program: CPU time to build it", Figure::Seconds(fiber.cpu))
         .target(Target::Below(Figure::Seconds(90.0)))
-        .note("A debug build of `fn main() {}` with one dependency, its default features, and an empty target directory.");
+        .note(
+            "A debug build of `fn main() {}` with one dependency, its default features, and an \
+             empty target directory.",
+        );
     let mut crates = Row::new("an empty program: crates", Figure::Count(fiber.crates as f64))
         .target(Target::Below(Figure::Count(90.0)));
     let mut size = Row::new("an empty program: binary", Figure::Bytes(fiber.bytes));
@@ -50,7 +53,8 @@ pub(super) fn building(table: &mut Table) -> anyhow::Result<()> {
 fn build(name: &str, dependency: &str) -> anyhow::Result<Built> {
     let directory = tempfile::tempdir()?;
     let manifest = format!(
-        "[package]\nname = \"empty\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[dependencies]\n{dependency}\n\n\
+        "[package]\nname = \"empty\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n\
+         [dependencies]\n{dependency}\n\n\
          [workspace]\n"
     );
     fs::write(directory.path().join("Cargo.toml"), manifest)?;

@@ -13,7 +13,7 @@ const ELEMENTS: usize = 1_000_000;
 const MIB: usize = 1 << 20;
 const MESSAGES: usize = 1024;
 
-/// Waits to be told to begin, so that the start of the process does not count.
+/// Waits for the signal to begin, so that the start of the process does not count.
 fn produce(begin: Queue<usize>, queue: Queue<u64>) {
     for count in begin.stream().wait().flatten() {
         for n in 0..count as u64 {

@@ -91,7 +91,8 @@ pub(super) fn rings(table: &mut Table) -> anyhow::Result<()> {
                 let limit = Duration::from_secs_f64(moved as f64 / stream);
                 let times = time.as_secs_f64() / limit.as_secs_f64();
                 row = row.note(format!(
-                    "{} MiB are moved in all, which takes a bare Unix socket {limit:.1?}: this took {times:.2} times that",
+                    "{} MiB are moved in all, which takes a bare Unix socket {limit:.1?}: this \
+                     took {times:.2} times that",
                     moved / MIB
                 ));
             }

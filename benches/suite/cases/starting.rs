@@ -58,7 +58,7 @@ pub(super) fn replace(table: &mut Table) -> anyhow::Result<()> {
     let mut pids = meeting(&pool, 0)?;
     let mut times = Vec::new();
     for round in 1..=REPEATS {
-        let victim = *pids.first().context("a meeting has somebody in it")?;
+        let victim = *pids.first().context("a meeting has a participant")?;
         let victim = Pid::from_raw(victim as i32).context("a pid is not 0")?;
         let start = Instant::now();
         kill_process(victim, Signal::KILL)?;
@@ -67,7 +67,8 @@ pub(super) fn replace(table: &mut Table) -> anyhow::Result<()> {
     }
     eprintln!("  fiber: {times:.1?}");
     let note = format!(
-        "From kill -9 until {WORKERS} tasks that wait for each other, on {WORKERS} workers, are done."
+        "From kill -9 until {WORKERS} tasks that wait for each other, on {WORKERS} workers, are \
+         done."
     );
     let row = Row::new("a killed worker's replacement at work", seconds(median(times)));
     table.push(row.target(Target::Below(Figure::Seconds(0.050))).note(note));

@@ -35,7 +35,8 @@ pub(super) fn apply(table: &mut Table) -> anyhow::Result<()> {
         .beside("bare", seconds(bare))
         .target(Target::at_most(4.0, "bare").aim(2.5))
         .note(
-            "fiber's threads look again for 100 µs before they sleep; the ends of a bare ping, and multiprocessing's, sleep at once.",
+            "fiber's threads look again for 100 µs before they sleep; the ends of a bare ping, and \
+             multiprocessing's, sleep at once.",
         );
     let row = beside_peers(row, table, "apply", &[], |peer| Some(Figure::Seconds(peer.seconds)));
     table.push(row);
@@ -111,8 +112,9 @@ pub(super) fn bytes(table: &mut Table) -> anyhow::Result<()> {
         .target(Target::at_least(0.5, "bare").aim(0.8))
         .target(Target::at_least(3.0, "multiprocessing"))
         .note(
-            "Each way the bytes are copied four times: into a frame, into the kernel, out of it, and into a value. The bare \
-             link does the second and the third. Less would need memory that both processes share.",
+            "Each way the bytes are copied four times: into a frame, into the kernel, out of it, \
+             and into a value. The bare link does the second and the third. Less would need memory \
+             that both processes share.",
         );
     let row = beside_peers(row, table, "bytes", &[], |peer| peer.rate.map(Figure::Throughput));
     table.push(row);

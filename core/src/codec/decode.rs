@@ -266,8 +266,8 @@ impl<'de> de::Deserializer<'de> for &mut Deserializer<'de> {
     }
 
     any! { Bytes:
-        deserialize_any() deserialize_char() deserialize_str() deserialize_bytes() deserialize_byte_buf()
-        deserialize_unit() deserialize_map() deserialize_ignored_any()
+        deserialize_any() deserialize_char() deserialize_str() deserialize_bytes()
+        deserialize_byte_buf() deserialize_unit() deserialize_map() deserialize_ignored_any()
     }
 
     texts! { deserialize_string deserialize_identifier }

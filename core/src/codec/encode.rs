@@ -97,8 +97,9 @@ impl<'s, 'out> ser::Serializer for &'s mut Serializer<'out> {
 
     scalars! {
         serialize_bool(bool)
-        serialize_i8(i8) serialize_i16(i16) serialize_i32(i32) serialize_i64(i64) serialize_i128(i128)
-        serialize_u8(u8) serialize_u16(u16) serialize_u32(u32) serialize_u64(u64) serialize_u128(u128)
+        serialize_i8(i8) serialize_i16(i16) serialize_i32(i32) serialize_i64(i64)
+        serialize_u8(u8) serialize_u16(u16) serialize_u32(u32) serialize_u64(u64)
+        serialize_i128(i128) serialize_u128(u128)
         serialize_f32(f32) serialize_f64(f64)
         serialize_char(char)
     }
@@ -322,7 +323,11 @@ macro_rules! structs {
             type Error = Error;
 
             #[inline]
-            fn serialize_field<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Result {
+            fn serialize_field<T: Serialize + ?Sized>(
+                &mut self,
+                key: &'static str,
+                value: &T,
+            ) -> Result {
                 self.field(key, value)
             }
 

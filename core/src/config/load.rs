@@ -56,8 +56,9 @@ impl Config {
         match &mut *OVERRIDES.lock() {
             Overrides::Open(list) => list.push(Arc::new(overrides)),
             Overrides::Read(_) => panic!(
-                "`Config::set` or `fiber::init_with` was called after fiber had read the configuration: call it before the \
-                 first pool, process or other object of fiber is made"
+                "`Config::set` or `fiber::init_with` was called after fiber had read the \
+                 configuration: call it before the first pool, process or other object of fiber is \
+                 made"
             ),
         }
     }

@@ -10,9 +10,10 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::NotInitialised => f.write_str(
-                "fiber is not initialised in this program: make `fiber::init();` the first line of `main`, or put \
-                 `#[fiber::main]` on it (in tests: `fiber::test_harness!();` at the top of the file). Without it a \
-                 worker process would run the program's `main` again instead of its tasks",
+                "fiber is not initialised in this program: make `fiber::init();` the first line of \
+                 `main`, or put `#[fiber::main]` on it (in tests: `fiber::test_harness!();` at the \
+                 top of the file). Without it a worker process would run the program's `main` \
+                 again instead of its tasks",
             ),
             Error::Config(problem) => write!(f, "wrong configuration: {problem}"),
             Error::Invalid { what, problem } => write!(f, "`{what}`: {problem}"),
@@ -34,21 +35,22 @@ impl fmt::Display for Error {
             }
             Error::Decode { what, cause } => write!(
                 f,
-                "a value of type `{what}` can't be deserialised: {cause} (do its `Serialize` and `Deserialize` match \
-                 each other?)"
+                "a value of type `{what}` can't be deserialised: {cause} (do its `Serialize` and \
+                 `Deserialize` match each other?)"
             ),
             Error::TooLarge { what, size, limit } => write!(
                 f,
-                "{what} takes {size} bytes, which is more than `max_message` allows ({limit}): send less at a time, or \
-                 raise it"
+                "{what} takes {size} bytes, which is more than `max_message` allows ({limit}): \
+                 send less at a time, or raise it"
             ),
             Error::UnknownEntry { offset, build } => write!(
                 f,
-                "no function is at offset {offset:#x} in build {build}: does the sender run another build?"
+                "no function is at offset {offset:#x} in build {build}: does the sender run \
+                 another build?"
             ),
             Error::WouldDeadlock => f.write_str(
-                "`.wait()` was called on fiber's own thread, which would then wait for itself for ever: use `.await` \
-                 here, or call it from another thread",
+                "`.wait()` was called on fiber's own thread, which would then wait for itself for \
+                 ever: use `.await` here, or call it from another thread",
             ),
             Error::ActorStopped { name, reason } => write!(f, "actor `{name}` {reason}"),
             Error::Call { actor, message, failure } => {
@@ -56,17 +58,19 @@ impl fmt::Display for Error {
             }
             Error::MailboxFull { name, capacity } => write!(
                 f,
-                "the mailbox of actor `{name}` is full ({capacity} messages): send less at a time, or make it larger"
+                "the mailbox of actor `{name}` is full ({capacity} messages): send less at a time, \
+                 or make it larger"
             ),
             Error::OwnerEnded { what, reason } => write!(
                 f,
-                "{what} is gone: its owner {reason} (it lives no longer than the process that made it)"
+                "{what} is gone: its owner {reason} (it lives no longer than the process that made \
+                 it)"
             ),
             Error::Closed { what, reason } => write!(f, "{what} {reason}"),
             Error::OtherSession { name } => write!(
                 f,
-                "the handle of `{name}` belongs to another session: handles work only in the processes of the program \
-                 that made them, while it runs"
+                "the handle of `{name}` belongs to another session: handles work only in the \
+                 processes of the program that made them, while it runs"
             ),
             Error::RankDied { ring, reason, rank, exit } => {
                 write!(f, "ring `{ring}` {reason}: its rank {rank} {exit}")

@@ -8,13 +8,15 @@ use syn::{Error, Expr, ExprLit, ExprUnary, Lit, Result, Token, UnOp};
 
 use crate::size;
 
-const KEYS: &str = "the keys are `cpu`, `memory` and `gpu`, as in `#[fiber::meta(cpu = 1, memory = \"512MiB\", gpu = 1)]`";
+const KEYS: &str = "the keys are `cpu`, `memory` and `gpu`, as in `#[fiber::meta(cpu = 1, memory = \
+                    \"512MiB\", gpu = 1)]`";
 const CPU: &str = "write a number of cores greater than 0, such as `cpu = 2` or `cpu = 0.5`";
-const MEMORY: &str = "write a whole number greater than 0 with a unit (B, kB, KiB, MB, MiB, GB, GiB, TB or TiB), such as \
-                      `memory = \"512MiB\"`, or a number of bytes, such as `memory = 65536`";
+const MEMORY: &str = "write a whole number greater than 0 with a unit (B, kB, KiB, MB, MiB, GB, \
+                      GiB, TB or TiB), such as `memory = \"512MiB\"`, or a number of bytes, such \
+                      as `memory = 65536`";
 const GPU: &str = "write a whole number from 0 to 4294967295, such as `gpu = 1`";
 
-/// What the arguments ask for; at least one field is there.
+/// The requested resources. At least one field is set.
 #[derive(Default)]
 pub(super) struct Request {
     cpu: Option<f64>,
@@ -23,7 +25,7 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// Reads all arguments, and reports all that are wrong at once.
+    /// Parses all arguments, and reports all mistakes at once.
     pub(super) fn parse(input: ParseStream<'_>) -> Result<Request> {
         if input.is_empty() {
             return Err(Error::new(
@@ -62,17 +64,19 @@ impl Request {
     }
 }
 
-/// The expression of the `Meta`.
+/// Writes an expression that makes the `Meta`.
 impl ToTokens for Request {
     fn to_tokens(&self, tokens: &mut TokenStream) {
         let cpu = self.cpu.map(Literal::f64_suffixed).into_iter();
         let memory = self.memory.map(Literal::u64_suffixed).into_iter();
         let gpu = self.gpu.map(Literal::u32_suffixed).into_iter();
-        tokens.extend(quote!(::fiber::__private::Meta::new() #(.cpu(#cpu))* #(.memory(#memory))* #(.gpu(#gpu))*));
+        tokens.extend(quote! {
+            ::fiber::__private::Meta::new() #(.cpu(#cpu))* #(.memory(#memory))* #(.gpu(#gpu))*
+        });
     }
 }
 
-/// One `key = value` and the comma after it.
+/// Parses one `key = value` and the comma after it.
 fn argument(input: ParseStream<'_>) -> Result<(Ident, Expr)> {
     let key = input
         .call(Ident::parse_any)
@@ -96,7 +100,7 @@ fn argument(input: ParseStream<'_>) -> Result<(Ident, Expr)> {
     Ok((key, value))
 }
 
-/// What would be right for the key.
+/// Returns the correct form for the key.
 fn hint(key: &Ident) -> &'static str {
     match key.to_string().as_str() {
         "cpu" => CPU,
@@ -140,7 +144,7 @@ fn gpu(value: &Expr) -> Result<u32> {
     count.ok_or_else(|| wrong(value, "gpu", "is no number of processors", GPU))
 }
 
-/// The literal that `value` is, also when a `macro_rules!` passed it on.
+/// Returns the literal in `value`, also if a `macro_rules!` has wrapped it in a group.
 fn literal(value: &Expr) -> Option<&Lit> {
     match value {
         Expr::Group(group) => literal(&group.expr),
@@ -153,7 +157,7 @@ fn wrong(value: &Expr, key: &str, problem: &str, right: &str) -> Error {
     Error::new_spanned(value, format!("`{key}` is `{}`, which {problem}: {right}", source(value)))
 }
 
-/// The value as its author wrote it, as far as tokens tell.
+/// Returns the value's source text, as far as its tokens show it.
 fn source(value: &Expr) -> String {
     match value {
         Expr::Group(group) => source(&group.expr),

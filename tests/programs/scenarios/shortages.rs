@@ -266,5 +266,5 @@ pub(super) fn of_a_rank() {
         }
     }
     let ring = Ring::builder().size(2).initializer(begin_shortage, ());
-    println!("initialiser: {}", ring.run(|node: RingNode| node.rank(), ()).wait().unwrap_err());
+    println!("initializer: {}", ring.run(|node: RingNode| node.rank(), ()).wait().unwrap_err());
 }

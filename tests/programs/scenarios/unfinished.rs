@@ -46,7 +46,7 @@ pub(super) fn lines() {
     // The second task hangs. The output of the first arrives all the same.
     let pool = Pool::builder()
         .processes(1)
-        .initializer(print, "<initialiser>".to_string())
+        .initializer(print, "<initializer>".to_string())
         .build()
         .unwrap();
     let print_or_hang = |text: String| if text.is_empty() { hang() } else { print!("{text}") };

@@ -19,7 +19,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::seal::{Endpoint, Keys};
 
-/// The first bytes of a connection. They change whenever ends of different versions could misunderstand each other.
+/// The first bytes of a connection. They change whenever ends of different versions could
+/// misunderstand each other.
 const MAGIC: &[u8; 8] = b"fiber\0\0\x01";
 
 /// Performs the acceptor's part of the key exchange.

@@ -1,4 +1,4 @@
-//! What the tests of links share. Each uses a part of it.
+//! Helpers of the tests of links. Each test uses some of them.
 
 #![allow(dead_code, unused_macros, unused_imports)]
 
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-/// Makes a test of each promise for each kind of link.
+/// Makes a test for each promise and each kind of link.
 macro_rules! promises {
     ($($promise:ident),* $(,)?) => {
         mod unix {
@@ -20,13 +20,13 @@ macro_rules! promises {
 }
 pub(crate) use promises;
 
-/// Runs a test as a node does: on one thread.
+/// Runs a test on one thread, as a process's runtime does.
 pub(crate) fn run(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     tokio::task::LocalSet::new().block_on(&runtime, within(test));
 }
 
-/// Fails a test that waits in vain.
+/// Fails a test that waits too long.
 pub(crate) async fn within(test: impl Future<Output = ()>) {
     tokio::time::timeout(Duration::from_secs(60), test).await.expect("it happens within a minute")
 }
@@ -48,14 +48,14 @@ pub(crate) fn spawn_test(test: &str, role: &str, arguments: &[String]) -> Child 
     command.spawn().unwrap()
 }
 
-/// The role of this process, and what it was given, if it is such a child.
+/// Returns the role and the arguments of this process if it is such a child.
 pub(crate) fn child() -> Option<(String, Vec<String>)> {
     let role = std::env::var(ROLE).ok()?;
     let mut lines = role.lines().map(str::to_owned);
     Some((lines.next()?, lines.collect()))
 }
 
-/// Bytes that depend on `seed`.
+/// Returns bytes that depend on `seed`.
 pub(crate) fn filler(seed: usize, length: usize) -> Bytes {
     let word = (seed as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
     let mut bytes = word.repeat(length.div_ceil(8));
@@ -66,7 +66,7 @@ pub(crate) fn filler(seed: usize, length: usize) -> Bytes {
     bytes.into()
 }
 
-/// Bytes of memory that this process holds.
+/// Returns the resident memory of this process in bytes.
 pub(crate) fn resident_memory() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line =

@@ -23,8 +23,8 @@ use crate::pool::batch::ResultBatch;
 /// assert_eq!(sum.wait()?, 3);
 /// # Ok::<(), fiber::Error>(())
 /// ```
-#[must_use = "dropping the handle cancels the task if it has not started: use `.await` or `.wait()`, or `.detach()` to \
-              run the task without a handle"]
+#[must_use = "dropping the handle cancels the task if it has not started: use `.await` or \
+              `.wait()`, or `.detach()` to run the task without a handle"]
 pub struct ApplyCall<T> {
     call: Call<T>,
 }
@@ -120,8 +120,8 @@ fn polled_after_end() -> Error {
 /// assert_eq!(squares, [0, 1, 4, 9]);
 /// # Ok::<(), fiber::Error>(())
 /// ```
-#[must_use = "dropping the handle cancels all tasks that have not started: use `.await` or `.wait()`, or `.detach()` \
-              to run the tasks without a handle"]
+#[must_use = "dropping the handle cancels all tasks that have not started: use `.await` or \
+              `.wait()`, or `.detach()` to run the tasks without a handle"]
 pub struct MapCall<T> {
     call: Call<T>,
     /// Results of consecutive tasks, with the index of the first.

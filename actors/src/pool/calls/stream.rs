@@ -46,8 +46,9 @@ use crate::pool::batch::ResultBatch;
 ///     Ok(())
 /// }
 /// ```
-#[must_use = "dropping the handle cancels all tasks that have not started: take the results with `for`, `.wait()` or \
-              as a `Stream`, or use `.detach()` to run the tasks without a handle"]
+#[must_use = "dropping the handle cancels all tasks that have not started: take the results with \
+              `for`, `.wait()` or as a `Stream`, or use `.detach()` to run the tasks without a \
+              handle"]
 pub struct ImapCall<T> {
     call: Call<T>,
     next: u64,
@@ -81,8 +82,9 @@ handle_traits!(ImapCall);
 /// assert_eq!(sum, 30);
 /// # Ok::<(), fiber::Error>(())
 /// ```
-#[must_use = "dropping the handle cancels all tasks that have not started: take the results with `for`, `.wait()` or \
-              as a `Stream`, or use `.detach()` to run the tasks without a handle"]
+#[must_use = "dropping the handle cancels all tasks that have not started: take the results with \
+              `for`, `.wait()` or as a `Stream`, or use `.detach()` to run the tasks without a \
+              handle"]
 pub struct ImapUnorderedCall<T> {
     call: Call<T>,
     current: Option<Decoder<T>>,

@@ -14,7 +14,7 @@ const MAX_FAILURES: u32 = 5;
 
 /// Why a worker is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Cause {
+pub(super) enum MissingCause {
     /// The worker waits for room, with the cluster's message.
     NoRoom(String),
     StartFailed(String),
@@ -23,7 +23,7 @@ pub(super) enum Cause {
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub(super) struct MissingWorkers {
-    workers: BTreeMap<String, Cause>,
+    workers: BTreeMap<String, MissingCause>,
     pub(super) warning: Warning,
     history: History,
     /// Starts that failed while no worker was ready.
@@ -84,13 +84,14 @@ impl MissingWorkers {
     /// Returns how many of them are not waited for: those without room, and after the warning also
     /// those whose start failed.
     pub(super) fn excused(&self) -> usize {
-        let excused =
-            |cause: &&Cause| self.warning == Warning::Logged || matches!(cause, Cause::NoRoom(_));
+        let excused = |cause: &&MissingCause| {
+            self.warning == Warning::Logged || matches!(cause, MissingCause::NoRoom(_))
+        };
         self.workers.values().filter(excused).count()
     }
 
     /// Returns why the first of them is missing.
-    pub(super) fn cause(&self) -> Option<&Cause> {
+    pub(super) fn cause(&self) -> Option<&MissingCause> {
         self.workers.values().next()
     }
 
@@ -100,11 +101,11 @@ impl MissingWorkers {
     }
 
     pub(super) fn no_room(&mut self, child: String, message: String) {
-        self.workers.insert(child, Cause::NoRoom(message));
+        self.workers.insert(child, MissingCause::NoRoom(message));
     }
 
     pub(super) fn found_room(&mut self, child: &str) {
-        if let Some(Cause::NoRoom(_)) = self.workers.get(child) {
+        if let Some(MissingCause::NoRoom(_)) = self.workers.get(child) {
             self.workers.remove(child);
         }
     }
@@ -129,7 +130,7 @@ impl MissingWorkers {
         ready: usize,
         now: Instant,
     ) {
-        self.workers.insert(child, Cause::StartFailed(problem));
+        self.workers.insert(child, MissingCause::StartFailed(problem));
         if ready == 0 {
             self.failed_starts.add(now)
         } else {
@@ -154,7 +155,7 @@ impl MissingWorkers {
         if is_too_long(&self.died_unused) {
             return Some(GiveUp::DiedUnused(self.died_unused.failures));
         }
-        let failed = |child| matches!(self.workers.get(child), Some(Cause::StartFailed(_)));
+        let failed = |child| matches!(self.workers.get(child), Some(MissingCause::StartFailed(_)));
         if self.failed_starts.failures == 0 || !children.iter().all(failed) {
             return None;
         }
@@ -243,6 +244,6 @@ mod tests {
         let _ = pool.fail(1);
         pool.missing.found_room("0");
         pool.missing.found_room("1");
-        assert_eq!(pool.missing.cause(), Some(&Cause::StartFailed("no".into())));
+        assert_eq!(pool.missing.cause(), Some(&MissingCause::StartFailed("no".into())));
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use actix::{AsyncContext, Context};
 use fiber_core::PoolEndReason;
 
-use super::missing::{Cause, GiveUp, Warning};
+use super::missing::{GiveUp, MissingCause, Warning};
 use super::{Controller, Phase};
 
 /// How long after the first worker was found to be missing the controller logs a warning, if
@@ -100,12 +100,13 @@ impl Controller {
         self.publish_wanted();
         let (name, wanted) = (&self.name, self.wanted);
         match cause {
-            Cause::NoRoom(message) => tracing::warn!(
-                "pool `{name}` works with {ready} of {wanted} workers, and grows when there is room for the others: {message}"
+            MissingCause::NoRoom(message) => tracing::warn!(
+                "pool `{name}` works with {ready} of {wanted} workers, and grows when there is \
+                 room for the others: {message}"
             ),
-            Cause::StartFailed(problem) => tracing::warn!(
-                "pool `{name}` works with {ready} of {wanted} workers, and goes on trying to start the others; a start \
-                 failed: {problem}"
+            MissingCause::StartFailed(problem) => tracing::warn!(
+                "pool `{name}` works with {ready} of {wanted} workers, and goes on trying to start \
+                 the others; a start failed: {problem}"
             ),
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use fiber_core::{Exit, ExitReason};
 
 use super::dispatch::Requeue;
-use super::worker::{Blame, Cause};
+use super::worker::{Blame, FailureCause};
 use super::{Caller, Completion, Effects, Scheduler, Usage, WorkerId};
 use crate::pool::run::{CallId, Run};
 
@@ -91,12 +91,18 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
 
     /// Counts the end of a worker against the one task of `run`. Abandons the task if that is one
     /// end too many.
-    fn count_against(&mut self, run: Run, cause: Cause, exit: &Exit, effects: &mut Effects<W, C>) {
+    fn count_against(
+        &mut self,
+        run: Run,
+        cause: FailureCause,
+        exit: &Exit,
+        effects: &mut Effects<W, C>,
+    ) {
         let Some(call) = self.calls.get_mut(&run.call) else { return };
         let failures = call.failures.entry(run.start).or_default();
         match cause {
-            Cause::Death => failures.deaths += 1,
-            Cause::Timeout => failures.timeouts += 1,
+            FailureCause::Death => failures.deaths += 1,
+            FailureCause::Timeout => failures.timeouts += 1,
         }
         let options = call.options;
         if failures.deaths < options.max_deaths && failures.timeouts < options.max_timeouts {

@@ -46,12 +46,12 @@ pub(super) enum Blame {
     NoTask,
     /// One of the pending tasks.
     Unknown,
-    Tasks(Cause, Vec<(CallId, u64)>),
+    Tasks(FailureCause, Vec<(CallId, u64)>),
 }
 
 /// How a task ended its worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cause {
+pub(super) enum FailureCause {
     /// The worker died while it ran the task.
     Death,
     /// The worker was killed because the task ran past its timeout.
@@ -119,7 +119,7 @@ impl<W> Worker<W> {
             return Blame::NoTask;
         }
         if !self.overdue.is_empty() {
-            return Blame::Tasks(Cause::Timeout, self.overdue.clone());
+            return Blame::Tasks(FailureCause::Timeout, self.overdue.clone());
         }
         let running: Vec<_> = self
             .long_running
@@ -129,14 +129,14 @@ impl<W> Worker<W> {
             .collect();
         let known = running.len() as u64;
         if known > 0 && (known >= self.threads || known == self.pending_tasks) {
-            return Blame::Tasks(Cause::Death, running);
+            return Blame::Tasks(FailureCause::Death, running);
         }
         if self.pending_tasks <= self.threads {
             let tasks = self
                 .pending
                 .values()
                 .flat_map(|run| (run.start..run.end).map(|index| (run.call, index)));
-            return Blame::Tasks(Cause::Death, tasks.collect());
+            return Blame::Tasks(FailureCause::Death, tasks.collect());
         }
         Blame::Unknown
     }

@@ -65,7 +65,7 @@ pub(super) async fn exceeded(
                  {message}"
             ),
             _ if connected.get() => format!(
-                "it connected, but did not get ready within {limit:?}: does its initialiser take \
+                "it connected, but did not get ready within {limit:?}: does its initializer take \
                  that long? (`start_timeout` sets the limit)"
             ),
             _ => format!(

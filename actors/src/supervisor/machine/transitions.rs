@@ -111,7 +111,8 @@ impl Supervisor {
 /// The stop.
 impl Supervisor {
     /// Stops a child: running → stopping. A child that is starting ends at once. With `kill`, or if
-    /// the specification says so, the child is killed for this reason. `waiter` resolves at its end.
+    /// the specification says so, the child is killed for this reason. `waiter` resolves at its
+    /// end.
     pub(super) fn stop_child(
         &mut self,
         key: Key,

@@ -15,8 +15,12 @@ fn the_first_restart_comes_at_once_and_the_next_ones_wait_longer_and_longer() {
 proptest! {
     #[test]
     fn a_pause_stays_within_its_jitter_and_never_shrinks_with_failures(
-        first in 0..10_000_u64, max in 0..100_000_u64, factor in 0.0..10.0_f64, jitter in 0.0..=1.0_f64,
-        before in 0..u32::MAX, random in 0.0..1.0_f64,
+        first in 0..10_000_u64,
+        max in 0..100_000_u64,
+        factor in 0.0..10.0_f64,
+        jitter in 0.0..=1.0_f64,
+        before in 0..u32::MAX,
+        random in 0.0..1.0_f64,
     ) {
         let (first, max) = (Duration::from_millis(first), Duration::from_millis(max));
         let backoff = Backoff::new(first, max).factor(factor).jitter(jitter);

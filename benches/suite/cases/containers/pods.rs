@@ -27,7 +27,7 @@ pub(super) struct Model {
     image: Value,
     program: Value,
     environment: Vec<Value>,
-    /// Where a worker is told to call.
+    /// The address to which a worker connects.
     host: String,
 }
 
@@ -66,7 +66,10 @@ impl Model {
         json!({
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"name": format!("bench-{}-{index}", std::process::id()), "labels": {"bench": "bare"}},
+            "metadata": {
+                "name": format!("bench-{}-{index}", std::process::id()),
+                "labels": {"bench": "bare"},
+            },
             "spec": {
                 "restartPolicy": "Never",
                 "automountServiceAccountToken": false,

@@ -87,7 +87,8 @@ impl Engine for Kubernetes {
         let size = json!({ "storage": "1Gi" });
         let node = &nodes()[0]["metadata"]["labels"]["kubernetes.io/hostname"];
         let objects = json!({ "apiVersion": "v1", "kind": "List", "items": [
-            { "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": volume }, "spec": {
+            { "apiVersion": "v1", "kind": "PersistentVolume",
+                "metadata": { "name": volume }, "spec": {
                 "capacity": size, "accessModes": ["ReadWriteMany"], "storageClassName": "",
                 "hostPath": { "path": directory(claim), "type": "DirectoryOrCreate" },
                 "claimRef": { "namespace": namespace(), "name": claim },

@@ -212,14 +212,21 @@ fn everything() -> impl Strategy<Value = Everything> {
 
 proptest! {
     #[test]
-    fn nested_values_arrive_and_any_part_of_one_is_refused(value in everything(), cut in any::<prop::sample::Index>()) {
+    fn nested_values_arrive_and_any_part_of_one_is_refused(
+        value in everything(),
+        cut in any::<prop::sample::Index>(),
+    ) {
         arrives(&value);
         let bytes = encode(&value).unwrap();
         prop_assert!(decode::<Everything>(&bytes[..cut.index(bytes.len())]).is_err());
     }
 
     #[test]
-    fn other_bytes_are_an_error_or_a_value(mut value in everything().prop_map(|value| encode(&value).unwrap()), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+    fn other_bytes_are_an_error_or_a_value(
+        mut value in everything().prop_map(|value| encode(&value).unwrap()),
+        at in any::<prop::sample::Index>(),
+        byte in any::<u8>(),
+    ) {
         let at = at.index(value.len());
         value[at] = byte;
         if let Ok(read) = decode::<Everything>(&value) {

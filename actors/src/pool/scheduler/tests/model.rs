@@ -67,17 +67,25 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        1 => (1u32..5, 1u32..4, 1u32..3, 0u32..2, order()).prop_map(|(chunk, deaths, timeouts, retries, order)| {
-            Step::Begin { chunk, deaths, timeouts, retries, order }
-        }),
+        1 => (1u32..5, 1u32..4, 1u32..3, 0u32..2, order()).prop_map(
+            |(chunk, deaths, timeouts, retries, order)| {
+                Step::Begin { chunk, deaths, timeouts, retries, order }
+            }
+        ),
         4 => (any::<usize>(), 1u64..30).prop_map(|(call, tasks)| Step::Submit { call, tasks }),
-        2 => (1u64..4, proptest::option::of(1u64..20)).prop_map(|(threads, quota)| Step::Join { threads, quota }),
+        2 => (1u64..4, proptest::option::of(1u64..20))
+            .prop_map(|(threads, quota)| Step::Join { threads, quota }),
         8 => (any::<usize>(), any::<usize>(), 1usize..8, proptest::bool::weighted(0.2))
-            .prop_map(|(worker, first, tasks, failed)| Step::Complete { worker, first, tasks, failed }),
-        1 => (0u64..20, 0u64..4, 0u64..60).prop_map(|(worker, call, first)| Step::Stale { worker, call, first }),
+            .prop_map(|(worker, first, tasks, failed)| {
+                Step::Complete { worker, first, tasks, failed }
+            }),
+        1 => (0u64..20, 0u64..4, 0u64..60)
+            .prop_map(|(worker, call, first)| Step::Stale { worker, call, first }),
         1 => (any::<usize>(), 1usize..5).prop_map(|(worker, tasks)| Step::Return { worker, tasks }),
-        2 => (any::<usize>(), any::<bool>()).prop_map(|(worker, planned)| Step::Lose { worker, planned }),
-        1 => (any::<usize>(), any::<usize>()).prop_map(|(worker, task)| Step::TimeOut { worker, task }),
+        2 => (any::<usize>(), any::<bool>())
+            .prop_map(|(worker, planned)| Step::Lose { worker, planned }),
+        1 => (any::<usize>(), any::<usize>())
+            .prop_map(|(worker, task)| Step::TimeOut { worker, task }),
         3 => (any::<usize>(), 1usize..8).prop_map(|(call, tasks)| Step::Take { call, tasks }),
         1 => any::<usize>().prop_map(|call| Step::Cancel { call }),
         1 => Just(Step::Drain),

@@ -1,4 +1,4 @@
-//! Initialisers of workers, and pools whose workers fail at the start.
+//! Initializers of workers, and pools whose workers fail at the start.
 
 use fiber::Pool;
 
@@ -7,7 +7,7 @@ use crate::{sleep_ms, square};
 #[test]
 fn each_worker_is_initialised_once() {
     fn set(value: u32) {
-        // A task function captures nothing, so an initialiser stores its result in a static.
+        // A task function captures nothing, so an initializer stores its result in a static.
         VALUE.store(value, std::sync::atomic::Ordering::SeqCst);
         CALLS.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
     }
@@ -24,7 +24,7 @@ fn each_worker_is_initialised_once() {
 }
 
 #[test]
-fn a_failing_initialiser_fails_the_pool_with_its_message() {
+fn a_failing_initializer_fails_the_pool_with_its_message() {
     fn panics() {
         panic!("no licence")
     }
@@ -34,7 +34,7 @@ fn a_failing_initialiser_fails_the_pool_with_its_message() {
     {
         let error =
             pool.processes(2).build().unwrap().map(square, 0..10).wait().unwrap_err().to_string();
-        assert!(error.contains("no licence") && error.contains("initialiser"), "{error}");
+        assert!(error.contains("no licence") && error.contains("initializer"), "{error}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! A program refuses connections from outside of its session, and goes on.
+//! A program refuses connections from outside of its session, and keeps working.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -13,9 +13,9 @@ crate::tests![
     nonsense_on_a_unix_socket_is_refused,
     nonsense_on_a_port_is_refused,
     a_peer_without_the_key_is_refused,
-    silent_strangers_block_nothing,
-    silent_strangers_block_no_rank,
-    a_crowd_of_strangers_leaves_descriptors_for_workers,
+    silent_connections_block_nothing,
+    silent_connections_block_no_rank,
+    many_unauthenticated_connections_leave_descriptors_for_workers,
 ];
 
 fn at_work(link: &str) -> (Program, String) {
@@ -25,7 +25,7 @@ fn at_work(link: &str) -> (Program, String) {
     (program, address)
 }
 
-/// Returns the address of the program, as its children get it.
+/// Returns the address of the program, as its children receive it.
 fn address(program: &Program, link: &str) -> String {
     let value = program.processes().into_iter().find_map(|pid| {
         let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
@@ -34,7 +34,7 @@ fn address(program: &Program, link: &str) -> String {
             variables.filter_map(|variable| variable.strip_prefix(b"FIBER_PARENT=")).next()?;
         String::from_utf8(parent.to_vec()).ok()
     });
-    let value = value.expect("its children get the address");
+    let value = value.expect("its children receive the address");
     let address = value.splitn(4, ':').nth(3).expect("it has an address").to_string();
     assert!(address.starts_with(link), "{address}");
     address
@@ -51,7 +51,7 @@ fn tcp(address: &str) -> TcpStream {
 }
 
 /// Checks that the pool works and that new processes can start.
-fn goes_on(program: &mut Program) {
+fn keeps_working(program: &mut Program) {
     for (work, result) in [("map", "sum 332833500"), ("spawn", "spawned 9")] {
         program.say(work);
         program.line(result);
@@ -68,7 +68,7 @@ fn nonsense() -> Vec<Vec<u8>> {
         frame(b"nonsense"),
         frame(&[0x80]),
         // A hello of another version.
-        frame(b"\x82\xa5fiber\x63\xa5nonce\xdc\x00\x20\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"),
+        frame(&[&b"\x82\xa5fiber\x63\xa5nonce\xdc\x00\x20"[..], &[0; 32]].concat()),
     ]
 }
 
@@ -90,7 +90,7 @@ fn nonsense_on_a_unix_socket_is_refused() {
     let (mut program, address) = at_work("unix");
     for words in nonsense() {
         say(unix(&address), &words, UnixStream::shutdown);
-        goes_on(&mut program);
+        keeps_working(&mut program);
     }
     program.end().code(0);
 }
@@ -103,7 +103,7 @@ fn nonsense_on_a_port_is_refused() {
         say(tcp(&address), &words, TcpStream::shutdown);
         let message = [&greeting[..], &(words.len() as u64).to_be_bytes(), &words].concat();
         say(tcp(&address), &message, TcpStream::shutdown);
-        goes_on(&mut program);
+        keeps_working(&mut program);
     }
     program.end().code(0);
 }
@@ -119,26 +119,27 @@ fn a_peer_without_the_key_is_refused() {
             .run()
             .code(70);
         assert!(ending.errors.contains("key"), "{}", ending.errors);
-        goes_on(&mut program);
+        keeps_working(&mut program);
     }
 }
 
-fn silent_strangers_block_nothing() {
+fn silent_connections_block_nothing() {
     let (mut program, address) = at_work("unix");
-    let _strangers: Vec<_> = (0..100).map(|_| unix(&address)).collect();
-    goes_on(&mut program);
+    let _silent: Vec<_> = (0..100).map(|_| unix(&address)).collect();
+    keeps_working(&mut program);
     let (mut program, address) = at_work("nng");
-    let _strangers: Vec<_> = (0..100).map(|_| tcp(&address)).collect();
-    goes_on(&mut program);
+    let _silent: Vec<_> = (0..100).map(|_| tcp(&address)).collect();
+    keeps_working(&mut program);
 }
 
-fn silent_strangers_block_no_rank() {
-    let ending = Setup::new("ring among strangers").env("FIBER_LINK", "unix").run().code(0);
+fn silent_connections_block_no_rank() {
+    let ending =
+        Setup::new("ring among silent connections").env("FIBER_LINK", "unix").run().code(0);
     ending.says(&["sums Ok([3.0, 3.0, 3.0])"]);
 }
 
-/// The crowd is three times as large as the program's limit of descriptors.
-fn a_crowd_of_strangers_leaves_descriptors_for_workers() {
+/// There are three times as many connections as the program's limit of descriptors.
+fn many_unauthenticated_connections_leave_descriptors_for_workers() {
     let mut own = getrlimit(Resource::Nofile);
     own.current = own.maximum;
     setrlimit(Resource::Nofile, own).unwrap();
@@ -149,16 +150,16 @@ fn a_crowd_of_strangers_leaves_descriptors_for_workers() {
         let mut program = setup.args(&["--nofile=1024:1024", executable.to_str().unwrap()]).start();
         program.line("ready");
         let address = address(&program, link);
-        let _crowd: Vec<Box<dyn Read>> = (0..3000)
+        let _connections: Vec<Box<dyn Read>> = (0..3000)
             .map(|_| match link {
                 "unix" => Box::new(unix(&address)) as Box<dyn Read>,
                 _ => Box::new(tcp(&address)),
             })
             .collect();
-        goes_on(&mut program);
+        keeps_working(&mut program);
         program.say("lose workers");
         program.line("lost 6");
-        goes_on(&mut program);
+        keeps_working(&mut program);
         let taken = std::fs::read_dir(format!("/proc/{}/fd", program.pid())).unwrap().count();
         assert!(taken < 600, "{taken} descriptors");
         program.end().code(0);

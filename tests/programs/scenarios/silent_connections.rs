@@ -1,4 +1,4 @@
-//! A ring whose ranks have connections from strangers that say nothing.
+//! A ring whose ranks have silent connections from outside of the session.
 
 use std::collections::HashSet;
 use std::os::linux::net::SocketAddrExt;
@@ -25,16 +25,16 @@ fn sum(mut node: RingNode) -> fiber::Result<f32> {
         let address = SocketAddr::from_abstract_name(name).expect("it is short");
         UnixStream::connect_addr(&address).expect("it listens")
     };
-    let strangers: Vec<_> = names
+    let silent: Vec<_> = names
         .iter()
         .flat_map(|name| (0..CROWD).map(|_| connect(name)).collect::<Vec<_>>())
         .collect();
     std::fs::write(file(node.rank()), "").expect("there is room");
-    // No rank connects before the strangers of all ranks.
+    // No rank connects before the silent connections of all ranks.
     wait_until(|| (0..node.size()).all(|rank| file(rank).exists()));
     let mut sum = [node.rank() as f32];
     node.all_reduce(&mut sum, Reduction::Sum)?;
-    drop(strangers);
+    drop(silent);
     Ok(sum[0])
 }
 
@@ -44,7 +44,8 @@ fn listening() -> Vec<String> {
     let own: HashSet<_> = files.filter_map(|file| std::fs::read_link(file.path()).ok()).collect();
     let sockets = std::fs::read_to_string("/proc/net/unix").expect("/proc is mounted");
     let named = |line: &str| {
-        // Number, references, protocol, flags (which say that it listens), type, state, inode, name.
+        // Number, references, protocol, flags (which say that it listens), type, state, inode,
+        // name.
         let fields: Vec<_> = line.split_whitespace().collect();
         let [_, _, _, "00010000", _, _, inode, name] = fields[..] else { return None };
         let is_own = own.contains(&PathBuf::from(format!("socket:[{inode}]")));
