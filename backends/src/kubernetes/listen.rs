@@ -71,3 +71,35 @@ fn local_address_towards(host: &str) -> Result<Option<IpAddr>, String> {
         Err(_) => Ok(None),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+    use super::*;
+
+    /// The variable of the process whose limit is lowered.
+    const SHORT: &str = "LISTEN_TEST_IS_SHORT";
+    const TEST: &str =
+        "kubernetes::listen::tests::a_shortage_is_not_taken_for_a_host_without_an_address";
+
+    /// The test runs itself in a process of its own, because other tests need descriptors.
+    #[test]
+    fn a_shortage_is_not_taken_for_a_host_without_an_address() {
+        if std::env::var_os(SHORT).is_none() {
+            let mut own = Command::new(std::env::current_exe().unwrap());
+            let ended = own.args(["--exact", TEST]).env(SHORT, "1").output().unwrap();
+            let out = String::from_utf8_lossy(&ended.stdout);
+            return assert!(ended.status.success() && out.contains("1 passed"), "{out}");
+        }
+        let enough = getrlimit(Resource::Nofile);
+        setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..enough }).unwrap();
+        let problem = local_address_towards("127.0.0.1").unwrap_err();
+        setrlimit(Resource::Nofile, enough).unwrap();
+        assert!(problem.contains("ulimit -n"), "{problem}");
+        let found = local_address_towards("127.0.0.1").unwrap();
+        assert!(found.is_some_and(|own| own.is_loopback()), "{found:?}");
+    }
+}
