@@ -58,7 +58,7 @@ pub enum Error {
     Invalid {
         /// The method or option, as `Type::method`.
         what: &'static str,
-        /// What is wrong with the argument, and what would be right.
+        /// Why the argument can't be used, and which can.
         problem: String,
     },
     /// A process could not be started, or ended before it was ready.
@@ -82,7 +82,7 @@ pub enum Error {
         function: &'static str,
         /// The task's index in its call, from 0.
         index: u64,
-        /// What happened.
+        /// The failure.
         failure: Failure,
     },
     /// A task was abandoned: its workers died while they ran it, or were killed because it ran past
@@ -111,7 +111,7 @@ pub enum Error {
     },
     /// Something did not happen in time.
     TimedOut {
-        /// What the caller waited for.
+        /// The event that did not happen.
         what: String,
         /// The time limit.
         limit: Duration,
@@ -132,7 +132,7 @@ pub enum Error {
     },
     /// A message is larger than `max_message` allows.
     TooLarge {
-        /// What the message carries.
+        /// The content of the message.
         what: String,
         /// Its size in bytes.
         size: u64,
@@ -162,7 +162,7 @@ pub enum Error {
         actor: String,
         /// The message's type.
         message: &'static str,
-        /// What happened.
+        /// The failure.
         failure: Failure,
     },
     /// The actor's mailbox is full.
@@ -211,7 +211,7 @@ pub enum Error {
     },
     /// The operating system, a container engine or a cluster refused something.
     System {
-        /// What fiber tried.
+        /// The operation that failed.
         what: String,
         /// The system's error.
         cause: Cause,

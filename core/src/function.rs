@@ -177,7 +177,7 @@ impl<A: DeserializeOwned, T> TypedEntry<A, T> {
 }
 
 impl<A: DeserializeOwned> TypedEntry<A, ()> {
-    /// Returns the entry of a function of which only the success counts.
+    /// Returns the entry of a function whose value is dropped: only success or failure counts.
     pub fn of_termination<F, M, N>(_function: F) -> TypedEntry<A, ()>
     where
         F: Function<A, M, Output: Termination<N>>,

@@ -1,7 +1,7 @@
-//! What all parts of fiber share: code that travels as a place in the binary, task functions, ids,
-//! errors, configuration and the encoding of values.
+//! The foundation of all parts of fiber: functions that travel as a place in the binary, task
+//! functions, ids, errors, configuration and the encoding of values.
 //!
-//! Users name the crate `fiber`, which re-exports what they need from here.
+//! Programs use the crate `fiber`, which re-exports the public items from here.
 
 pub mod at_exit;
 mod build;

@@ -1,4 +1,4 @@
-//! What a task function asks of the machine that runs it.
+//! The resources that task functions request.
 
 use std::any::TypeId;
 
@@ -57,7 +57,7 @@ impl Meta {
         Meta { gpu: Some(count), ..self }
     }
 
-    /// Returns what `#[fiber::meta]` attached to the function type `F`, or a request for nothing.
+    /// Returns the requests that `#[fiber::meta]` has attached to the function type `F`.
     ///
     /// # Examples
     /// ```

@@ -17,7 +17,7 @@ use crate::run::BlockOn;
             caller needs of it"
 )]
 pub trait Output<Marker> {
-    /// What the caller receives.
+    /// The type that the caller receives.
     type Value: Portable + Send + 'static;
 
     /// Returns the value. Waits for it if it is a future.
@@ -32,7 +32,7 @@ pub trait Output<Marker> {
             serde can carry `T`, and `E` implements `Display`"
 )]
 pub trait TryOutput<Marker> {
-    /// What the caller receives of a task that succeeds.
+    /// The type that the caller receives from a task that succeeds.
     type Value: Portable + Send + 'static;
 
     /// Returns the value, or the error as text. Waits for it if it is a future.
@@ -46,7 +46,7 @@ pub trait TryOutput<Marker> {
 #[derive(Debug)]
 pub struct Plain;
 
-/// Marks outputs that are futures of what `Marker` marks.
+/// Marks outputs that are futures. `Marker` marks their own output.
 #[derive(Debug)]
 pub struct FutureOf<Marker>(PhantomData<Marker>);
 
@@ -61,7 +61,7 @@ pub struct Fallible;
 /// The type `!`, which has no stable name yet.
 type Never = <fn() -> ! as Returns>::Type;
 
-/// Names what functions return.
+/// Names the return type of a function type.
 #[doc(hidden)]
 pub trait Returns {
     /// The return type.
@@ -93,7 +93,7 @@ where
     }
 }
 
-// No value arrives from a function that never returns, so `()` stands for its type.
+// A function that never returns has no value, so its caller's type is `()`.
 #[diagnostic::do_not_recommend]
 impl Output<Diverging> for Never {
     type Value = ();
@@ -166,7 +166,7 @@ impl<F: Future<Output = Never>> TryOutput<FutureOf<Diverging>> for F {
             E>` where `E` implements `Display`, or a future of either"
 )]
 pub trait Termination<Marker> {
-    /// Waits for the end. Returns the error as text, if it is one.
+    /// Waits for the output, and returns its error as text.
     ///
     /// # Errors
     /// The function's own error.
@@ -203,9 +203,10 @@ fn wait<F: Future>(future: F, executor: &dyn BlockOn) -> F::Output {
     output.expect("the executor runs a future to its end")
 }
 
-/// How fiber takes the output of a function: [`AsValue`], [`AsResult`] or [`AsTermination`].
+/// The way in which fiber reads a function's output: [`AsValue`], [`AsResult`] or
+/// [`AsTermination`].
 pub trait OutputKind<R>: 'static {
-    /// What the caller receives.
+    /// The type that the caller receives.
     type Value: Portable + Send + 'static;
 
     /// Waits for the output, and returns the value or the failure.

@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// How often the value that this thread encodes may be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Nothing is known.
+    /// The sender has not said.
     Unknown,
     /// Any number of times while its [`KeepAlive`] is kept.
     Repeatable,

@@ -1,4 +1,4 @@
-//! A program goes on when its file is rebuilt or deleted.
+//! A program keeps working when its file is rebuilt or deleted.
 
 use std::path::PathBuf;
 

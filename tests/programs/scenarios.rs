@@ -174,7 +174,7 @@ mod failing_main {
     }
 }
 
-/// What `main` does when all processes of the family work.
+/// Continues `main` when all processes of the family work.
 enum Then {
     Wait,
     Return,

@@ -72,7 +72,7 @@ pub trait Cluster: Debug {
     /// [`Error::System`](fiber_core::Error::System).
     fn remove<'a>(&'a self, name: &'a str) -> LocalBoxFuture<'a, Result<()>>;
 
-    /// Removes what is left of sessions whose head has ended, including heads that
+    /// Removes the leftovers of sessions whose head has ended, including heads that
     /// [`Cluster::start`] started. Returns the names of what it removed.
     ///
     /// # Errors

@@ -46,7 +46,7 @@ impl Part {
 
 impl Stripped {
     /// Finds the debug sections of an executable. Returns `None` if it has none, or if it is not a
-    /// little-endian 64-bit ELF file with the usual order: first what is loaded, then the rest.
+    /// little-endian 64-bit ELF file with the usual order: first the loaded part, then the rest.
     pub(super) fn of(executable: &Path) -> io::Result<Option<Stripped>> {
         let cache = ReadCache::new(File::open(executable)?);
         Ok(parts(&cache).map(|parts| Stripped { parts }))

@@ -75,7 +75,7 @@ pub(super) async fn wait_until_running(
         let pod = match event {
             Some(Ok(Some(pod))) => pod,
             Some(Ok(None)) if seen => return Err("its pod was deleted meanwhile".into()),
-            // It is not visible yet, or not for now: the watch goes on.
+            // The pod is not visible yet, or for a moment: the watch continues.
             Some(Ok(None) | Err(_)) => continue,
             None => return Err("it can't be watched".into()),
         };

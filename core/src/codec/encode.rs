@@ -10,8 +10,8 @@ use super::{Extension, NIL, SOME};
 
 type Result<T = ()> = std::result::Result<T, Error>;
 
-/// Appends values to a buffer, in the bytes of rmp-serde with structs as maps, except options
-/// around nil.
+/// A serializer that appends values to a buffer. It writes the bytes of rmp-serde with structs as
+/// maps, except for options around nil.
 pub(super) struct Serializer<'out> {
     rmp: rmp_serde::Serializer<&'out mut Vec<u8>>,
 }
@@ -66,7 +66,7 @@ impl<'out> Serializer<'out> {
     }
 }
 
-/// The length of a sequence, map, text or byte string, for which MessagePack has 32 bits.
+/// Converts the length of a sequence, map, text or byte string to MessagePack's 32 bits.
 #[inline]
 fn length(len: usize) -> Result<u32> {
     u32::try_from(len).map_err(|_| {
@@ -236,7 +236,7 @@ impl<'s, 'out> ser::Serializer for &'s mut Serializer<'out> {
 const ARRAY: bool = false;
 const MAP: bool = true;
 
-/// A marker and a length of 32 bits.
+/// The size of a marker with a length of 32 bits.
 const LONGEST_HEADER: usize = 5;
 
 /// Writes the header of an array or a map.
@@ -247,8 +247,8 @@ fn header<const KIND: bool>(out: &mut impl Write, len: usize) -> Result {
     written.map(drop).map_err(Error::from)
 }
 
-/// An array or map that is being written. Its header has the length that the type declared. The end
-/// corrects it if the number of elements differs: a wrong header would change all that follows.
+/// An array or map that is being written. Its header has the length that the type declared. `end`
+/// corrects the header if the number of elements differs.
 pub(super) struct Compound<'s, 'out, const KIND: bool> {
     serializer: &'s mut Serializer<'out>,
     at: usize,

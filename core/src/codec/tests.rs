@@ -15,15 +15,15 @@ use super::*;
 )]
 struct Unit;
 
-/// The bytes that rmp-serde gives.
+/// Encodes a value with rmp-serde.
 fn by_rmp_serde<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
     let mut out = Vec::new();
     value.serialize(&mut rmp_serde::Serializer::new(&mut out).with_struct_map()).unwrap();
     out
 }
 
-/// Checks that `value` arrives equal, and in rmp-serde's bytes if it arrives equal through
-/// rmp-serde.
+/// Checks that `value` survives encoding and decoding. If it does so with rmp-serde too, checks
+/// that the bytes are equal.
 fn arrives<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: &T) {
     let bytes = encode(value).unwrap();
     assert_eq!(&decode::<T>(&bytes).unwrap(), value);

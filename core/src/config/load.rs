@@ -22,7 +22,7 @@ type Override = Arc<dyn Fn(&mut Config) + Send + Sync>;
 static OVERRIDES: Mutex<Overrides> = Mutex::new(Overrides::Open(Vec::new()));
 static INHERITED: OnceLock<Config> = OnceLock::new();
 
-/// What [`Config::set`] has registered.
+/// The overrides that [`Config::set`] has registered.
 enum Overrides {
     /// Nothing has read the configuration yet.
     Open(Vec<Override>),

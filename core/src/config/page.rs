@@ -49,7 +49,7 @@ impl Config {
     }
 }
 
-/// Returns a default as it is written in the environment; nothing for none.
+/// Returns a default as the environment spells it, or an empty text if there is none.
 fn text(value: &Value) -> String {
     match value {
         Value::String(_, text) => text.replace(".0 ", ""),

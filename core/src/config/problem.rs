@@ -1,4 +1,4 @@
-//! What can be wrong with a configuration.
+//! The problems that a configuration can have.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::{PREFIX, SECTIONS};
 use crate::variables;
 
-/// What is wrong with the configuration, and where.
+/// A problem of the configuration, with its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfigProblem {
@@ -37,7 +37,7 @@ pub enum ConfigProblem {
         option: String,
         /// The value.
         value: String,
-        /// What is wrong with the value, or what would be right.
+        /// Why the option can't use the value, or which values it can use.
         problem: String,
     },
     /// A list has an element that the option can't use.
@@ -46,7 +46,7 @@ pub enum ConfigProblem {
         option: &'static str,
         /// The element.
         element: String,
-        /// What would be right.
+        /// The form that the option can use.
         problem: String,
     },
     /// The configuration asks for a part of fiber that the program was built without.

@@ -55,8 +55,8 @@ impl Provider for Environment {
     }
 }
 
-/// Reads a text as `true`, `false`, a number, a `"quoted"` text or a `[list, of, them]`, else as it
-/// stands.
+/// Parses a text as `true`, `false`, a number, a `"quoted"` text or a `[list, of, them]`. Any other
+/// text stays a text.
 fn value(text: &str) -> Value {
     let text = text.trim();
     if let Some(list) = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')) {

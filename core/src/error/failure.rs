@@ -12,7 +12,7 @@ use crate::panics::Panic;
 pub struct Failure {
     /// The kind of failure.
     pub kind: FailureKind,
-    /// What happened, in words.
+    /// The message.
     pub message: String,
     backtrace: Option<Backtrace>,
 }

@@ -41,7 +41,7 @@ pub enum RingProblem {
         /// The error of the connection.
         cause: String,
     },
-    /// A rank can't accept the data of others, for want of files.
+    /// A rank can't accept the data of others, because it has too many open files.
     NotAccepted {
         /// The rank.
         rank: usize,

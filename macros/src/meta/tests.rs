@@ -1,6 +1,6 @@
 use super::*;
 
-/// What is added to a function by the name of `task`.
+/// Returns the item that the attribute adds to a function `task`.
 fn addition(arguments: TokenStream, item: TokenStream) -> String {
     let output = expand(arguments, item.clone()).to_string();
     let unchanged = item.to_string();

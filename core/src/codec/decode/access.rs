@@ -1,4 +1,4 @@
-//! Access to what is inside of a value: elements, entries, variants.
+//! Access to the parts of a value: elements, entries, variants.
 
 use rmp_serde::decode::Error;
 use serde::Deserialize;
@@ -26,8 +26,8 @@ impl QueueStream<'_, '_> {
         if self.left == 0 { Ok(value) } else { Err(Error::LengthMismatch(len - self.left)) }
     }
 
-    /// The length that the sender claims, or the bytes that are left: an element takes at least
-    /// one.
+    /// Returns the length that the sender claims, but at most the number of bytes that are left: an
+    /// element takes at least one.
     #[inline]
     fn bound(&self) -> Option<usize> {
         Some(self.of.rest.len().min(self.left as usize))

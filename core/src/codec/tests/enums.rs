@@ -130,7 +130,7 @@ fn internal() -> impl Strategy<Value = Internal> {
     ]
 }
 
-/// Values that no earlier variant fits: serde takes the first that does, with any encoding.
+/// Values that fit no earlier variant: serde picks the first variant that fits.
 fn untagged() -> impl Strategy<Value = Untagged> {
     prop_oneof![
         Just(Untagged::Unit),

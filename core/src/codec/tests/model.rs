@@ -18,7 +18,7 @@ use serde_bytes::ByteBuf;
 
 use super::{Unit, arrives, decode, encode};
 
-/// Its values are as deep as an option can be, and end everywhere.
+/// Options in options. Generated values have `None` at any level.
 type Nested<T> = Option<Option<Option<Option<Option<T>>>>>;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -79,7 +79,7 @@ fn fields() -> impl Strategy<Value = Fields> {
         nested(),
         any::<(Option<Option<()>>, Option<Option<u8>>, Vec<u8>)>(),
         flat(),
-        // Names that no field has.
+        // Names of no field.
         btree_map("[A-Z]{0,8}", any::<Option<Option<i32>>>(), 0..20),
     )
         .prop_map(|(plain, (renamed, absent_or_null, bytes), flat, rest)| Fields {

@@ -34,7 +34,7 @@ struct Flattened {
     rest: BTreeMap<String, u128>,
 }
 
-/// Checks that `value` is refused in words that name its type.
+/// Checks that the error for `value` names its type.
 fn refused<T: Serialize + DeserializeOwned + Debug>(value: &T) {
     let error = encode(value).and_then(|bytes| decode::<T>(&bytes)).unwrap_err().to_string();
     assert!(error.contains(std::any::type_name::<T>()), "{error}");
@@ -77,8 +77,7 @@ fn a_wrong_type_is_named() {
     assert!(error.to_string().contains("Flattened"), "{error}");
 }
 
-/// Serde itself reads these other than it wrote them, with any format: docs/semantics.md names
-/// them.
+/// Serde itself does not restore these values, with any format. docs/semantics.md lists them.
 #[test]
 fn values_that_serde_itself_changes_arrive_as_documented() {
     #[derive(Debug, PartialEq, Serialize, Deserialize)]

@@ -20,7 +20,7 @@ fn an_option_is_marked_only_around_nil() {
     assert_eq!(encode(&Some((None::<u8>, Some(())))).unwrap(), [0x92, 0xc0, 0xc1, 0xc0]);
 }
 
-/// Declares another length than it has.
+/// A sequence that declares a wrong length.
 struct Miscounted {
     declared: usize,
     given: u16,
@@ -141,7 +141,7 @@ fn bytes_after_a_value_are_refused() {
 
 #[test]
 fn a_claimed_length_reserves_no_memory() {
-    // Types reserve room for as many elements as the length says.
+    // Types reserve memory for the claimed number of elements.
     struct Reserved(usize);
     impl<'de> Deserialize<'de> for Reserved {
         fn deserialize<D: serde::Deserializer<'de>>(
@@ -180,7 +180,7 @@ fn a_claimed_length_reserves_no_memory() {
     }
 }
 
-/// A type with a place for every form.
+/// A type with a variant for each form of MessagePack.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 enum Everything {
     Unit,
