@@ -7,7 +7,7 @@ pub mod archive;
 pub(crate) mod session;
 pub(crate) mod volume;
 
-use fiber_core::{Config, ConfigProblem, Result};
+use fiber_core::{Config, ConfigProblem, Error, Result};
 
 pub use self::session::{
     Cluster, ExitStatus, Location, OutputChunk, ProcessState, ProgramSource, RunRequest,
@@ -18,19 +18,18 @@ pub use self::volume::{Volume, VolumeKind, VolumeMount, serve};
 /// Connects to the cluster that `backend` names in the configuration.
 ///
 /// # Errors
-/// [`Error::Config`](fiber_core::Error::Config) if the backend has no such sessions;
-/// [`Error::System`](fiber_core::Error::System) if the cluster does not answer.
+/// [`Error::Config`] if the backend has no such sessions; [`Error::System`] if the cluster does not
+/// answer.
 pub async fn connect(config: &Config) -> Result<Box<dyn Cluster>> {
     match config.backend.as_str() {
         "docker" => Ok(Box::new(crate::docker::DockerCluster::connect(config).await?)),
         #[cfg(feature = "kubernetes")]
         "kubernetes" => Ok(Box::new(crate::kubernetes::KubernetesCluster::connect(config).await?)),
-        other => Err(ConfigProblem::value(
+        other => Err(Error::from(ConfigProblem::value(
             "backend",
             other,
             "it has no sessions that this command can see: choose another one by \
              `--backend docker`, FIBER_BACKEND, or `backend` in fiber.toml",
-        )
-        .into()),
+        ))),
     }
 }

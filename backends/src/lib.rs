@@ -41,7 +41,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use fiber_core::{Config, ConfigProblem, Exit, LinkKind, Meta, OutputMode, Result};
+use fiber_core::{Config, ConfigProblem, Error, Exit, LinkKind, Meta, OutputMode, Result};
 use futures_util::future::LocalBoxFuture;
 use tokio::sync::watch;
 
@@ -180,13 +180,12 @@ pub fn backend(config: &Config) -> Result<Arc<dyn Backend>> {
         "kubernetes" => Ok(Arc::new(Kubernetes::new(config)?)),
         #[cfg(not(feature = "kubernetes"))]
         "kubernetes" => Err(Error::missing_feature("the backend `kubernetes`", "kubernetes")),
-        other => Err(ConfigProblem::value(
+        other => Err(Error::from(ConfigProblem::value(
             "backend",
             other,
             "there is no such backend: set `backend` (or FIBER_BACKEND) to `local`, `docker` or \
              `kubernetes`, or leave it out",
-        )
-        .into()),
+        ))),
     }
 }
 
