@@ -23,6 +23,7 @@
 //!   their `try_` forms.
 //! - [`Ring`]: ranked processes that work together, with collectives and recovery from checkpoints.
 //! - [`Process`]: one function in a process of its own.
+//! - [`Array`]: numbers in bulk, which processes of one host share without copies.
 //! - [`Queue`], [`Pipe`], [`sync`]: objects that processes share, by handles.
 //! - [`Supervisor`]: actix actors and processes that are restarted when they fail, as in
 //!   Erlang/OTP; [`tree`] shows all.
@@ -42,6 +43,7 @@
 //! | `kubernetes` | processes as Kubernetes pods; includes `docker` |
 //! | `nng` | links over TCP, also on one host (`FIBER_LINK=nng`); takes cmake to build |
 //! | `progress` | progress bars: `progress` of `map` and `imap` |
+//! | `ndarray` | conversions between [`Array`] and ndarray's arrays |
 //! | `full` | all of these |
 //!
 //! `k8s-latest`, a default feature, chooses the version of Kubernetes' API for `kubernetes`.
@@ -83,6 +85,7 @@ pub use fiber_macros::meta;
 #[doc(no_inline)]
 pub use self::{
     actor_pool::ActorPool,
+    array::Array,
     config::Config,
     error::{Error, Result},
     manager::{AsyncManager, SyncManager},
@@ -368,6 +371,23 @@ pub mod config {
     pub use fiber_core::{Config, ConfigSource, LinkKind, OutputMode};
 }
 
+/// Arrays of numbers, which processes of one host share.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// use fiber::{Array, Pool};
+///
+/// let pool = Pool::new(2)?;
+/// let doubled = |array: Array<f64>| array.iter().map(|x| 2.0 * x).collect::<Array<f64>>();
+/// let array = pool.apply(doubled, Array::from(vec![1.0; 100_000])).wait()?;
+/// assert!(array.iter().all(|x| *x == 2.0));
+/// # Ok::<(), fiber::Error>(())
+/// ```
+pub mod array {
+    pub use fiber_core::{Array, Element};
+}
+
 /// Task functions: the traits that bound their arguments and results.
 ///
 /// A task function is any `fn`, or any closure that captures nothing. It can be async.
@@ -410,8 +430,8 @@ pub mod task {
 pub mod prelude {
     pub use crate::pipe::{Pipe, PipeReceiver, PipeSender};
     pub use crate::{
-        AsyncManager, Broadcast, Error, Meta, Pool, Process, Queue, Reduction, RemoteAddr, Ring,
-        RingNode,
+        Array, AsyncManager, Broadcast, Error, Meta, Pool, Process, Queue, Reduction, RemoteAddr,
+        Ring, RingNode,
     };
 }
 
@@ -477,6 +497,8 @@ mod documents {
     struct Readme;
     #[doc = include_str!("../docs/guide.md")]
     struct Guide;
+    #[doc = include_str!("../docs/arrays.md")]
+    struct Arrays;
     #[doc = include_str!("../docs/coming-from.md")]
     struct ComingFrom;
     #[doc = include_str!("../docs/ring.md")]

@@ -240,7 +240,9 @@ impl<T: DeserializeOwned> Process<T> {
     fn result(&self, exit: Exit) -> Result<T> {
         let failed = |failure| Error::Task { function: self.function, index: 0, failure };
         match self.handle.result() {
-            Some(ProcessResult::Finished(Outcome::Value, value)) => codec::decode(&value),
+            Some(ProcessResult::Finished(Outcome::Value, value)) => {
+                codec::decode_with(&value, &value.blobs)
+            }
             Some(ProcessResult::Finished(Outcome::Failure, failure)) => Err(failed(
                 codec::decode(&failure)
                     .unwrap_or_else(|error| Failure::new(FailureKind::Result, error)),

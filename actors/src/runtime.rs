@@ -25,8 +25,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use actix_rt::ArbiterHandle;
 use dashmap::DashMap;
 use fiber_backends::{Backend, Job, ListenAddress, backend};
+use fiber_core::blob::arena;
 use fiber_core::{
-    Config, Error, Ignored, ProcessId, Result, SessionKey, entry, set_spin, shortage,
+    Config, Error, Ignored, LinkKind, ProcessId, Result, SessionKey, entry, set_spin, shortage,
 };
 use parking_lot::Mutex;
 
@@ -42,6 +43,16 @@ use crate::mesh::{Mesh, Registry};
 
 /// Set by [`init`].
 static INITIALISED: AtomicBool = AtomicBool::new(false);
+
+/// Lets arrays use shared memory if the links of this process can lend it.
+fn share_memory(config: &Config) {
+    let limit = match config.shared_memory {
+        _ if config.link != LinkKind::Unix || config.backend != "local" => 0,
+        Some(limit) => limit.as_u64(),
+        None => arena::default_limit(),
+    };
+    arena::set_limit(limit);
+}
 
 static CURRENT: Mutex<Option<&'static Runtime>> = Mutex::new(None);
 
@@ -111,6 +122,7 @@ impl Runtime {
         listen_on: Option<ListenAddress>,
     ) -> &'static Runtime {
         set_spin(endpoint.config.spin);
+        share_memory(&endpoint.config);
         Box::leak(Box::new(Runtime {
             endpoint,
             backend,

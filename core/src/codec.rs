@@ -29,6 +29,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::blob::{Blobs, scope};
 use crate::error::{Error, Result};
 
 /// Appends `value` to `out`.
@@ -37,6 +38,20 @@ use crate::error::{Error, Result};
 /// [`Error::Encode`] with serde's message if the value can't be serialised. `out` may then hold a
 /// part of it.
 pub fn append<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> Result<()> {
+    scope::together(|| append_value(out, value))
+}
+
+/// Appends `value` to `out`, and returns its blobs: the large arrays in it, whose bytes are not in
+/// `out`.
+///
+/// # Errors
+/// As [`append`].
+pub fn append_apart<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> Result<Blobs> {
+    let (appended, blobs) = scope::apart(|| append_value(out, value));
+    appended.map(|()| blobs)
+}
+
+fn append_value<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> Result<()> {
     value
         .serialize(&mut encode::Serializer::new(out))
         .map_err(|error| Error::Encode { what: std::any::type_name::<T>(), cause: Arc::new(error) })
@@ -50,6 +65,15 @@ pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>> {
     let mut out = Vec::new();
     append(&mut out, value)?;
     Ok(out)
+}
+
+/// Decodes a value that was encoded with these blobs.
+///
+/// # Errors
+/// As [`decode`].
+#[inline]
+pub fn decode_with<T: DeserializeOwned>(bytes: &[u8], blobs: &Blobs) -> Result<T> {
+    scope::within(blobs, || decode(bytes))
 }
 
 /// Decodes a value.

@@ -134,6 +134,10 @@ options! {
             /// The limit of the arguments and results that one call of a pool stores in the process
             /// that made it.
             call_buffer: ByteSize = ByteSize::mib(64),
+            /// The limit of the shared memory into which a process writes large arrays, for other
+            /// processes of its host to read. Above it, and between hosts, their bytes are sent.
+            /// `0` turns it off. Without one: a quarter of the memory that the process can have.
+            shared_memory: Option<ByteSize> = None,
             /// Whether SIGINT, SIGTERM and SIGHUP end the children before they end this process.
             signals: bool = true,
             /// The GPUs that workers may use, by index or id. Without a list: all that fiber finds.

@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use serde::de::DeserializeOwned;
 
+use crate::blob::Blobs;
 use crate::codec;
 use crate::entry::{Entry, instance};
 use crate::error::{Failure, FailureKind};
@@ -216,45 +217,45 @@ where
             panics::catch(|| catch_unwind(AssertUnwindSafe(|| Self::run_all(tasks, &mut value))))
         {
             encode_failure(&mut value, &Failure::from(panic));
-            tasks.finish(Outcome::Failure, &mut value);
+            tasks.finish(Outcome::Failure, &mut value, Blobs::default());
         }
     }
 
     fn run_all(tasks: &mut dyn Tasks, value: &mut Vec<u8>) {
-        while let Some((args, executor)) = tasks.next() {
+        while let Some((args, blobs, executor)) = tasks.next() {
             value.clear();
-            let outcome = match call_encoded::<A, _, K>(args, invoke::<F, A, M>, executor, value) {
-                Ok(()) => Outcome::Value,
+            let args = || codec::decode_with(args, blobs);
+            let encode = |output: &_| codec::append_apart(value, output);
+            let called = call_encoded::<A, _, K, _>(args, invoke::<F, A, M>, executor, encode);
+            let (outcome, blobs) = match called {
+                Ok(blobs) => (Outcome::Value, blobs),
                 Err(failure) => {
                     encode_failure(value, &failure);
-                    Outcome::Failure
+                    (Outcome::Failure, Blobs::default())
                 }
             };
-            tasks.finish(outcome, value);
+            tasks.finish(outcome, value, blobs);
         }
     }
 }
 
-/// Decodes arguments, calls a function with them, and appends its encoded result to `value`.
+/// Decodes arguments, calls a function with them, and encodes its result.
 ///
 /// # Errors
 /// A failure of the function, or of serde.
-pub fn call_encoded<A, R, K>(
-    args: &[u8],
+pub fn call_encoded<A, R, K, E>(
+    decode: impl FnOnce() -> crate::Result<A>,
     function: impl FnOnce(A) -> R,
     executor: &dyn BlockOn,
-    value: &mut Vec<u8>,
-) -> Result<(), Failure>
+    encode: impl FnOnce(&K::Value) -> crate::Result<E>,
+) -> Result<E, Failure>
 where
-    A: DeserializeOwned,
     K: OutputKind<R>,
 {
-    let args: A =
-        codec::decode(args).map_err(|error| Failure::new(FailureKind::Arguments, error))?;
+    let args = decode().map_err(|error| Failure::new(FailureKind::Arguments, error))?;
     let output = K::resolve(function(args), executor)
         .map_err(|message| Failure::new(FailureKind::Returned, message))?;
-    transfer::once(|| codec::append(value, &output))
-        .map_err(|error| Failure::new(FailureKind::Result, error))
+    transfer::once(|| encode(&output)).map_err(|error| Failure::new(FailureKind::Result, error))
 }
 
 fn encode_failure(value: &mut Vec<u8>, failure: &Failure) {

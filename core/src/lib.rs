@@ -3,7 +3,9 @@
 //!
 //! Programs use the crate `fiber`, which re-exports the public items from here.
 
+mod array;
 pub mod at_exit;
+pub mod blob;
 mod build;
 pub mod codec;
 mod config;
@@ -26,6 +28,7 @@ pub mod transfer;
 pub mod variables;
 mod wait;
 
+pub use array::{Array, Element};
 pub use build::BuildId;
 pub use config::{Config, ConfigProblem, ConfigSource, LinkKind, OutputMode};
 pub use entry::instance;

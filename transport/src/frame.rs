@@ -1,31 +1,60 @@
 //! Framing: each message is preceded by its length as a little-endian `u32`. Many messages may
 //! share one write.
+//!
+//! A length of [`EXTENDED`] announces a frame about blobs, with its length as a `u64` after it: see
+//! [blob_frame](crate::blob_frame).
 
 use std::collections::VecDeque;
 
+use std::sync::Arc;
+
 use bytes::{Buf, Bytes, BytesMut};
+use fiber_core::blob::Mapping;
 
 use crate::Message;
+use crate::blob_frame::{self, SharedPlace};
 
 /// The length of the header before each message, in bytes.
 pub const HEADER_LEN: usize = 4;
+/// The length of the header before a frame about blobs, in bytes.
+const EXTENDED_HEADER_LEN: usize = 12;
+/// Stands in place of the length in the header of a frame about blobs.
+const EXTENDED: u32 = u32::MAX;
 
 /// Bodies up to this length are copied next to their neighbours, to make few large writes of many
 /// small messages. A longer body is sent from its own buffer.
 const COPIED_BODY: usize = 16 << 10;
 
+/// Bytes to send, with a file that goes with the first of them over a Unix socket.
+#[derive(Debug)]
+pub struct Chunk {
+    /// The bytes.
+    pub bytes: Bytes,
+    pub(crate) file: Option<Arc<Mapping>>,
+}
+
+impl From<Bytes> for Chunk {
+    fn from(bytes: Bytes) -> Chunk {
+        Chunk { bytes, file: None }
+    }
+}
+
 /// The send buffer: encodes messages and collects them until the next write.
 #[derive(Debug, Default)]
 pub struct Encoder {
     /// Finished chunks.
-    chunks: VecDeque<Bytes>,
+    chunks: VecDeque<Chunk>,
     /// The chunk that grows.
     tail: BytesMut,
 }
 
 impl Encoder {
-    /// Appends a message.
+    /// Appends a message, with the bytes of its blobs.
     pub fn push(&mut self, message: Message) {
+        if !message.blobs.is_empty() {
+            let places = message.blobs.iter().map(|_| None).collect();
+            return self.push_with_blobs(message, places);
+        }
         let length = u32::try_from(message.len())
             .expect("messages are limited to 2 GiB before they are sent");
         let copied = if message.body.len() <= COPIED_BODY { message.body.len() } else { 0 };
@@ -35,16 +64,65 @@ impl Encoder {
         if copied == message.body.len() {
             self.tail.extend_from_slice(&message.body);
         } else {
-            self.chunks.push_back(self.tail.split().freeze());
-            self.chunks.push_back(message.body);
+            self.append(message.body);
+        }
+    }
+
+    /// Appends a message with blobs: where a blob has a place, this instead of its bytes.
+    pub(crate) fn push_with_blobs(&mut self, message: Message, places: Vec<Option<SharedPlace>>) {
+        let table = blob_frame::table(&message.blobs, &places);
+        let is_inline = |place: &Option<SharedPlace>| place.is_none();
+        let blobs = message.blobs.iter().zip(&places);
+        let inline: Vec<_> = blobs.filter(|(_, place)| is_inline(place)).map(|(b, _)| b).collect();
+        let inline_len: usize = inline.iter().map(|blob| blob.len()).sum();
+        let rest = message.head.len() + message.body.len();
+        self.push_header(table.len() + inline_len + rest);
+        self.tail.extend_from_slice(&table);
+        for blob in inline {
+            self.append(blob.to_bytes());
+        }
+        self.tail.extend_from_slice(&message.head);
+        self.append(message.body);
+    }
+
+    /// Appends a frame about blobs.
+    pub(crate) fn push_extended(&mut self, head: &[u8], body: Bytes) {
+        self.push_header(head.len() + body.len());
+        self.tail.extend_from_slice(head);
+        self.append(body);
+    }
+
+    /// Appends the frame that introduces a mapping, with its file.
+    pub(crate) fn push_mapping(&mut self, mapping: &Arc<Mapping>) {
+        self.end_chunk();
+        self.push_extended(&blob_frame::mapping(mapping.id()), Bytes::new());
+        let bytes = self.tail.split().freeze();
+        self.chunks.push_back(Chunk { bytes, file: Some(Arc::clone(mapping)) });
+    }
+
+    fn push_header(&mut self, length: usize) {
+        self.tail.extend_from_slice(&EXTENDED.to_le_bytes());
+        self.tail.extend_from_slice(&(length as u64).to_le_bytes());
+    }
+
+    fn append(&mut self, bytes: Bytes) {
+        if bytes.len() <= COPIED_BODY {
+            self.tail.extend_from_slice(&bytes);
+        } else {
+            self.end_chunk();
+            self.chunks.push_back(bytes.into());
+        }
+    }
+
+    fn end_chunk(&mut self) {
+        if !self.tail.is_empty() {
+            self.chunks.push_back(self.tail.split().freeze().into());
         }
     }
 
     /// Takes out all bytes, in chunks that are to be sent in order.
-    pub fn take(&mut self) -> VecDeque<Bytes> {
-        if !self.tail.is_empty() {
-            self.chunks.push_back(self.tail.split().freeze());
-        }
+    pub fn take(&mut self) -> VecDeque<Chunk> {
+        self.end_chunk();
         std::mem::take(&mut self.chunks)
     }
 
@@ -83,9 +161,9 @@ impl Decoder {
     /// Returns the buffer to which received bytes are appended. It has room for at least `room`
     /// bytes, and for the rest of a message that has arrived in part.
     pub fn buffer(&mut self, room: usize) -> &mut BytesMut {
-        let missing = match self.announced() {
-            Some(length) if length <= self.limit => {
-                (HEADER_LEN + length).saturating_sub(self.buffer.len())
+        let missing = match Header::read(&self.buffer) {
+            Some(header) if header.length <= self.limit => {
+                header.end().saturating_sub(self.buffer.len())
             }
             _ => 0,
         };
@@ -93,49 +171,47 @@ impl Decoder {
         &mut self.buffer
     }
 
-    /// Returns the next complete message; `None` when more bytes have to arrive first. The message
+    /// Returns the next complete frame; `None` when more bytes have to arrive first. The frame
     /// shares the memory of the buffer.
     ///
     /// # Errors
     /// [`FrameError`], when the announced length is above the limit.
-    pub fn next_message(&mut self) -> Result<Option<Bytes>, FrameError> {
-        let Some(length) = self.announced() else { return Ok(None) };
-        if length > self.limit {
-            return Err(FrameError { length, limit: self.limit });
-        }
-        if self.buffer.len() < HEADER_LEN + length {
+    pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
+        let Some(header) = Header::read(&self.buffer) else { return Ok(None) };
+        self.check(&header)?;
+        if self.buffer.len() < header.end() {
             return Ok(None);
         }
-        self.buffer.advance(HEADER_LEN);
-        Ok(Some(self.buffer.split_to(length).freeze()))
+        self.buffer.advance(header.len);
+        let bytes = self.buffer.split_to(header.length).freeze();
+        Ok(Some(header.frame(bytes)))
     }
 
-    /// Returns the next complete message of the bytes that were appended before, followed by
-    /// `chunk`; `None` when `chunk` is used up. A message that lies completely in `chunk` is not
-    /// copied. Of another one, the bytes in `chunk` are copied to the buffer.
+    /// Returns the next complete frame of the bytes that were appended before, followed by `chunk`;
+    /// `None` when `chunk` is used up. A frame that lies completely in `chunk` is not copied. Of
+    /// another one, the bytes in `chunk` are copied to the buffer.
     ///
     /// # Errors
-    /// As [`Decoder::next_message`].
-    pub fn next_message_in(&mut self, chunk: &mut Bytes) -> Result<Option<Bytes>, FrameError> {
-        if self.buffer.is_empty() {
-            match announced(chunk) {
-                Some(length) if length > self.limit => {
-                    return Err(FrameError { length, limit: self.limit });
-                }
-                Some(length) if length <= chunk.len() - HEADER_LEN => {
-                    chunk.advance(HEADER_LEN);
-                    return Ok(Some(chunk.split_to(length)));
-                }
-                _ => {}
+    /// As [`Decoder::next_frame`].
+    pub fn next_frame_in(&mut self, chunk: &mut Bytes) -> Result<Option<Frame>, FrameError> {
+        if self.buffer.is_empty()
+            && let Some(header) = Header::read(chunk)
+        {
+            self.check(&header)?;
+            if header.end() <= chunk.len() {
+                chunk.advance(header.len);
+                let bytes = chunk.split_to(header.length);
+                return Ok(Some(header.frame(bytes)));
             }
         }
         loop {
-            let message = self.next_message()?;
-            if message.is_some() || chunk.is_empty() {
-                return Ok(message);
+            let frame = self.next_frame()?;
+            if frame.is_some() || chunk.is_empty() {
+                return Ok(frame);
             }
-            let wanted = HEADER_LEN + self.announced().unwrap_or(0) - self.buffer.len();
-            let piece = chunk.split_to(wanted.min(chunk.len()));
+            let known = Header::read(&self.buffer);
+            let end = known.map_or_else(|| Header::least_len(&self.buffer), |header| header.end());
+            let piece = chunk.split_to((end - self.buffer.len()).min(chunk.len()));
             self.buffer(piece.len()).extend_from_slice(&piece);
         }
     }
@@ -145,15 +221,54 @@ impl Decoder {
         !self.buffer.is_empty()
     }
 
-    fn announced(&self) -> Option<usize> {
-        announced(&self.buffer)
+    fn check(&self, header: &Header) -> Result<(), FrameError> {
+        let (length, limit) = (header.length, self.limit);
+        if length > limit { Err(FrameError { length, limit }) } else { Ok(()) }
     }
 }
 
-/// Returns the length in the header at the start of `bytes`.
-fn announced(bytes: &[u8]) -> Option<usize> {
-    let header = bytes.first_chunk::<HEADER_LEN>()?;
-    Some(u32::from_le_bytes(*header) as usize)
+/// What was received between two headers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// A message without blobs.
+    Message(Bytes),
+    /// A frame about blobs.
+    Extended(Bytes),
+}
+
+struct Header {
+    /// Its own length in bytes.
+    len: usize,
+    /// The length of the frame after it.
+    length: usize,
+}
+
+impl Header {
+    /// Reads the header at the start of `bytes`, if it is complete.
+    fn read(bytes: &[u8]) -> Option<Header> {
+        let (length, rest) = bytes.split_first_chunk::<HEADER_LEN>()?;
+        let length = u32::from_le_bytes(*length);
+        if length != EXTENDED {
+            return Some(Header { len: HEADER_LEN, length: length as usize });
+        }
+        let length = u64::from_le_bytes(*rest.first_chunk()?);
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        Some(Header { len: EXTENDED_HEADER_LEN, length })
+    }
+
+    /// Returns the least length of a header that is incomplete so far.
+    fn least_len(bytes: &[u8]) -> usize {
+        if bytes.len() < HEADER_LEN { HEADER_LEN } else { EXTENDED_HEADER_LEN }
+    }
+
+    /// Returns the offset after the frame.
+    fn end(&self) -> usize {
+        self.len.saturating_add(self.length)
+    }
+
+    fn frame(&self, bytes: Bytes) -> Frame {
+        if self.len == HEADER_LEN { Frame::Message(bytes) } else { Frame::Extended(bytes) }
+    }
 }
 
 #[cfg(test)]
@@ -164,13 +279,13 @@ mod tests {
     use super::*;
 
     fn message(head: usize, body: usize) -> Message {
-        Message { head: vec![1; head], body: vec![2; body].into() }
+        Message { head: vec![1; head], body: vec![2; body].into(), ..Message::default() }
     }
 
     fn encode(messages: &[Message]) -> Vec<u8> {
         let mut encoder = Encoder::default();
         messages.iter().cloned().for_each(|message| encoder.push(message));
-        encoder.take().iter().flatten().copied().collect()
+        encoder.take().iter().flat_map(|chunk| chunk.bytes.iter().copied()).collect()
     }
 
     proptest! {
@@ -187,7 +302,7 @@ mod tests {
             for piece in pieces.iter().cycle() {
                 let (now, later) = rest.split_at(rest.len().min(*piece));
                 decoder.buffer(1).extend_from_slice(now);
-                while let Some(message) = decoder.next_message().unwrap() {
+                while let Some(message) = decoder.next_frame().unwrap() {
                     decoded.push(message);
                 }
                 rest = later;
@@ -195,8 +310,10 @@ mod tests {
                     break;
                 }
             }
-            let whole = messages.iter().map(|m| [&m.head[..], &m.body[..]].concat());
-            let whole: Vec<_> = whole.collect();
+            let whole: Vec<_> = messages
+                .iter()
+                .map(|m| Frame::Message([&m.head[..], &m.body[..]].concat().into()))
+                .collect();
             prop_assert_eq!(decoded, &whole[..]);
             prop_assert!(!decoder.is_in_message());
 
@@ -204,7 +321,7 @@ mod tests {
             let mut rest = Bytes::from(bytes);
             for piece in pieces.iter().cycle() {
                 let mut chunk = rest.split_to(rest.len().min(*piece));
-                while let Some(message) = decoder.next_message_in(&mut chunk).unwrap() {
+                while let Some(message) = decoder.next_frame_in(&mut chunk).unwrap() {
                     decoded.push(message);
                 }
                 prop_assert!(chunk.is_empty());
@@ -224,7 +341,8 @@ mod tests {
             let mut decoder = Decoder::new(limit);
             decoder.buffer(bytes.len()).extend_from_slice(&bytes);
             let mut total = 0;
-            while let Ok(Some(message)) = decoder.next_message() {
+            while let Ok(Some(message)) = decoder.next_frame() {
+                let (Frame::Message(message) | Frame::Extended(message)) = message;
                 prop_assert!(message.len() <= limit);
                 total += HEADER_LEN + message.len();
             }
@@ -236,9 +354,12 @@ mod tests {
 
     #[test]
     fn a_message_over_the_limit_is_rejected_before_memory_is_allocated() {
-        let mut decoder = Decoder::new(100);
-        decoder.buffer(8).extend_from_slice(&u32::MAX.to_le_bytes());
-        assert!(decoder.next_message().is_err());
-        assert!(decoder.buffer(8).capacity() < 1000);
+        let extended = [&EXTENDED.to_le_bytes()[..], &u64::MAX.to_le_bytes()].concat();
+        for header in [&(EXTENDED - 1).to_le_bytes()[..], &extended] {
+            let mut decoder = Decoder::new(100);
+            decoder.buffer(16).extend_from_slice(header);
+            assert!(decoder.next_frame().is_err());
+            assert!(decoder.buffer(16).capacity() < 1000);
+        }
     }
 }

@@ -205,7 +205,7 @@ fn send<T: Serialize>(connection: &Connection, value: &T) -> Result<(), Handshak
 
 async fn receive<T: DeserializeOwned>(connection: &mut Connection) -> Result<T, HandshakeError> {
     let message: Bytes = match connection.next().await {
-        Some(Ok(message)) => message,
+        Some(Ok(message)) => message.bytes,
         Some(Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
             return Err(HandshakeError::Malformed(error.to_string()));
         }

@@ -11,6 +11,7 @@
 //! - The last messages before a peer's death may be lost without notice, so no guarantee may rest
 //!   on a link alone.
 
+mod blob_frame;
 mod busy_poll;
 mod frame;
 mod handshake;
@@ -32,10 +33,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use fiber_core::blob::Blobs;
 use fiber_core::{LinkKind, SessionKey};
 
 pub use busy_poll::BusyPoll;
-pub use frame::{Decoder, Encoder, FrameError, HEADER_LEN};
+pub use frame::{Chunk, Decoder, Encoder, Frame, FrameError, HEADER_LEN};
 pub use handshake::{HandshakeError, Peer, PeerInfo, Role, accept_peer, join_session};
 pub use listen_at::{ListenAt, local_ip_towards};
 pub use pending_peers::PendingPeers;
@@ -49,15 +51,23 @@ pub struct Message {
     pub head: Vec<u8>,
     /// The bytes after the head.
     pub body: Bytes,
+    /// The blobs to which head and body refer. A link within one host lends those in shared memory,
+    /// and sends the bytes of all others.
+    pub blobs: Blobs,
 }
 
 impl Message {
     /// Makes a message without a body.
     pub fn new(head: Vec<u8>) -> Message {
-        Message { head, body: Bytes::new() }
+        Message { head, ..Message::default() }
     }
 
-    /// Returns the length of head and body in bytes.
+    /// Makes a message without blobs.
+    pub fn with_body(head: Vec<u8>, body: Bytes) -> Message {
+        Message { head, body, ..Message::default() }
+    }
+
+    /// Returns the length of head and body in bytes, without blobs.
     pub fn len(&self) -> usize {
         self.head.len() + self.body.len()
     }
@@ -65,6 +75,44 @@ impl Message {
     /// Returns whether head and body are empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+/// A message that has arrived. It derefs to its bytes: those of head and body.
+#[derive(Clone, Debug, Default)]
+pub struct Received {
+    /// The bytes.
+    pub bytes: Bytes,
+    /// The blobs that came with them.
+    pub blobs: Blobs,
+}
+
+impl std::ops::Deref for Received {
+    type Target = Bytes;
+
+    fn deref(&self) -> &Bytes {
+        &self.bytes
+    }
+}
+
+impl<T> PartialEq<T> for Received
+where
+    Bytes: PartialEq<T>,
+{
+    fn eq(&self, bytes: &T) -> bool {
+        self.bytes == *bytes
+    }
+}
+
+impl From<Received> for Bytes {
+    fn from(received: Received) -> Bytes {
+        received.bytes
+    }
+}
+
+impl From<Bytes> for Received {
+    fn from(bytes: Bytes) -> Received {
+        Received { bytes, blobs: Blobs::default() }
     }
 }
 
@@ -96,10 +144,11 @@ pub struct Closed;
 pub trait Incoming {
     /// Returns the next message; `None` when the peer closed the link or died; an error when the
     /// link broke or received bytes that can't be a message.
-    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>>;
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Received>>>;
 
     /// Sets the limit of a message's length in bytes. A longer message is an error, before memory
-    /// is allocated for it.
+    /// is allocated for it. The peer has proven that it holds the session's key: from now on, it
+    /// may send blobs.
     fn set_limit(&mut self, bytes: usize);
 }
 
@@ -126,7 +175,7 @@ impl Connection {
 
     /// Returns the next message, as [`Incoming::poll_next`] does. Keeps the thread awake for a
     /// moment after the last one.
-    pub async fn next(&mut self) -> Option<io::Result<Bytes>> {
+    pub async fn next(&mut self) -> Option<io::Result<Received>> {
         poll_fn(|context| {
             let message = self.incoming.poll_next(context);
             match message {

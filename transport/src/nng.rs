@@ -22,7 +22,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
 use fiber_core::{SessionKey, shortage};
 use nng::options::{Options, RecvMaxSize};
 use nng::{PipeEvent, Protocol, Socket};
@@ -37,7 +36,7 @@ pub use self::key_exchange::{accept_keys, connect_keys};
 use self::outbox::Outbox;
 use crate::pending_peers::{HANDSHAKE_TIMEOUT, PendingPeers};
 use crate::seal::{Keys, TAG};
-use crate::{Closed, Connection, Incoming, Link, ListenAt, Listener, Message};
+use crate::{Closed, Connection, Incoming, Link, ListenAt, Listener, Message, Received};
 
 /// The limit of a frame in bytes, before it is sealed.
 const FRAME: usize = 256 << 10;
@@ -249,7 +248,7 @@ struct NngIncoming {
 }
 
 impl Incoming for NngIncoming {
-    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Received>>> {
         let next = ready!(self.inbox.poll_next(context));
         if let Some(Err(_)) = next {
             self.link.close();

@@ -4,9 +4,13 @@
 //! process. Such names have no permissions, so a peer that runs as another user is rejected by its
 //! credentials, before the handshake.
 //!
+//! Blobs in shared memory are lent: a message has their places, and the borrower gives each back
+//! when it has dropped it (see `loans`).
+//!
 //! A link waits for the socket to become writable only after a write found it full. If it always
 //! waited, each message that the peer takes out would wake this process's thread.
 
+mod loans;
 mod sys;
 
 use std::collections::VecDeque;
@@ -21,18 +25,20 @@ use bytes::{Buf, Bytes};
 use parking_lot::Mutex;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
-    AddressFamily, SendAncillaryBuffer, SendFlags, Shutdown, SocketAddrUnix, SocketFlags,
-    SocketType, sendmsg, shutdown, socket_with,
+    AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, shutdown, socket_with,
 };
+use rustix::process::Pid;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::UnixListener;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
+use self::loans::{Borrower, Lender};
 use self::sys::{Read, read, watch};
-use crate::frame::{Decoder, Encoder};
-use crate::{Closed, Connection, Incoming, Link, Listener, Message, UNPROVEN_LIMIT};
+use crate::blob_frame::{self, BlobFrame, Loan};
+use crate::frame::{Chunk, Decoder, Encoder, Frame};
+use crate::{Closed, Connection, Incoming, Link, Listener, Message, Received, UNPROVEN_LIMIT};
 
 /// The size of one read in bytes.
 const READ: usize = 64 << 10;
@@ -93,8 +99,8 @@ impl Listener for UnixSocketListener {
 }
 
 fn connection(stream: StdStream) -> io::Result<Connection> {
-    let peer = rustix::net::sockopt::socket_peercred(&stream)?.uid;
-    let own = rustix::process::geteuid();
+    let credentials = rustix::net::sockopt::socket_peercred(&stream)?;
+    let (peer, own) = (credentials.uid, rustix::process::geteuid());
     if peer != own {
         return Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
@@ -106,9 +112,19 @@ fn connection(stream: StdStream) -> io::Result<Connection> {
         ));
     }
     let stream = watch(stream, Interest::READABLE)?;
-    let link = Arc::new(UnixLink { stream, state: Mutex::default(), blocked: Notify::new() });
+    let link = Arc::new(UnixLink {
+        stream,
+        peer: credentials.pid,
+        state: Mutex::default(),
+        blocked: Notify::new(),
+    });
     tokio::task::spawn_local(Arc::clone(&link).unblock());
-    let incoming = UnixIncoming { link: Arc::clone(&link), decoder: Decoder::new(UNPROVEN_LIMIT) };
+    let incoming = UnixIncoming {
+        borrower: Borrower::new(&link),
+        link: Arc::clone(&link),
+        decoder: Decoder::new(UNPROVEN_LIMIT),
+        is_proven: false,
+    };
     Ok(Connection::new(link, incoming))
 }
 
@@ -116,6 +132,7 @@ fn connection(stream: StdStream) -> io::Result<Connection> {
 struct UnixLink {
     /// Watched for readability.
     stream: AsyncFd<StdStream>,
+    peer: Pid,
     state: Mutex<SendState>,
     /// Wakes the task that continues a write when the socket is writable again.
     blocked: Notify,
@@ -124,8 +141,9 @@ struct UnixLink {
 #[derive(Debug, Default)]
 struct SendState {
     waiting: Encoder,
+    lender: Lender,
     /// Chunks for which the socket had no room.
-    unsent: VecDeque<Bytes>,
+    unsent: VecDeque<Chunk>,
     /// Whether a thread, or the task that waits for room, is writing. It also writes messages that
     /// others add.
     writing: bool,
@@ -134,19 +152,7 @@ struct SendState {
 
 impl Link for UnixLink {
     fn send(&self, message: Message) -> Result<(), Closed> {
-        let mut state = self.state.lock();
-        if state.closed {
-            return Err(Closed);
-        }
-        state.waiting.push(message);
-        if state.writing {
-            return Ok(());
-        }
-        state.writing = true;
-        let pieces = state.waiting.take();
-        drop(state);
-        self.write(pieces);
-        Ok(())
+        self.push(|state| state.push(message))
     }
 
     fn close(&self) {
@@ -164,9 +170,48 @@ impl Link for UnixLink {
 }
 
 impl UnixLink {
+    /// Adds something to send, and sends it unless another thread does.
+    fn push(&self, add: impl FnOnce(&mut SendState)) -> Result<(), Closed> {
+        let mut state = self.state.lock();
+        if state.closed {
+            return Err(Closed);
+        }
+        add(&mut state);
+        if state.writing {
+            return Ok(());
+        }
+        state.writing = true;
+        let pieces = state.waiting.take();
+        drop(state);
+        self.write(pieces);
+        Ok(())
+    }
+
+    /// Gives a borrowed blob back.
+    fn give_back(&self, loan: Loan) {
+        // If the link is closed, the lender waits for the end of this process.
+        let frame = blob_frame::give_back(&[loan]);
+        let _ = self.push(|state| state.waiting.push_extended(&frame, Bytes::new()));
+    }
+
+    /// Asks for the bytes of blobs whose memory this process can't map.
+    fn request(&self, loans: &[Loan]) {
+        let frame = blob_frame::request(loans);
+        let _ = self.push(|state| state.waiting.push_extended(&frame, Bytes::new()));
+    }
+
+    /// Sends the bytes of lent blobs.
+    fn send_requested(&self, loans: &[Loan]) {
+        let _ = self.push(|state| {
+            for (loan, blob) in state.lender.take_requested(loans) {
+                state.waiting.push_extended(&blob_frame::data(loan), blob.to_bytes());
+            }
+        });
+    }
+
     /// Writes `pieces` and messages that were added meanwhile, until none are left or the socket
     /// has no room.
-    fn write(&self, mut pieces: VecDeque<Bytes>) {
+    fn write(&self, mut pieces: VecDeque<Chunk>) {
         loop {
             match self.write_some(&mut pieces) {
                 Ok(()) => {}
@@ -188,40 +233,44 @@ impl UnixLink {
         }
     }
 
-    fn write_some(&self, pieces: &mut VecDeque<Bytes>) -> rustix::io::Result<()> {
+    fn write_some(&self, pieces: &mut VecDeque<Chunk>) -> rustix::io::Result<()> {
         let mut slices = [IoSlice::new(&[]); PIECES];
-        let count = pieces.len().min(PIECES);
-        for (slice, piece) in slices.iter_mut().zip(pieces.iter()) {
-            *slice = IoSlice::new(piece);
+        // A file goes with the first byte of a write.
+        let together = pieces.iter().skip(1).position(|piece| piece.file.is_some());
+        let count = together.map_or(pieces.len(), |more| more + 1).min(PIECES);
+        for (slice, piece) in slices.iter_mut().zip(pieces.iter().take(count)) {
+            *slice = IoSlice::new(&piece.bytes);
         }
-        let slices = &slices[..count];
-        // A peer that is gone causes an error instead of SIGPIPE.
-        let send = || {
-            sendmsg(&self.stream, slices, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)
-        };
-        let mut written = retry_on_intr(send)?;
+        let file = pieces.front().and_then(|first| first.file.as_ref());
+        let mut written = retry_on_intr(|| sys::send(&self.stream, &slices[..count], file))?;
+        if let Some(first) = pieces.front_mut() {
+            first.file = None;
+        }
         while let Some(first) = pieces.front_mut() {
-            if written < first.len() {
-                first.advance(written);
+            if written < first.bytes.len() {
+                first.bytes.advance(written);
                 break;
             }
-            written -= first.len();
+            written -= first.bytes.len();
             pieces.pop_front();
         }
         Ok(())
     }
 
-    /// Continues writes for which the socket had no room.
+    /// Continues writes for which the socket had no room. After the end of the link, keeps lent
+    /// blobs until the peer has ended.
     async fn unblock(self: Arc<Self>) {
         loop {
             self.blocked.notified().await;
             if self.until_written().await.is_err() {
-                return self.close();
+                self.close();
             }
             if self.state.lock().closed {
-                return;
+                break;
             }
         }
+        let lender = std::mem::take(&mut self.state.lock().lender);
+        lender.wait_for_end_of(self.peer).await;
     }
 
     /// Returns when all blocked chunks are written, or the link is closed.
@@ -242,27 +291,78 @@ impl UnixLink {
     }
 }
 
+impl SendState {
+    fn push(&mut self, message: Message) {
+        if message.blobs.is_empty() {
+            return self.waiting.push(message);
+        }
+        let (places, new) = self.lender.lend(&message);
+        new.iter().for_each(|mapping| self.waiting.push_mapping(mapping));
+        self.waiting.push_with_blobs(message, places);
+    }
+}
+
 struct UnixIncoming {
     link: Arc<UnixLink>,
     decoder: Decoder,
+    borrower: Borrower,
+    /// Whether the peer has proven that it holds the session's key.
+    is_proven: bool,
+}
+
+impl UnixIncoming {
+    /// Returns the next message of those that were read.
+    fn next(&mut self) -> io::Result<Option<Received>> {
+        let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+        loop {
+            if let Some(message) = self.borrower.next() {
+                return Ok(Some(message));
+            }
+            match self.decoder.next_frame().map_err(invalid)? {
+                None => return Ok(None),
+                Some(Frame::Message(bytes)) if !self.borrower.is_waiting() => {
+                    return Ok(Some(bytes.into()));
+                }
+                Some(Frame::Message(bytes)) => drop(self.borrower.add(bytes, Vec::new())?),
+                Some(Frame::Extended(_)) if !self.is_proven => {
+                    let problem = "the peer sent a blob before it has proven itself";
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
+                }
+                Some(Frame::Extended(frame)) => self.receive(BlobFrame::read(frame)?)?,
+            }
+        }
+    }
+
+    fn receive(&mut self, frame: BlobFrame) -> io::Result<()> {
+        match frame {
+            BlobFrame::Message { blobs, bytes } => {
+                let missing = self.borrower.add(bytes, blobs)?;
+                if !missing.is_empty() {
+                    self.link.request(&missing);
+                }
+            }
+            BlobFrame::Mapping(id) => self.borrower.map(id),
+            BlobFrame::Return(loans) => {
+                let ended = self.link.state.lock().lender.end(&loans);
+                drop(ended);
+            }
+            BlobFrame::Request(loans) => self.link.send_requested(&loans),
+            BlobFrame::Data(loan, bytes) => self.borrower.fill(loan, bytes),
+        }
+        Ok(())
+    }
 }
 
 impl Incoming for UnixIncoming {
-    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Received>>> {
         loop {
-            match self.decoder.next_message() {
-                Ok(Some(message)) => return Poll::Ready(Some(Ok(message))),
-                Ok(None) => {}
-                Err(error) => {
-                    return Poll::Ready(Some(Err(io::Error::new(
-                        io::ErrorKind::InvalidData,
-                        error,
-                    ))));
-                }
+            if let Some(message) = self.next()? {
+                return Poll::Ready(Some(Ok(message)));
             }
-            let mut readiness = ready!(self.link.stream.poll_read_ready(context))?;
-            match read(self.link.stream.get_ref(), self.decoder.buffer(READ)) {
-                Ok(Read::Ended) if self.decoder.is_in_message() => {
+            let UnixIncoming { link, decoder, borrower, .. } = &mut *self;
+            let mut readiness = ready!(link.stream.poll_read_ready(context))?;
+            match read(link.stream.get_ref(), decoder.buffer(READ), &mut borrower.files) {
+                Ok(Read::Ended) if decoder.is_in_message() => {
                     return Poll::Ready(Some(Err(io::ErrorKind::UnexpectedEof.into())));
                 }
                 Ok(Read::Ended) => return Poll::Ready(None),
@@ -275,6 +375,7 @@ impl Incoming for UnixIncoming {
 
     fn set_limit(&mut self, bytes: usize) {
         self.decoder.set_limit(bytes);
+        self.is_proven = true;
     }
 }
 

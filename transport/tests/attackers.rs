@@ -138,7 +138,7 @@ async fn received_through(
         tokio::join!(next_peer(&mut *listener), connect(&address, &key));
     let mut connector = connector.unwrap();
     for index in 0..100 {
-        if connector.link.send(Message { head: Vec::new(), body: filler(index, 100) }).is_err() {
+        if connector.link.send(Message::with_body(Vec::new(), filler(index, 100))).is_err() {
             break;
         }
         // Each of these messages is a frame of its own, because the next one is sent after it
@@ -458,8 +458,8 @@ async fn besieged() {
                     Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::TimedOut, "{error}"),
                 }
             };
-            connection.link.send(Message { head: Vec::new(), body: filler(index, 1000) }).unwrap();
-            connection.next().await.unwrap().unwrap()
+            connection.link.send(Message::with_body(Vec::new(), filler(index, 1000))).unwrap();
+            connection.next().await.unwrap().unwrap().bytes
         });
     };
     // Not before the connections are there.
@@ -475,7 +475,7 @@ async fn besieged() {
             mut peer = next_peer(&mut *listener) => {
                 tokio::task::spawn_local(async move {
                     while let Some(Ok(body)) = peer.next().await {
-                        let _ = peer.link.send(Message { head: Vec::new(), body });
+                        let _ = peer.link.send(Message::with_body(Vec::new(), body.bytes));
                     }
                 });
             }

@@ -64,11 +64,11 @@ fn raised(mut connection: Connection) -> Connection {
 }
 
 async fn next(connection: &mut Connection) -> Bytes {
-    connection.next().await.expect("the link is open").expect("the link is whole")
+    connection.next().await.expect("the link is open").expect("the link is whole").bytes
 }
 
 fn message(body: impl Into<Bytes>) -> Message {
-    Message { head: Vec::new(), body: body.into() }
+    Message::with_body(Vec::new(), body.into())
 }
 
 /// Waits for the link's end, with or without an error: a peer that dies may cut a message.
@@ -87,7 +87,7 @@ async fn messages_arrive_whole_and_in_order(kind: LinkKind) {
     let sender = std::thread::spawn(move || {
         for index in 0..100_000 {
             let head = (index as u32).to_le_bytes().to_vec();
-            connector.link.send(Message { head, body: filler(index, length(index)) }).unwrap();
+            connector.link.send(Message::with_body(head, filler(index, length(index)))).unwrap();
         }
         // Keeps the link until all messages have arrived.
         connector.link

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::{Buf, Bytes};
 use fiber_core::transfer::KeepAlive;
 use fiber_core::{ExitReason, Meta, OutputMode, Result, codec};
+use fiber_transport::Received;
 use futures_util::future::LocalBoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -160,7 +161,8 @@ impl Incarnations {
         let pid = launched.info.pid;
         let link = Arc::clone(&launched.connection.link);
         let mut ended = None;
-        let receive = |mut message: Bytes| match ActorMessage::decode(&mut message) {
+        let receive = |Received { bytes: mut message, .. }| match ActorMessage::decode(&mut message)
+        {
             Some(ActorMessage::Snapshot) => *self.snapshot.lock() = Some(message),
             Some(ActorMessage::Ended) => {
                 ended = codec::decode::<ExitReason>(message.chunk()).ok();

@@ -17,7 +17,7 @@ pub(super) enum ActorMessage {
 
 impl ActorMessage {
     pub(super) fn encode(self, body: Vec<u8>) -> Message {
-        Message { head: vec![MAIN, self as u8], body: body.into() }
+        Message::with_body(vec![MAIN, self as u8], body.into())
     }
 
     /// Reads the first byte of a message without its leading [`MAIN`] byte. The body remains.

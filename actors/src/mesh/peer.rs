@@ -77,7 +77,7 @@ impl Mesh {
             monitor.received();
             match message {
                 Some(Ok(message)) if wire::is_heartbeat(&message) => connection.allow_sleep(),
-                Some(Ok(message)) if message.first() == Some(&MESH) => peer.receive(message),
+                Some(Ok(message)) if message.first() == Some(&MESH) => peer.receive(message.bytes),
                 Some(Ok(_)) => {
                     tracing::warn!("process {id} sent a message that is not for the mesh");
                 }

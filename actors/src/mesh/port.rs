@@ -186,5 +186,5 @@ pub(crate) fn push_head(port: PortId) -> Vec<u8> {
 /// Sends a message that began as [`push_head`], with a body.
 pub(crate) fn push(link: &Arc<dyn Link>, head: Vec<u8>, body: Bytes) {
     // If the link is closed, its reader reports the loss.
-    let _ = link.send(Message { head, body });
+    let _ = link.send(Message::with_body(head, body));
 }

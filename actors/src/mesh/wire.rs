@@ -151,7 +151,7 @@ fn message(frame: Vec<u8>) -> Message {
     if frame.len() < LONG {
         Message::new(frame)
     } else {
-        Message { head: Vec::new(), body: frame.into() }
+        Message::with_body(Vec::new(), frame.into())
     }
 }
 

@@ -5,10 +5,10 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{Arc, LazyLock, OnceLock};
 
-use bytes::Bytes;
 use dashmap::DashMap;
 use fiber_core::transfer::{self, KeepAlive};
 use fiber_core::{Error, Result, codec};
+use fiber_transport::Received as Encoded;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -58,10 +58,10 @@ impl<T> Drop for BroadcastOwner<T> {
 
 impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Broadcast<T> {
     pub(super) fn new(pool: Arc<PoolState>, value: T) -> Result<Broadcast<T>> {
-        let (bytes, keep_alive) = transfer::repeatable(|| codec::encode(&value));
-        let bytes = Bytes::from(bytes?);
+        let mut bytes = Vec::new();
+        let (blobs, keep_alive) = transfer::repeatable(|| codec::append_apart(&mut bytes, &value));
         let id = u64::from_le_bytes(fiber_core::random());
-        pool.send_broadcast(id, bytes)?;
+        pool.send_broadcast(id, Encoded { bytes: bytes.into(), blobs: blobs? })?;
         let owner = BroadcastOwner { id, value: Arc::new(value), _keep_alive: keep_alive, pool };
         Ok(Broadcast { id, owner: Some(Arc::new(owner)), value: PhantomData })
     }
@@ -101,7 +101,7 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Broadcast<T> {
             )
         })?;
         let decode = || {
-            codec::decode::<T>(&received.bytes)
+            codec::decode_with::<T>(&received.encoded, &received.encoded.blobs)
                 .map(|value| Arc::new(value) as Arc<dyn Any + Send + Sync>)
         };
         let value = received.value.get_or_init(decode).clone()?;
@@ -135,14 +135,14 @@ impl<'de, T> Deserialize<'de> for Broadcast<T> {
 
 /// A value in a worker.
 struct Received {
-    bytes: Bytes,
+    encoded: Encoded,
     value: OnceLock<Result<Arc<dyn Any + Send + Sync>>>,
 }
 
 static RECEIVED: LazyLock<DashMap<u64, Arc<Received>>> = LazyLock::new(DashMap::new);
 
-pub(super) fn receive(id: u64, bytes: Bytes) {
-    RECEIVED.insert(id, Arc::new(Received { bytes, value: OnceLock::new() }));
+pub(super) fn receive(id: u64, encoded: Encoded) {
+    RECEIVED.insert(id, Arc::new(Received { encoded, value: OnceLock::new() }));
 }
 
 pub(super) fn forget(id: u64) {

@@ -256,12 +256,13 @@ impl Exchange {
         let (first, end) = (open.first, open.first + open.count);
         (open.first, open.count) = (end, 0);
         let bytes = std::mem::take(&mut open.bytes);
-        Some(Run::new(self.id, first, end, self.store(bytes)))
+        Some(Run::new(self.id, first, end, self.store(bytes, 0)))
     }
 
-    /// Counts arguments towards the buffer until they are dropped.
-    pub(super) fn store(self: &Arc<Exchange>, bytes: Vec<u8>) -> Bytes {
-        let counted = self.buffer.store_arguments(bytes.capacity());
+    /// Counts arguments, and `apart` bytes in their blobs, towards the buffer until they are
+    /// dropped.
+    pub(super) fn store(self: &Arc<Exchange>, bytes: Vec<u8>, apart: usize) -> Bytes {
+        let counted = self.buffer.store_arguments(bytes.capacity() + apart);
         Bytes::from_owner(StoredArguments { bytes, counted, exchange: Arc::clone(self) })
     }
 

@@ -10,6 +10,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use fiber_core::blob::Blobs;
 use fiber_core::transfer::{self, KeepAlive};
 use fiber_core::{Error, Result, codec};
 use serde::Serialize;
@@ -41,23 +42,23 @@ pub(super) fn encode<A: Serialize>(
     arguments: &A,
     scratch: &mut Vec<u8>,
     limit: usize,
-) -> Result<KeepAlive> {
+) -> Result<(KeepAlive, Blobs)> {
     scratch.clear();
     scratch.extend_from_slice(&[0; PREFIX]);
-    let (encoded, keep_alive) = transfer::repeatable(|| codec::append(scratch, arguments));
-    encoded?;
+    let (blobs, keep_alive) = transfer::repeatable(|| codec::append_apart(scratch, arguments));
+    let blobs = blobs?;
     let length = scratch.len() - PREFIX;
-    codec::check_size(length, limit as u64, || {
+    codec::check_size(length + blobs.total_len(), limit as u64, || {
         format!("an argument of type `{}`", std::any::type_name::<A>())
     })?;
     scratch[..PREFIX].copy_from_slice(&prefix(length, false));
-    Ok(keep_alive)
+    Ok((keep_alive, blobs))
 }
 
 /// Submits one task.
-pub(super) fn feed_one(pool: &PoolState, exchange: &Exchange, encoded: Vec<u8>) {
+pub(super) fn feed_one(pool: &PoolState, exchange: &Exchange, encoded: Vec<u8>, blobs: Blobs) {
     exchange.set_total(1);
-    pool.submit(Run::new(exchange.id, 0, 1, encoded.into()));
+    pool.submit(Run::with_blobs(exchange.id, 0, encoded.into(), blobs));
     pool.finish_feeding(exchange.id);
 }
 
@@ -100,27 +101,41 @@ impl Feeder<'_> {
     fn add<A: Serialize>(&mut self, item: &A) {
         let index = self.fed;
         self.fed += 1;
-        let encoded = encode(item, &mut self.scratch, self.pool.max_message);
-        if let Err(error) =
-            encoded.map(|keep_alive| self.exchange.keep_alive.add(index, keep_alive))
-        {
-            self.skip(index);
-            self.exchange.fail(index, error);
-        } else if self.scratch.len() >= BLOCK_BYTES {
-            self.skip(index);
-            let bytes = self.exchange.store(std::mem::take(&mut self.scratch));
-            self.pool.submit(Run::new(self.exchange.id, index, index + 1, bytes));
-            self.check_at = self.fed;
-        } else {
-            let (tasks, bytes) = self.exchange.add(&self.scratch);
-            let full = tasks >= BLOCK_TASKS || bytes >= BLOCK_BYTES;
-            if full || (self.exchange.is_worth_sending(tasks) && self.pool.has_idle()) {
-                self.submit_open();
+        match encode(item, &mut self.scratch, self.pool.max_message) {
+            Err(error) => {
+                self.skip(index);
+                self.exchange.fail(index, error);
+            }
+            Ok((keep_alive, blobs)) => {
+                self.exchange.keep_alive.add(index, keep_alive);
+                if self.scratch.len() >= BLOCK_BYTES || !blobs.is_empty() {
+                    self.submit_alone(index, blobs);
+                } else {
+                    self.add_to_open();
+                }
             }
         }
         if self.fed >= self.check_at {
             self.wait_for_room();
         }
+    }
+
+    /// Adds the task in `scratch` to the open block.
+    #[inline]
+    fn add_to_open(&self) {
+        let (tasks, bytes) = self.exchange.add(&self.scratch);
+        let full = tasks >= BLOCK_TASKS || bytes >= BLOCK_BYTES;
+        if full || (self.exchange.is_worth_sending(tasks) && self.pool.has_idle()) {
+            self.submit_open();
+        }
+    }
+
+    /// Submits the task in `scratch` as a run of its own.
+    fn submit_alone(&mut self, index: u64, blobs: Blobs) {
+        self.skip(index);
+        let bytes = self.exchange.store(std::mem::take(&mut self.scratch), blobs.total_len());
+        self.pool.submit(Run::with_blobs(self.exchange.id, index, bytes, blobs));
+        self.check_at = self.fed;
     }
 
     /// Leaves a task out of the open block, which holds consecutive tasks.

@@ -5,6 +5,7 @@
 //! that is handed out at a time.
 
 use bytes::{Buf, Bytes};
+use fiber_core::blob::Blobs;
 
 /// Bytes of the length in front of each task's arguments and of each outcome.
 pub(crate) const PREFIX: usize = 4;
@@ -24,11 +25,23 @@ pub(crate) struct Run {
     pub(crate) start: u64,
     pub(crate) end: u64,
     bytes: Bytes,
+    /// The blobs of its task. A task with blobs is a run of its own.
+    blobs: Blobs,
 }
 
 impl Run {
     pub(crate) fn new(call: CallId, start: u64, end: u64, bytes: Bytes) -> Run {
-        Run { call, base: start, start, end, bytes }
+        Run { call, base: start, start, end, bytes, blobs: Blobs::default() }
+    }
+
+    /// Makes the run of one task with blobs.
+    pub(crate) fn with_blobs(call: CallId, index: u64, bytes: Bytes, blobs: Blobs) -> Run {
+        Run { blobs, ..Run::new(call, index, index + 1, bytes) }
+    }
+
+    /// Returns the blobs of its task, if it has any.
+    pub(crate) fn blobs(&self) -> &Blobs {
+        &self.blobs
     }
 
     /// Returns the number of tasks.
@@ -53,6 +66,7 @@ impl Run {
             start: self.start,
             end: self.start + count,
             bytes,
+            blobs: self.blobs.clone(),
         };
         self.start += count;
         self.base = self.start;
@@ -62,7 +76,7 @@ impl Run {
     /// Takes out the tasks `from..to`, which are in this run, and drops those before them.
     pub(crate) fn take(&mut self, from: u64, to: u64) -> Run {
         if (from, to) == (self.start, self.end) {
-            let empty = Run { start: to, base: to, bytes: Bytes::new(), ..*self };
+            let empty = Run::new(self.call, to, to, Bytes::new());
             return std::mem::replace(self, empty);
         }
         drop(self.split_front(from - self.start));
@@ -87,7 +101,7 @@ impl Run {
 
     /// Returns the bytes that it keeps in memory.
     pub(crate) fn size(&self) -> usize {
-        self.bytes.len()
+        self.bytes.len() + self.blobs.total_len()
     }
 
     /// Drops the arguments of tasks that were cut off at the front.

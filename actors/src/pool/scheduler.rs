@@ -166,8 +166,12 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
         let mut retries = Vec::new();
         for part in results.runs {
             let bytes = outcomes.split_to((part.length as usize).min(outcomes.len()));
-            let mut rest =
-                Run::new(results.call, part.first, part.first + u64::from(part.count), bytes);
+            // Results with blobs are the outcome of one task.
+            let mut rest = if results.blobs.is_empty() {
+                Run::new(results.call, part.first, part.first + u64::from(part.count), bytes)
+            } else {
+                Run::with_blobs(results.call, part.first, bytes, results.blobs.clone())
+            };
             for run in worker.take(results.call, rest.start, rest.end) {
                 done += run.len();
                 let outcome = rest.take(run.start, run.end);

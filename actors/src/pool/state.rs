@@ -6,9 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use actix::Recipient;
-use bytes::Bytes;
 use fiber_core::{Error, Exit, ExitReason, Meta, PoolEndReason, Result, codec};
-use fiber_transport::Link;
+use fiber_transport::{Link, Received};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
@@ -42,7 +41,7 @@ pub(crate) struct PoolState {
     pub(super) phase: Mutex<Phase>,
     pub(super) started: AtomicBool,
     pub(super) readiness: watch::Sender<Readiness>,
-    pub(super) broadcasts: Mutex<HashMap<u64, Bytes>>,
+    pub(super) broadcasts: Mutex<HashMap<u64, Received>>,
     pub(super) controller: Recipient<ControllerRequest>,
 }
 
@@ -248,7 +247,7 @@ impl PoolState {
     }
 
     /// Handles a message from a worker.
-    pub(super) fn receive(&self, worker: &Worker, message: Bytes) {
+    pub(super) fn receive(&self, worker: &Worker, message: Received) {
         let id = worker.id;
         match FromWorker::read(message) {
             Ok(FromWorker::Results(results)) => {
@@ -273,8 +272,9 @@ impl PoolState {
         }
     }
 
-    pub(super) fn send_broadcast(&self, id: u64, value: Bytes) -> Result<()> {
-        codec::check_size(value.len(), self.max_message as u64, || "a broadcast value".into())?;
+    pub(super) fn send_broadcast(&self, id: u64, value: Received) -> Result<()> {
+        let size = value.len() + value.blobs.total_len();
+        codec::check_size(size, self.max_message as u64, || "a broadcast value".into())?;
         self.check_not_ended()?;
         let mut broadcasts = self.broadcasts.lock();
         for worker in self.scheduler.lock().handles() {

@@ -20,10 +20,10 @@ impl Pool {
         args: &A,
     ) -> Result<Accepted> {
         let mut encoded = Vec::with_capacity(64);
-        let keep_alive = encode(args, &mut encoded, self.state().max_message)?;
+        let (keep_alive, blobs) = encode(args, &mut encoded, self.state().max_message)?;
         let exchange = self.begin(function, Order::Together)?;
         exchange.keep_alive.add(0, keep_alive);
-        feed_one(self.state(), &exchange, encoded);
+        feed_one(self.state(), &exchange, encoded, blobs);
         Ok((exchange, Arc::clone(self.state())))
     }
 

@@ -4,9 +4,10 @@
 //! integers, then the encoded arguments or outcomes. All others are small and use serde.
 
 use bytes::{Buf, Bytes};
+use fiber_core::blob::Blobs;
 use fiber_core::entry::EntryRef;
 use fiber_core::{Error, Result, codec};
-use fiber_transport::Message;
+use fiber_transport::{Message, Received};
 use serde::{Deserialize, Serialize};
 
 use super::run::{CallId, PREFIX};
@@ -29,6 +30,7 @@ pub(crate) struct Assignment {
     pub(crate) first: u64,
     pub(crate) count: u32,
     pub(crate) arguments: Bytes,
+    pub(crate) blobs: Blobs,
 }
 
 /// Outcomes of tasks of one call.
@@ -40,6 +42,8 @@ pub(crate) struct Results {
     /// The tasks of `outcomes`.
     pub(crate) runs: Vec<ResultRun>,
     pub(crate) outcomes: Bytes,
+    /// The blobs of the outcome, if there is one alone.
+    pub(crate) blobs: Blobs,
 }
 
 /// Consecutive tasks of [`Results`].
@@ -80,7 +84,7 @@ pub(crate) enum PoolCommand {
 /// A message to a worker.
 pub(crate) enum ToWorker {
     Assignment(Assignment),
-    Broadcast { id: u64, value: Bytes },
+    Broadcast { id: u64, value: Received },
     Command(PoolCommand),
 }
 
@@ -95,6 +99,7 @@ pub(crate) enum FromWorker {
         index: u64,
         prefix: [u8; PREFIX],
         outcome: Bytes,
+        blobs: Blobs,
     },
     Event(WorkerEvent),
 }
@@ -115,12 +120,12 @@ impl ToWorker {
                 numbers.iter().for_each(|number| head.extend_from_slice(&number.to_le_bytes()));
                 head.extend_from_slice(&assignment.chunk.to_le_bytes());
                 head.extend_from_slice(&assignment.count.to_le_bytes());
-                Message { head, body: assignment.arguments }
+                Message { head, body: assignment.arguments, blobs: assignment.blobs }
             }
             ToWorker::Broadcast { id, value } => {
                 let mut head = vec![MAIN, BROADCAST];
                 head.extend_from_slice(&id.to_le_bytes());
-                Message { head, body: value }
+                Message { head, body: value.bytes, blobs: value.blobs }
             }
             ToWorker::Command(command) => control_message(&command),
         }
@@ -130,7 +135,8 @@ impl ToWorker {
     ///
     /// # Errors
     /// [`Error::Decode`] if the message is malformed.
-    pub(crate) fn read(mut message: Bytes) -> Result<ToWorker> {
+    pub(crate) fn read(message: Received) -> Result<ToWorker> {
+        let Received { bytes: mut message, blobs } = message;
         match message.try_get_u8() {
             Ok(CONTROL) => codec::decode(&message).map(ToWorker::Command),
             Ok(ASSIGNMENT) if message.len() >= 48 => Ok(ToWorker::Assignment(Assignment {
@@ -141,9 +147,11 @@ impl ToWorker {
                 chunk: message.get_u32_le(),
                 count: message.get_u32_le(),
                 arguments: message,
+                blobs,
             })),
             Ok(BROADCAST) if message.len() >= 8 => {
-                Ok(ToWorker::Broadcast { id: message.get_u64_le(), value: message })
+                let id = message.get_u64_le();
+                Ok(ToWorker::Broadcast { id, value: Received { bytes: message, blobs } })
             }
             _ => Err(malformed()),
         }
@@ -153,15 +161,15 @@ impl ToWorker {
 impl FromWorker {
     pub(crate) fn message(self) -> Message {
         match self {
-            FromWorker::Results(Results { call, busy, runs, outcomes }) => {
-                Message { head: results_head(call, busy, &runs), body: outcomes }
+            FromWorker::Results(Results { call, busy, runs, outcomes, blobs }) => {
+                Message { head: results_head(call, busy, &runs), body: outcomes, blobs }
             }
-            FromWorker::Large { call, busy, index, prefix, outcome } => {
+            FromWorker::Large { call, busy, index, prefix, outcome, blobs } => {
                 let run =
                     ResultRun { first: index, count: 1, length: (PREFIX + outcome.len()) as u32 };
                 let mut head = results_head(call, busy, &[run]);
                 head.extend_from_slice(&prefix);
-                Message { head, body: outcome }
+                Message { head, body: outcome, blobs }
             }
             FromWorker::Event(event) => control_message(&event),
         }
@@ -171,7 +179,8 @@ impl FromWorker {
     ///
     /// # Errors
     /// [`Error::Decode`] if the message is malformed.
-    pub(crate) fn read(mut message: Bytes) -> Result<FromWorker> {
+    pub(crate) fn read(message: Received) -> Result<FromWorker> {
+        let Received { bytes: mut message, blobs } = message;
         match message.try_get_u8() {
             Ok(CONTROL) => codec::decode(&message).map(FromWorker::Event),
             Ok(RESULTS) if message.len() >= 20 => {
@@ -187,10 +196,11 @@ impl FromWorker {
                 };
                 let runs: Vec<_> = (0..count).map(|_| run(&mut message)).collect();
                 let length: u64 = runs.iter().map(|run| u64::from(run.length)).sum();
-                if length != message.len() as u64 {
+                let is_single = matches!(runs[..], [ResultRun { count: 1, .. }]);
+                if length != message.len() as u64 || !(blobs.is_empty() || is_single) {
                     return Err(malformed());
                 }
-                Ok(FromWorker::Results(Results { call, busy, runs, outcomes: message }))
+                Ok(FromWorker::Results(Results { call, busy, runs, outcomes: message, blobs }))
             }
             _ => Err(malformed()),
         }

@@ -15,10 +15,10 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::Bytes;
+use fiber_core::blob::Blobs;
 use fiber_core::entry::{Entry, EntryRef};
 use fiber_core::{Failure, FailureKind, codec};
-use fiber_transport::Link;
+use fiber_transport::{Link, Received};
 use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
@@ -103,7 +103,7 @@ impl ChildMain for WorkerMain {
 }
 
 impl WorkQueue {
-    fn receive(&self, message: Bytes) {
+    fn receive(&self, message: Received) {
         match ToWorker::read(message) {
             Ok(ToWorker::Assignment(assignment)) => self.accept(assignment),
             Ok(ToWorker::Broadcast { id, value }) => broadcast::receive(id, value),
@@ -153,6 +153,7 @@ impl WorkQueue {
             busy: 1,
             runs: vec![run],
             outcomes: outcomes.into(),
+            blobs: Blobs::default(),
         });
     }
 

@@ -53,12 +53,12 @@ impl ChildMain for ProcessMain {
             entry.run(&mut task);
             // The parent may kill this process as soon as it has the outcome.
             flush_output();
-            let (outcome, value) = task.outcome.expect("a task that has run has an outcome");
+            let (outcome, value, blobs) = task.outcome.expect("a task that has run has an outcome");
             let (outcome, value) = within_limit(self.limit, entry.name(), outcome, value);
             let code = exit_code(outcome, &value);
             wait_until_attached();
             let head = vec![MAIN, u8::from(outcome == Outcome::Failure)];
-            let _ = link.send(Message { head, body: value.into() });
+            let _ = link.send(Message { head, body: value.into(), blobs });
             progress.wait_for(Step::End);
             code
         };

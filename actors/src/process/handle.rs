@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use bytes::Bytes;
 use fiber_core::{Error, Exit, ExitReason, Outcome};
+use fiber_transport::Received;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
@@ -54,7 +54,7 @@ pub(super) enum RunState {
 #[derive(Clone)]
 pub(super) enum ProcessResult {
     /// The function has ended; the bytes are its encoded value or failure.
-    Finished(Outcome, Bytes),
+    Finished(Outcome, Received),
     /// There was nothing to start.
     NotSpawned(Error),
 }

@@ -46,7 +46,7 @@ impl Initializer {
         entry.run(&mut task);
         flush_output();
         match task.outcome {
-            Some((Outcome::Failure, failure)) => {
+            Some((Outcome::Failure, failure, _)) => {
                 let failure = codec::decode(&failure)
                     .unwrap_or_else(|error| Failure::new(FailureKind::Result, error));
                 Err(format!("its initializer `{}` {failure}", entry.name()))

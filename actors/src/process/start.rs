@@ -4,12 +4,12 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use fiber_core::transfer::KeepAlive;
 use fiber_core::{
     Exit, ExitReason, Failure, FailureKind, Function, Meta, Outcome, OutputMode, Portable, Result,
     Termination, assert_captures_nothing, codec,
 };
+use fiber_transport::Received;
 use futures_util::future::LocalBoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
@@ -178,10 +178,11 @@ impl PendingProcess {
         let (exited, exit) = oneshot::channel();
         actix::spawn(async move {
             let link = Arc::clone(&launched.connection.link);
-            let receive = |message: Bytes| {
+            let receive = |message: Received| {
                 let outcome =
                     if message.first() == Some(&0) { Outcome::Value } else { Outcome::Failure };
-                let value = message.slice(message.len().min(1)..);
+                let bytes = message.slice(message.len().min(1)..);
+                let value = Received { bytes, blobs: message.blobs };
                 *status.result.lock() = Some(ProcessResult::Finished(outcome, value));
                 // The process waits for this, so that its result arrives before its end.
                 let _ = link.send(ControlMessage::Shutdown.message());

@@ -51,7 +51,7 @@ impl ChildMain for RingMain {
         let receive = move |inbound| {
             let message = match inbound {
                 ParentMessage::Shutdown => MainMessage::Shutdown,
-                ParentMessage::Data(message) => match CoordinatorMessage::decode(message) {
+                ParentMessage::Data(message) => match CoordinatorMessage::decode(message.bytes) {
                     Some(CoordinatorMessage::QueryActivity) => {
                         // The main thread may be busy in the function.
                         let rank = RANK.get();

@@ -62,7 +62,9 @@ where
             let mut value = Vec::new();
             let function = |arguments| instance::<F>().call(node, arguments);
             let executor = BlockingRuntime::default();
-            call_encoded::<A, _, K>(&arguments, function, &executor, &mut value)?;
+            let decode = || codec::decode(&arguments);
+            let encode = |output: &_| codec::append(&mut value, output);
+            call_encoded::<A, _, K, _>(decode, function, &executor, encode)?;
             let what = || format!("the result of `{}`", type_name::<F>());
             codec::check_size(value.len(), limit, what)
                 .map_err(|error| Failure::new(FailureKind::Result, error))?;

@@ -69,7 +69,7 @@ impl CoordinatorMessage {
     pub(super) fn encode(self) -> Message {
         match self {
             CoordinatorMessage::Arguments(arguments) => {
-                Message { head: vec![MAIN, 0], body: arguments }
+                Message::with_body(vec![MAIN, 0], arguments)
             }
             CoordinatorMessage::Checkpoint(number, state) => with_number(1, number, state),
             CoordinatorMessage::Start(addresses) => serialized(2, &addresses),
@@ -94,8 +94,8 @@ impl RankMessage {
         match self {
             RankMessage::Joined(address) => serialized(0, &address),
             RankMessage::Checkpoint(number, state) => with_number(1, number, state),
-            RankMessage::Value(value) => Message { head: vec![MAIN, 2], body: value },
-            RankMessage::Failure(failure) => Message { head: vec![MAIN, 3], body: failure },
+            RankMessage::Value(value) => Message::with_body(vec![MAIN, 2], value),
+            RankMessage::Failure(failure) => Message::with_body(vec![MAIN, 3], failure),
             RankMessage::Error(error) => serialized(4, &error),
             RankMessage::Activity(activity) => serialized(5, &activity),
         }
@@ -122,7 +122,7 @@ fn number(message: &mut Bytes) -> Option<u64> {
 fn with_number(kind: u8, number: u64, body: Bytes) -> Message {
     let mut head = vec![MAIN, kind];
     head.extend_from_slice(&number.to_le_bytes());
-    Message { head, body }
+    Message::with_body(head, body)
 }
 
 fn serialized(kind: u8, value: &impl Serialize) -> Message {

@@ -148,7 +148,7 @@ fn listen_towards(parent: &str) -> ListenAddress {
 async fn first_message(connection: &mut Connection) -> Option<ControlMessage> {
     // The default limit, for peers before their handshake, is too small for arguments.
     connection.incoming.set_limit(i32::MAX as usize);
-    ControlMessage::read(&connection.next().await?.ok()?)
+    ControlMessage::read(&connection.next().await?.ok()?.bytes)
 }
 
 /// Receives messages of the parent until the link closes, and ends this process then.
@@ -160,10 +160,10 @@ async fn receive(
     while let Some(Ok(mut message)) = connection.next().await {
         match message.first() {
             Some(&MAIN) => {
-                message.advance(1);
+                message.bytes.advance(1);
                 receive(ParentMessage::Data(message));
             }
-            Some(&MESH) => parent.receive(message),
+            Some(&MESH) => parent.receive(message.bytes),
             _ => {
                 if let Some(ControlMessage::Shutdown) = ControlMessage::read(&message) {
                     receive(ParentMessage::Shutdown);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fiber_core::entry::{Entry, EntryRef, MethodFn};
 use fiber_core::{Result, codec};
-use fiber_transport::Link;
+use fiber_transport::{Link, Received};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -33,7 +33,7 @@ pub(crate) struct StartedMain {
 /// A message from the parent.
 pub(crate) enum ParentMessage {
     /// A message of the work's own protocol.
-    Data(Bytes),
+    Data(Received),
     /// The child is to end when its work is done.
     Shutdown,
 }

@@ -6,17 +6,20 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
+use fiber_core::blob::Blob;
 use nng::{Aio, AioResult, Socket};
 use parking_lot::Mutex;
 use tokio::task::coop::poll_proceed;
 
-use crate::UNPROVEN_LIMIT;
-use crate::frame::Decoder;
+use crate::blob_frame::{BlobFrame, SentBlob};
+use crate::frame::{Decoder, Frame};
 use crate::seal::{Opener, TAG};
+use crate::{Received, UNPROVEN_LIMIT};
 
 /// The limit of received bytes that wait to be polled. Above it, fiber takes no more frames from
 /// nng; then the kernel's buffers fill, and the peer's sends wait.
 const MAX_WAITING: usize = 256 << 10;
+const LENT: &str = "the peer lent a blob, which it can do over Unix sockets only";
 /// The memory of a frame in addition to its bytes.
 const FRAME_OVERHEAD: usize = 256;
 
@@ -73,15 +76,15 @@ impl Inbox {
     pub(super) fn poll_next(
         &mut self,
         context: &mut Context<'_>,
-    ) -> Poll<Option<io::Result<Bytes>>> {
+    ) -> Poll<Option<io::Result<Received>>> {
         // A peer that sends without end does not keep the thread from other tasks.
         let progress = ready!(poll_proceed(context));
         loop {
-            match self.decoder.next_message_in(&mut self.frame) {
+            match self.decoder.next_frame_in(&mut self.frame) {
                 Ok(None) => {}
-                Ok(Some(message)) => {
+                Ok(Some(frame)) => {
                     progress.made_progress();
-                    return Poll::Ready(Some(Ok(message)));
+                    return Poll::Ready(Some(self.received(frame)));
                 }
                 Err(error) => return Poll::Ready(Some(Err(invalid(error)))),
             }
@@ -97,6 +100,22 @@ impl Inbox {
                 None => return Poll::Ready(None),
             }
         }
+    }
+
+    fn received(&self, frame: Frame) -> io::Result<Received> {
+        let (blobs, bytes) = match frame {
+            Frame::Message(bytes) => return Ok(bytes.into()),
+            Frame::Extended(frame) => match BlobFrame::read(frame)? {
+                BlobFrame::Message { blobs, bytes } => (blobs, bytes),
+                _ => return Err(io::Error::new(io::ErrorKind::InvalidData, LENT)),
+            },
+        };
+        let private = |blob| match blob {
+            SentBlob::Inline(bytes) => Ok(Blob::private(bytes)),
+            SentBlob::Shared(_) => Err(io::Error::new(io::ErrorKind::InvalidData, LENT)),
+        };
+        let blobs: Vec<_> = blobs.into_iter().map(private).collect::<io::Result<_>>()?;
+        Ok(Received { bytes, blobs: blobs.into() })
     }
 
     fn poll_frame(&self, context: &mut Context<'_>) -> Poll<Option<nng::Message>> {

@@ -133,7 +133,7 @@ impl SendQueue {
     fn next_frame(&self) -> Option<nng::Message> {
         let mut state = self.state.lock();
         if state.next.is_empty() {
-            state.next = state.waiting.take();
+            state.next = state.waiting.take().into_iter().map(|chunk| chunk.bytes).collect();
         }
         let mut pieces = Vec::new();
         let mut length = 0;

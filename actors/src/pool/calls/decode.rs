@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 
 use bytes::Bytes;
+use fiber_core::blob::Blobs;
 use fiber_core::{Error, Failure, FailureKind, Result, codec};
 use serde::de::DeserializeOwned;
 
@@ -15,6 +16,7 @@ pub(super) struct Decoder<T> {
     index: u64,
     end: u64,
     bytes: Bytes,
+    blobs: Blobs,
     position: usize,
     value: PhantomData<fn() -> T>,
 }
@@ -26,6 +28,7 @@ impl<T> Decoder<T> {
             index: run.start,
             end: run.end,
             bytes: run.arguments(),
+            blobs: run.blobs().clone(),
             position: 0,
             value: PhantomData,
         }
@@ -55,7 +58,7 @@ impl<T: DeserializeOwned> Iterator for Decoder<T> {
         };
         self.position += PREFIX + item.len();
         if !failed {
-            return Some(codec::decode(item));
+            return Some(codec::decode_with(item, &self.blobs));
         }
         Some(Err(task_error(self.function, index, item)))
     }

@@ -148,6 +148,7 @@ impl<C: Caller> Call<C> {
             first: run.start,
             count: run.len() as u32,
             arguments: run.arguments(),
+            blobs: run.blobs().clone(),
         }
     }
 

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use fiber_core::blob::Blobs;
 use fiber_core::{Exit, ExitReason};
 
 use super::super::batch::{Order, Release};
@@ -71,7 +72,13 @@ fn results(call: CallId, first: u64, count: u64, failed: bool) -> Results {
     (0..count).for_each(|_| push_item(&mut outcomes, b"outcome", failed));
     assert_eq!(outcomes.len() as u64, count * OUTCOME);
     let run = ResultRun { first, count: count as u32, length: outcomes.len() as u32 };
-    Results { call, busy: 1000 * count, runs: vec![run], outcomes: outcomes.into() }
+    Results {
+        call,
+        busy: 1000 * count,
+        runs: vec![run],
+        outcomes: outcomes.into(),
+        blobs: Blobs::default(),
+    }
 }
 
 fn options() -> CallOptions {
@@ -299,7 +306,13 @@ fn tasks_return_when_outcomes_are_larger_than_expected() {
     let mut outcome = Vec::new();
     push_item(&mut outcome, &[0; 600], false);
     let run = ResultRun { first: 1, count: 1, length: outcome.len() as u32 };
-    let large = Results { call: 1, busy: 1, runs: vec![run], outcomes: outcome.into() };
+    let large = Results {
+        call: 1,
+        busy: 1,
+        runs: vec![run],
+        outcomes: outcome.into(),
+        blobs: Blobs::default(),
+    };
     let mut effects = Effects::default();
     scheduler.complete(1, large, &mut effects);
     assert_eq!(effects.recalls, [(1, 1)]);

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use fiber_core::at_exit::flush_output;
+use fiber_core::blob::Blobs;
 use fiber_core::{BlockOn, Failure, FailureKind, Outcome, Spin, Tasks, codec, shortage};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -56,6 +57,7 @@ fn run(queue: &WorkQueue, index: usize) {
         queue,
         state: &queue.executors[index],
         arguments: Bytes::new(),
+        blobs: Blobs::default(),
         claimed: None,
         flush_after_task: false,
         busy: false,
@@ -148,6 +150,7 @@ struct Executor<'a> {
     state: &'a Mutex<ExecutorState>,
     /// The arguments of the current run.
     arguments: Bytes,
+    blobs: Blobs,
     /// The range of the claimed task's arguments.
     claimed: Option<(usize, usize)>,
     /// Whether to flush the output when the claimed task has ended.
@@ -196,6 +199,7 @@ impl Executor<'_> {
         self.busy = true;
         let entry = run.entry;
         self.arguments = run.arguments.clone();
+        self.blobs = run.blobs.clone();
         let mut state = self.state.lock();
         state.outcomes.call = run.call;
         if state.outcomes.count == 0 {
@@ -220,6 +224,7 @@ impl Executor<'_> {
         index: u64,
         outcome: Outcome,
         value: &mut Vec<u8>,
+        blobs: Blobs,
     ) {
         let before = state.take_outcomes();
         let call = state.outcomes.call;
@@ -233,10 +238,9 @@ impl Executor<'_> {
         }
         let prefix = prefix(value.len(), outcome == Outcome::Failure);
         let outcome = std::mem::take(value).into();
-        let _ = self
-            .queue
-            .link
-            .send(FromWorker::Large { call, busy: busy.max(1), index, prefix, outcome }.message());
+        let _ = self.queue.link.send(
+            FromWorker::Large { call, busy: busy.max(1), index, prefix, outcome, blobs }.message(),
+        );
     }
 }
 
@@ -274,13 +278,13 @@ fn claim(state: &mut ExecutorState, arguments: &[u8]) -> Option<(usize, usize)> 
 
 impl Tasks for Executor<'_> {
     #[inline]
-    fn next(&mut self) -> Option<(&[u8], &dyn BlockOn)> {
+    fn next(&mut self) -> Option<(&[u8], &Blobs, &dyn BlockOn)> {
         let (start, end) = self.claimed?;
-        Some((&self.arguments[start..end], &self.runtime))
+        Some((&self.arguments[start..end], &self.blobs, &self.runtime))
     }
 
     #[inline]
-    fn finish(&mut self, mut outcome: Outcome, value: &mut Vec<u8>) {
+    fn finish(&mut self, mut outcome: Outcome, value: &mut Vec<u8>, mut blobs: Blobs) {
         // The outcome makes the pool drop its keep-alives of the objects whose handles are in the
         // arguments. By then this process has to be one of their holders.
         wait_until_attached();
@@ -289,16 +293,18 @@ impl Tasks for Executor<'_> {
         if self.flush_after_task {
             flush_output();
         }
-        if value.len() > self.queue.max_message {
-            outcome = too_large(value, self.queue.max_message);
+        let size = value.len() + blobs.total_len();
+        if size > self.queue.max_message {
+            blobs = Blobs::default();
+            outcome = too_large(value, size, self.queue.max_message);
         }
         let mut state = self.state.lock();
         let index = state.current.expect("a task that ends has started").index;
         if std::mem::take(&mut state.blocked) {
             self.queue.unblocked.notify_one();
         }
-        if value.len() >= LARGE {
-            self.send_large(state, index, outcome, value);
+        if value.len() >= LARGE || !blobs.is_empty() {
+            self.send_large(state, index, outcome, value, blobs);
             state = self.state.lock();
         } else {
             state.outcomes.add(index, outcome, value);
@@ -319,11 +325,9 @@ impl Tasks for Executor<'_> {
 }
 
 #[cold]
-fn too_large(value: &mut Vec<u8>, limit: usize) -> Outcome {
-    let problem = format!(
-        "it takes {} bytes, which is more than `max_message` allows ({limit})",
-        value.len()
-    );
+fn too_large(value: &mut Vec<u8>, size: usize, limit: usize) -> Outcome {
+    let problem =
+        format!("it takes {size} bytes, which is more than `max_message` allows ({limit})");
     value.clear();
     codec::append(value, &Failure::new(FailureKind::Result, problem))
         .expect("a failure contains only text");

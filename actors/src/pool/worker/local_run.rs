@@ -1,6 +1,7 @@
 //! Runs of tasks in a worker.
 
 use bytes::Bytes;
+use fiber_core::blob::Blobs;
 use fiber_core::entry::Entry;
 
 use crate::pool::run::{CallId, Items, PREFIX};
@@ -20,6 +21,7 @@ pub(super) struct LocalRun {
     pub(super) first: u64,
     pub(super) end: u64,
     pub(super) arguments: Bytes,
+    pub(super) blobs: Blobs,
 }
 
 impl LocalRun {
@@ -33,6 +35,7 @@ impl LocalRun {
             first: assignment.first,
             end: assignment.first + u64::from(assignment.count),
             arguments: assignment.arguments,
+            blobs: assignment.blobs,
         }
     }
 

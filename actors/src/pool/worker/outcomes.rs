@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use fiber_core::Outcome;
+use fiber_core::blob::Blobs;
 
 use crate::pool::run::{CallId, PREFIX, push_item};
 use crate::pool::wire::{ResultRun, Results};
@@ -48,7 +49,13 @@ impl PendingOutcomes {
         let busy = self.since.replace(now).map_or(0, |since| (now - since).as_nanos() as u64);
         (self.count, self.check_at) = (0, 0);
         let (runs, bytes) = (std::mem::take(&mut self.runs), std::mem::take(&mut self.bytes));
-        Some(Results { call: self.call, busy: busy.max(1), runs, outcomes: bytes.into() })
+        Some(Results {
+            call: self.call,
+            busy: busy.max(1),
+            runs,
+            outcomes: bytes.into(),
+            blobs: Blobs::default(),
+        })
     }
 
     /// Returns whether to send the outcomes while `left` tasks are left, so that the pool can

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use fiber_core::{Exit, ExitReason};
+use fiber_transport::Received;
 use futures_util::future::LocalBoxFuture;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -113,8 +114,9 @@ impl RankChild {
         let pid = launched.info.pid;
         context.set_place(format!("pid {pid}"));
         self.coordinator.rank_connected(rank, attempt, pid, &launched.connection.link);
-        let receive =
-            |message| self.coordinator.receive(rank, attempt, RankMessage::decode(message));
+        let receive = |message: Received| {
+            self.coordinator.receive(rank, attempt, RankMessage::decode(message.bytes))
+        };
         monitor(runtime, launched, inbox, receive).await
     }
 }

@@ -62,7 +62,7 @@ impl LinkWriter {
                     }
                     while let Some(Ok(mut message)) = connection.next().await {
                         if message.len() == 8 {
-                            state.credit.fetch_add(message.get_u64_le(), Ordering::Release);
+                            state.credit.fetch_add(message.bytes.get_u64_le(), Ordering::Release);
                             wakeup.notify();
                         }
                     }
@@ -90,7 +90,7 @@ impl LinkWriter {
             // The task that reads credit from the link notices that it is closed.
             let _ = self
                 .link
-                .send(Message { head: Vec::new(), body: Bytes::copy_from_slice(&bytes[..length]) });
+                .send(Message::with_body(Vec::new(), Bytes::copy_from_slice(&bytes[..length])));
         }
         length
     }
@@ -120,7 +120,7 @@ impl LinkReader {
         let Peer { mut connection, info } = peer;
         connection.incoming.set_limit(CHUNK);
         let rank = match connection.next().await {
-            Some(Ok(mut message)) if message.len() == 8 => message.get_u64_le() as usize,
+            Some(Ok(mut message)) if message.len() == 8 => message.bytes.get_u64_le() as usize,
             _ => {
                 return tracing::warn!(
                     "closed a stream from process {}: it did not name its rank",
@@ -172,7 +172,7 @@ impl LinkReader {
 async fn receive_all(mut connection: Connection, state: &LinkState, wakeup: &Wakeup) {
     while let Some(Ok(message)) = connection.next().await {
         if !message.is_empty() {
-            state.received.lock().push_back(message);
+            state.received.lock().push_back(message.bytes);
             wakeup.notify();
         }
     }

@@ -5,9 +5,10 @@ mod tests;
 
 use std::time::Duration;
 
-use bytes::{Buf, Bytes};
+use bytes::Buf;
 use fiber_backends::JobState;
 use fiber_core::{Exit, ExitReason};
+use fiber_transport::Received;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -37,7 +38,7 @@ pub(crate) async fn monitor(
     runtime: &'static Runtime,
     launched: Launched,
     commands: mpsc::UnboundedReceiver<ProcessCommand>,
-    receive: impl FnMut(Bytes),
+    receive: impl FnMut(Received),
 ) -> Exit {
     monitor_with(KILL_TIMEOUT, runtime, launched, commands, receive).await
 }
@@ -48,16 +49,16 @@ async fn monitor_with(
     runtime: &'static Runtime,
     launched: Launched,
     mut commands: mpsc::UnboundedReceiver<ProcessCommand>,
-    mut receive: impl FnMut(Bytes),
+    mut receive: impl FnMut(Received),
 ) -> Exit {
     let Launched { mut connection, job_guard, mut peer, .. } = launched;
     let mut states = job_guard.job.states();
-    let mut receive = |mut message: Bytes| match message.first() {
+    let mut receive = |mut message: Received| match message.first() {
         Some(&MAIN) => {
-            message.advance(1);
+            message.bytes.advance(1);
             receive(message);
         }
-        Some(&MESH) => peer.receive(message),
+        Some(&MESH) => peer.receive(message.bytes),
         _ => {}
     };
     let mut heartbeats = HeartbeatMonitor::new(&runtime.endpoint.config);

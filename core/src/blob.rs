@@ -1,0 +1,189 @@
+//! Blobs: large pieces of plain bytes that travel beside an encoded value instead of inside it.
+//!
+//! The encoding of an [`Array`](crate::Array) of many bytes has only the number of a blob. The blob
+//! goes to another process of the same host as a reference to shared memory, and to all others
+//! behind the value's bytes. Links choose between the two.
+//!
+//! **Who owns what.** A process writes its blobs into one [arena], a memory file of its own.
+//! A range of the arena belongs to a blob until the last [`Blob`] of it is dropped, here or in the
+//! processes that borrowed it. A borrower reads the bytes in place. It may pass the blob on: it
+//! then lends what it has borrowed, so a lender's blob always outlives those that it has lent.
+
+pub mod arena;
+mod mapping;
+mod ranges;
+pub(crate) mod scope;
+
+use std::any::Any;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+pub use self::arena::Unfinished;
+pub use self::mapping::{Mapping, MappingId};
+
+/// Values of at least this many bytes are kept apart from the encoding. Below, a copy costs less
+/// than the messages that lend a blob and give it back.
+pub const MIN_LEN: usize = 32 << 10;
+
+/// Plain bytes that nobody changes. A clone costs one atomic operation.
+#[derive(Clone)]
+pub struct Blob(Memory);
+
+#[derive(Clone)]
+enum Memory {
+    /// In this process only.
+    Private(Bytes),
+    Shared(Shared),
+}
+
+/// A blob in an arena.
+#[derive(Clone)]
+pub struct Shared {
+    mapping: Arc<Mapping>,
+    offset: usize,
+    len: usize,
+    /// Keeps the range from being used again: the range itself in its owner, a loan elsewhere.
+    _hold: Arc<dyn Any + Send + Sync>,
+}
+
+impl Blob {
+    /// Makes a blob of memory that this process does not share.
+    pub fn private(bytes: Bytes) -> Blob {
+        Blob(Memory::Private(bytes))
+    }
+
+    /// Makes a blob of a range of an arena. The range is not written while `hold` lives.
+    ///
+    /// Returns `None` if the mapping does not have that range.
+    pub fn shared(
+        mapping: Arc<Mapping>,
+        offset: usize,
+        len: usize,
+        hold: Arc<dyn Any + Send + Sync>,
+    ) -> Option<Blob> {
+        let end = offset.checked_add(len)?;
+        (end <= mapping.len()).then_some(Blob(Memory::Shared(Shared {
+            mapping,
+            offset,
+            len,
+            _hold: hold,
+        })))
+    }
+
+    /// Returns the place in shared memory, if the blob has one.
+    pub fn as_shared(&self) -> Option<&Shared> {
+        match &self.0 {
+            Memory::Shared(shared) => Some(shared),
+            Memory::Private(_) => None,
+        }
+    }
+
+    /// Returns the blob in shared memory, as far as there is room. Copies it if it is not there.
+    #[must_use]
+    pub fn into_shared(self) -> Blob {
+        if self.as_shared().is_some() {
+            return self;
+        }
+        arena::copy_of(&self).unwrap_or(self)
+    }
+
+    /// Returns the bytes as `Bytes`, without a copy.
+    pub fn to_bytes(&self) -> Bytes {
+        match &self.0 {
+            Memory::Private(bytes) => bytes.clone(),
+            Memory::Shared(_) => Bytes::from_owner(self.clone()),
+        }
+    }
+}
+
+impl Shared {
+    /// Returns the memory in which the blob is.
+    pub fn mapping(&self) -> &Arc<Mapping> {
+        &self.mapping
+    }
+
+    /// Returns the offset of the first byte in the mapping.
+    pub fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// Returns the length in bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns whether the blob has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let end = self.offset + self.len;
+        f.debug_tuple("Shared").field(&self.mapping.id()).field(&(self.offset..end)).finish()
+    }
+}
+
+impl Deref for Blob {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Memory::Private(bytes) => bytes,
+            Memory::Shared(shared) => shared.mapping.bytes(shared.offset, shared.len),
+        }
+    }
+}
+
+impl AsRef<[u8]> for Blob {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl fmt::Debug for Blob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = if self.as_shared().is_some() { "shared" } else { "private" };
+        write!(f, "Blob({} bytes, {place})", self.len())
+    }
+}
+
+/// The blobs of one encoded value, or of one message. It takes one word while there are none.
+#[derive(Clone, Debug, Default)]
+pub struct Blobs(Option<Arc<Vec<Blob>>>);
+
+impl Blobs {
+    /// Returns the number of bytes in all blobs.
+    pub fn total_len(&self) -> usize {
+        self.iter().map(|blob| blob.len()).sum()
+    }
+}
+
+impl From<Vec<Blob>> for Blobs {
+    fn from(blobs: Vec<Blob>) -> Blobs {
+        Blobs((!blobs.is_empty()).then(|| Arc::new(blobs)))
+    }
+}
+
+impl Deref for Blobs {
+    type Target = [Blob];
+
+    #[inline]
+    fn deref(&self) -> &[Blob] {
+        self.0.as_ref().map_or(&[], |blobs| blobs)
+    }
+}
+
+/// Two lists are equal if they have the same bytes.
+impl PartialEq for Blobs {
+    fn eq(&self, other: &Blobs) -> bool {
+        self.len() == other.len() && self.iter().zip(other.iter()).all(|(one, two)| **one == **two)
+    }
+}
+
+impl Eq for Blobs {}

@@ -1,0 +1,205 @@
+//! The arena of a process: a memory file in which it writes its blobs, and which other processes
+//! map to read them.
+//!
+//! **Ranges.** The arena grows like a heap: ranges below the frontier are in use or free, and the
+//! pages of both are there. A blob takes the first free range that is long enough, so memory that
+//! was written before is written again: a page that is there costs nothing, and a new one as much
+//! as copying to it. When more than `KEPT` bytes below the frontier are free at its end, and more
+//! than are in use, the kernel gets those pages back.
+//!
+//! **Pages are there before they are written.** `fallocate` takes them from the kernel. If it
+//! fails, the blob stays in private memory and links send its bytes: a shortage costs speed, and is
+//! never a SIGBUS.
+//!
+//! **Nothing stays behind.** The file has no name. The kernel frees it with the last process that
+//! has it open or mapped.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags};
+use rustix::process::{Resource, getrlimit};
+
+use super::Blob;
+use super::mapping::{Mapping, MappingId};
+use super::ranges::{PAGE, Ranges};
+
+/// Free memory at the arena's end that stays with the process, in bytes.
+const KEPT: usize = 64 << 20;
+
+/// The limit of the arena in bytes; 0 while this process shares no memory.
+static LIMIT: AtomicU64 = AtomicU64::new(0);
+static ARENA: OnceLock<Arena> = OnceLock::new();
+
+/// Lets blobs of this process use up to `limit` bytes of shared memory. 0 forbids it.
+pub fn set_limit(limit: u64) {
+    LIMIT.store(limit, Ordering::Relaxed);
+}
+
+/// Returns a quarter of the memory that this process can have: the host's, or its control group's.
+pub fn default_limit() -> u64 {
+    let host = rustix::system::sysinfo();
+    let host = (host.totalram as u64).saturating_mul(host.mem_unit.into());
+    let group = std::fs::read_to_string("/sys/fs/cgroup/memory.max");
+    let group = group.ok().and_then(|limit| limit.trim().parse().ok());
+    host.min(group.unwrap_or(u64::MAX)) / 4
+}
+
+/// Returns the number of bytes that blobs of this process use in shared memory.
+pub fn used() -> usize {
+    ARENA.get().map_or(0, |arena| arena.ranges.lock().used())
+}
+
+/// Returns a blob with a copy of `bytes` in shared memory, or `None` if this process shares no
+/// memory, or has no room.
+pub fn copy_of(bytes: &[u8]) -> Option<Blob> {
+    let mut unfinished = Unfinished::new(bytes.len())?;
+    unfinished.bytes().copy_from_slice(bytes);
+    Some(unfinished.finish())
+}
+
+struct Arena {
+    file: OwnedFd,
+    mapping: Arc<Mapping>,
+    ranges: Mutex<Ranges>,
+}
+
+/// A range of the arena that is being written.
+pub struct Unfinished {
+    range: Range,
+    len: usize,
+}
+
+impl fmt::Debug for Unfinished {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Unfinished").field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+/// A range in use. Dropping it frees the range.
+struct Range {
+    arena: &'static Arena,
+    offset: usize,
+    len: usize,
+}
+
+impl Unfinished {
+    /// Takes a range of `len` bytes, which have any values.
+    ///
+    /// Returns `None` if this process shares no memory, or has no room.
+    pub fn new(len: usize) -> Option<Unfinished> {
+        let limit = LIMIT.load(Ordering::Relaxed);
+        if limit == 0 || len == 0 {
+            return None;
+        }
+        let arena = match ARENA.get() {
+            Some(arena) => arena,
+            // Several threads may try at once; one arena stays. A failure is not kept.
+            None => {
+                let arena = Arena::new(limit).ok()?;
+                ARENA.get_or_init(|| arena)
+            }
+        };
+        let range = arena.take(len.checked_next_multiple_of(PAGE)?)?;
+        Some(Unfinished { range, len })
+    }
+
+    /// Returns the bytes.
+    pub fn bytes(&mut self) -> &mut [u8] {
+        self.range.arena.mapping.own_bytes(&mut self.range.offset, self.len)
+    }
+
+    /// Ends the writing.
+    pub fn finish(self) -> Blob {
+        let Unfinished { range, len } = self;
+        let (mapping, offset) = (Arc::clone(&range.arena.mapping), range.offset);
+        Blob::shared(mapping, offset, len, Arc::new(range)).expect("the range is in the arena")
+    }
+}
+
+impl Arena {
+    fn new(limit: u64) -> io::Result<Arena> {
+        // A longer file would end the process by SIGXFSZ.
+        let longest = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
+        let len = usize::try_from(limit.min(longest)).unwrap_or(usize::MAX) / PAGE * PAGE;
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file = rustix::fs::memfd_create("fiber-blobs", flags)?;
+        rustix::fs::ftruncate(&file, len as u64)?;
+        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+        rustix::fs::fcntl_add_seals(&file, seals)?;
+        // Other processes get a descriptor that they can't map for writing.
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let read_only = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let id = MappingId(u128::from_le_bytes(crate::random()));
+        let mapping = Mapping::own(id, &file, read_only)?;
+        Ok(Arena { file, mapping, ranges: Mutex::new(Ranges::new(len)) })
+    }
+
+    /// Takes a range whose pages are there.
+    fn take(&'static self, len: usize) -> Option<Range> {
+        let mut ranges = self.ranges.lock();
+        let before = ranges.frontier();
+        let offset = ranges.take(len)?;
+        if offset + len > before {
+            let (from, more) = (before as u64, (offset + len - before) as u64);
+            if rustix::fs::fallocate(&self.file, FallocateFlags::empty(), from, more).is_err() {
+                ranges.free(offset, len);
+                ranges.lower_frontier(before);
+                return None;
+            }
+        }
+        Some(Range { arena: self, offset, len })
+    }
+}
+
+impl Drop for Range {
+    fn drop(&mut self) {
+        let mut ranges = self.arena.ranges.lock();
+        ranges.free(self.offset, self.len);
+        let keep = KEPT.max(ranges.used());
+        if ranges.free_at_end() > keep {
+            let end = ranges.frontier();
+            let start = end - ranges.free_at_end() + keep / 2;
+            let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            let len = (end - start) as u64;
+            if rustix::fs::fallocate(&self.arena.file, hole, start as u64, len).is_ok() {
+                ranges.lower_frontier(start);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blobs_reuse_the_memory_of_dropped_ones_and_the_rest_goes_back() {
+        set_limit(1 << 30);
+        let blob = copy_of(&[7; 100_000]).unwrap();
+        let place = blob.as_shared().unwrap().offset();
+        assert!(blob.iter().all(|byte| *byte == 7));
+        let clone = blob.clone();
+        drop(blob);
+        assert_eq!(clone.len(), 100_000);
+        let other = copy_of(&[8; 100_000]).unwrap();
+        assert_ne!(other.as_shared().unwrap().offset(), place, "it is in use");
+        assert!(clone.iter().all(|byte| *byte == 7));
+        drop((clone, other));
+        let again = copy_of(&[9; 100_000]).unwrap();
+        assert_eq!(again.as_shared().unwrap().offset(), place);
+        drop(again);
+        assert_eq!(used(), 0);
+
+        let large: Vec<_> = (0..4).map(|_| Unfinished::new(64 << 20).unwrap().finish()).collect();
+        assert_eq!(used(), 256 << 20);
+        drop(large);
+        assert!(ARENA.get().unwrap().ranges.lock().frontier() <= KEPT);
+        assert!(Unfinished::new(2 << 30).is_none(), "it is above the limit");
+        assert!(Unfinished::new(usize::MAX).is_none());
+    }
+}

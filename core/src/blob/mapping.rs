@@ -1,0 +1,145 @@
+//! The mapped memory of an arena. This file has all `unsafe` code of blobs.
+//!
+//! It is sound because:
+//! - The memory stays mapped as long as its [`Mapping`] lives, and can't shrink: it is sealed.
+//!   Pages of ranges in use are there (see [arena](super::arena)).
+//! - The owner of an arena writes only to a range that it has taken from the free ones, through a
+//!   unique reference, and before it makes a blob of the range.
+//! - It frees a range when the last blob of it is dropped. A blob that was lent to another process
+//!   is dropped here only after that process has given it back or has ended. So nobody reads a
+//!   range that is being written.
+//! - All other processes map the memory without the right to write.
+//! - They are processes of one session, which hold its key and run this code.
+
+#![allow(unsafe_code)]
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::{Arc, LazyLock, Weak};
+
+use parking_lot::Mutex;
+use rustix::fs::SealFlags;
+use rustix::mm::{MapFlags, ProtFlags};
+
+/// Identifies an arena among all processes of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MappingId(pub u128);
+
+/// The arenas that are mapped in this process.
+static KNOWN: LazyLock<Mutex<HashMap<MappingId, Weak<Mapping>>>> = LazyLock::new(Mutex::default);
+
+/// The memory of an arena: this process's own, or another one's.
+pub struct Mapping {
+    id: MappingId,
+    /// It can't be mapped for writing.
+    file: OwnedFd,
+    len: usize,
+    base: NonNull<u8>,
+    is_own: bool,
+}
+
+// SAFETY: the mapping belongs to the process, not to a thread; shared references only read, but for
+// `own_bytes`.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps this process's arena.
+    pub(super) fn own(
+        id: MappingId,
+        writable: impl AsFd,
+        read_only: OwnedFd,
+    ) -> io::Result<Arc<Mapping>> {
+        let len = size(&writable)?;
+        let base = map(&writable, len, ProtFlags::READ | ProtFlags::WRITE)?;
+        let mapping = Arc::new(Mapping { id, file: read_only, len, base, is_own: true });
+        KNOWN.lock().insert(id, Arc::downgrade(&mapping));
+        Ok(mapping)
+    }
+
+    /// Maps the arena of another process, which sent it. It is mapped once a process.
+    ///
+    /// # Errors
+    /// The system's error; [`io::ErrorKind::InvalidData`] for a file that is not an arena.
+    pub fn adopt(id: MappingId, file: OwnedFd) -> io::Result<Arc<Mapping>> {
+        let mut known = KNOWN.lock();
+        if let Some(mapping) = known.get(&id).and_then(Weak::upgrade) {
+            return Ok(mapping);
+        }
+        let len = size(&file)?;
+        let base = map(&file, len, ProtFlags::READ)?;
+        let mapping = Arc::new(Mapping { id, file, len, base, is_own: false });
+        known.retain(|_, mapping| mapping.strong_count() > 0);
+        known.insert(id, Arc::downgrade(&mapping));
+        Ok(mapping)
+    }
+
+    /// Returns the arena's identity.
+    pub fn id(&self) -> MappingId {
+        self.id
+    }
+
+    /// Returns the descriptor to send to other processes.
+    pub fn file(&self) -> &OwnedFd {
+        &self.file
+    }
+
+    /// Returns the length in bytes.
+    #[expect(clippy::len_without_is_empty, reason = "no arena is empty")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns bytes of a range in use: [`Blob`](super::Blob) keeps it in use.
+    #[inline]
+    pub(super) fn bytes(&self, offset: usize, len: usize) -> &[u8] {
+        assert!(offset <= self.len && len <= self.len - offset, "a blob is within its arena");
+        // SAFETY: the range is inside the mapping, and nobody writes to it: see above.
+        unsafe { std::slice::from_raw_parts(self.base.add(offset).as_ptr(), len) }
+    }
+
+    /// Returns bytes of a range that this process writes. `offset` is the range's own, so its
+    /// borrow is the range's.
+    pub(super) fn own_bytes<'a>(&self, offset: &'a mut usize, len: usize) -> &'a mut [u8] {
+        let start = *offset;
+        assert!(self.is_own, "only the owner of an arena writes to it");
+        assert!(start <= self.len && len <= self.len - start, "a blob is within its arena");
+        // SAFETY: the range is inside the mapping and taken; its holder is borrowed for as long.
+        unsafe { std::slice::from_raw_parts_mut(self.base.add(start).as_ptr(), len) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: this is the mapping of `map`, and no reference outlives `self`.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+impl fmt::Debug for Mapping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mapping").field("id", &self.id).field("len", &self.len).finish()
+    }
+}
+
+/// Returns the size of a file that can't shrink.
+fn size(file: impl AsFd) -> io::Result<usize> {
+    let size = usize::try_from(rustix::fs::fstat(&file)?.st_size).unwrap_or(0);
+    // Other files than memory files have no seals: EINVAL.
+    if size == 0 || !rustix::fs::fcntl_get_seals(&file)?.contains(SealFlags::SHRINK) {
+        let problem = "the file that the peer sent is not memory for blobs";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
+    }
+    Ok(size)
+}
+
+fn map(file: impl AsFd, len: usize, protection: ProtFlags) -> io::Result<NonNull<u8>> {
+    let flags = MapFlags::SHARED | MapFlags::NORESERVE;
+    // SAFETY: the kernel chooses the address of the new mapping.
+    let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, protection, flags, file, 0) }?;
+    NonNull::new(base.cast()).ok_or_else(|| io::Error::other("memory was mapped at address 0"))
+}

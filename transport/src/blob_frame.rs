@@ -1,0 +1,237 @@
+//! Frames about blobs.
+//!
+//! ```text
+//! MESSAGE  count u32  count × blob  bytes of the INLINE blobs…  bytes of the message…
+//!              blob: INLINE  len u64
+//!                    SHARED  len u64  mapping u128  offset u64  loan u64
+//! MAPPING  mapping u128                     the memory's descriptor comes with the first byte
+//! RETURN   loan u64…                        the peer does not use these blobs any more
+//! REQUEST  loan u64…                        the peer can't map these blobs: send their bytes
+//! DATA     loan u64  bytes…                 the answer to a request, for each loan
+//! ```
+//! Numbers are little-endian. Only MESSAGE with INLINE blobs goes over nng.
+
+use std::io;
+
+use bytes::{Buf, Bytes};
+use fiber_core::blob::{Blob, MappingId};
+
+const MESSAGE: u8 = 0;
+const MAPPING: u8 = 1;
+const RETURN: u8 = 2;
+const REQUEST: u8 = 3;
+const DATA: u8 = 4;
+
+const INLINE: u8 = 0;
+const SHARED: u8 = 1;
+
+/// Bytes of the shortest entry of a message's table.
+const SHORTEST_ENTRY: usize = 9;
+
+/// Identifies a blob that one side of a link has lent to the other.
+pub(crate) type Loan = u64;
+
+/// Where the receiver finds a blob.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SharedPlace {
+    pub(crate) mapping: MappingId,
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+    pub(crate) loan: Loan,
+}
+
+/// A blob of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SentBlob {
+    Inline(Bytes),
+    Shared(SharedPlace),
+}
+
+/// A received frame about blobs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum BlobFrame {
+    Message { blobs: Vec<SentBlob>, bytes: Bytes },
+    Mapping(MappingId),
+    Return(Vec<Loan>),
+    Request(Vec<Loan>),
+    Data(Loan, Bytes),
+}
+
+/// Returns the start of the frame of a message with these blobs. The bytes of those without a place
+/// follow it.
+pub(crate) fn table(blobs: &[Blob], places: &[Option<SharedPlace>]) -> Vec<u8> {
+    let mut table = vec![MESSAGE];
+    table.extend_from_slice(&(blobs.len() as u32).to_le_bytes());
+    for (blob, place) in blobs.iter().zip(places) {
+        table.push(if place.is_some() { SHARED } else { INLINE });
+        table.extend_from_slice(&(blob.len() as u64).to_le_bytes());
+        if let Some(place) = place {
+            table.extend_from_slice(&place.mapping.0.to_le_bytes());
+            table.extend_from_slice(&place.offset.to_le_bytes());
+            table.extend_from_slice(&place.loan.to_le_bytes());
+        }
+    }
+    table
+}
+
+/// Returns the frame that introduces a mapping.
+pub(crate) fn mapping(id: MappingId) -> Vec<u8> {
+    [&[MAPPING][..], &id.0.to_le_bytes()].concat()
+}
+
+/// Returns the frame that gives blobs back.
+pub(crate) fn give_back(loans: &[Loan]) -> Vec<u8> {
+    with_loans(RETURN, loans)
+}
+
+/// Returns the frame that asks for the bytes of blobs.
+pub(crate) fn request(loans: &[Loan]) -> Vec<u8> {
+    with_loans(REQUEST, loans)
+}
+
+/// Returns the start of the frame with the bytes of a blob.
+pub(crate) fn data(loan: Loan) -> Vec<u8> {
+    with_loans(DATA, &[loan])
+}
+
+fn with_loans(kind: u8, loans: &[Loan]) -> Vec<u8> {
+    let mut frame = vec![kind];
+    loans.iter().for_each(|loan| frame.extend_from_slice(&loan.to_le_bytes()));
+    frame
+}
+
+impl BlobFrame {
+    /// Reads a frame.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidData`] if it is none.
+    pub(crate) fn read(mut frame: Bytes) -> io::Result<BlobFrame> {
+        read(&mut frame).ok_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the peer sent a malformed frame about blobs",
+            )
+        })
+    }
+}
+
+fn read(frame: &mut Bytes) -> Option<BlobFrame> {
+    match frame.try_get_u8().ok()? {
+        MESSAGE => {
+            let count = frame.try_get_u32_le().ok()? as usize;
+            if frame.len() / SHORTEST_ENTRY < count {
+                return None;
+            }
+            let entries: Vec<_> = (0..count).map(|_| entry(frame)).collect::<Option<_>>()?;
+            let blobs =
+                entries.into_iter().map(|entry| entry.blob(frame)).collect::<Option<_>>()?;
+            Some(BlobFrame::Message { blobs, bytes: std::mem::take(frame) })
+        }
+        MAPPING => {
+            let id = MappingId(frame.try_get_u128_le().ok()?);
+            frame.is_empty().then_some(BlobFrame::Mapping(id))
+        }
+        RETURN => loans(frame).map(BlobFrame::Return),
+        REQUEST => loans(frame).map(BlobFrame::Request),
+        DATA => {
+            let loan = frame.try_get_u64_le().ok()?;
+            Some(BlobFrame::Data(loan, std::mem::take(frame)))
+        }
+        _ => None,
+    }
+}
+
+enum Entry {
+    Inline(usize),
+    Shared(SharedPlace),
+}
+
+impl Entry {
+    fn blob(self, rest: &mut Bytes) -> Option<SentBlob> {
+        match self {
+            Entry::Inline(len) if len <= rest.len() => Some(SentBlob::Inline(rest.split_to(len))),
+            Entry::Inline(_) => None,
+            Entry::Shared(place) => Some(SentBlob::Shared(place)),
+        }
+    }
+}
+
+fn entry(frame: &mut Bytes) -> Option<Entry> {
+    let (kind, len) = (frame.try_get_u8().ok()?, frame.try_get_u64_le().ok()?);
+    match kind {
+        INLINE => usize::try_from(len).ok().map(Entry::Inline),
+        SHARED => Some(Entry::Shared(SharedPlace {
+            mapping: MappingId(frame.try_get_u128_le().ok()?),
+            offset: frame.try_get_u64_le().ok()?,
+            len,
+            loan: frame.try_get_u64_le().ok()?,
+        })),
+        _ => None,
+    }
+}
+
+fn loans(frame: &mut Bytes) -> Option<Vec<Loan>> {
+    frame
+        .len()
+        .is_multiple_of(size_of::<Loan>())
+        .then(|| std::iter::from_fn(|| frame.try_get_u64_le().ok()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn frames_are_read_as_they_were_written(
+            blobs in vec((vec(any::<u8>(), 0..40), any::<Option<(u128, u64, u64)>>()), 0..6),
+            bytes in vec(any::<u8>(), 0..40),
+            loans in vec(any::<Loan>(), 0..6),
+        ) {
+            let sent: Vec<_> = blobs
+                .iter()
+                .map(|(bytes, place)| match *place {
+                    None => SentBlob::Inline(bytes.clone().into()),
+                    Some((mapping, offset, loan)) => SentBlob::Shared(SharedPlace {
+                        mapping: MappingId(mapping),
+                        offset,
+                        len: bytes.len() as u64,
+                        loan,
+                    }),
+                })
+                .collect();
+            let places: Vec<_> = sent
+                .iter()
+                .map(|blob| match blob {
+                    SentBlob::Inline(_) => None,
+                    SentBlob::Shared(place) => Some(*place),
+                })
+                .collect();
+            let private = blobs.iter().map(|(bytes, _)| Blob::private(bytes.clone().into()));
+            let private: Vec<_> = private.collect();
+            let mut frame = table(&private, &places);
+            for blob in &sent {
+                if let SentBlob::Inline(bytes) = blob {
+                    frame.extend_from_slice(bytes);
+                }
+            }
+            frame.extend_from_slice(&bytes);
+            let message = BlobFrame::Message { blobs: sent, bytes: bytes.clone().into() };
+            let read = |frame: Vec<u8>| BlobFrame::read(frame.into()).unwrap();
+            prop_assert_eq!(read(frame), message);
+            prop_assert_eq!(read(give_back(&loans)), BlobFrame::Return(loans.clone()));
+            prop_assert_eq!(read(request(&loans)), BlobFrame::Request(loans.clone()));
+            prop_assert_eq!(read(mapping(MappingId(7))), BlobFrame::Mapping(MappingId(7)));
+            let frame = [data(9), bytes.clone()].concat();
+            prop_assert_eq!(read(frame), BlobFrame::Data(9, bytes.into()));
+        }
+
+        #[test]
+        fn any_bytes_are_a_frame_or_an_error(bytes in vec(any::<u8>(), 0..200), kind in 0u8..6) {
+            let _ = BlobFrame::read([&[kind], &bytes[..]].concat().into());
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Blobs over links: lent in shared memory within one host, else sent.
+
+mod support;
+
+use std::future::poll_fn;
+use std::io::{ErrorKind, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use bytes::Bytes;
+use fiber_core::blob::{Blob, Blobs, arena};
+use fiber_core::{LinkKind, SessionKey};
+use fiber_transport::{Connection, ListenAt, Message, connect, listen};
+use support::run;
+
+const LARGE: usize = 1 << 20;
+
+/// Runs a test while no other uses this process's arena.
+fn alone(test: impl Future<Output = ()>) {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    run(test);
+}
+
+/// Two connected ends in this process.
+async fn pair(kind: LinkKind) -> (Connection, Connection) {
+    let key = SessionKey::random();
+    let mut listener = listen(kind, &key, &ListenAt::default()).unwrap();
+    let address = listener.address();
+    let accept = poll_fn(|context| listener.poll_accept(context));
+    let (near, far) = tokio::join!(connect(&address, &key), accept);
+    let (mut near, mut far) = (near.unwrap(), far.unwrap());
+    near.incoming.set_limit(8 * LARGE);
+    far.incoming.set_limit(8 * LARGE);
+    (near, far)
+}
+
+fn message(blobs: Vec<Blob>) -> Message {
+    Message { head: vec![1], body: Bytes::from_static(b"body"), blobs: Blobs::from(blobs) }
+}
+
+fn shared(value: u8) -> Blob {
+    arena::set_limit(1 << 30);
+    arena::copy_of(&vec![value; LARGE]).expect("there is room")
+}
+
+#[test]
+fn a_lent_blob_is_read_in_place_and_given_back() {
+    alone(async {
+        let (mut near, mut far) = pair(LinkKind::Unix).await;
+        let blob = shared(7);
+        let place = blob.as_ptr();
+        let private = Blob::private(vec![8; 100].into());
+        near.link.send(message(vec![blob, private])).unwrap();
+        let received = far.next().await.unwrap().unwrap();
+        assert_eq!(received.bytes, &b"\x01body"[..]);
+        assert_eq!(received.blobs[0].as_ptr(), place, "it is the same memory");
+        assert_eq!(*received.blobs[1], [8; 100]);
+        // What is in use is not written over.
+        let other = shared(9);
+        assert_ne!(other.as_ptr(), place);
+        assert!(received.blobs[0].iter().all(|byte| *byte == 7));
+        // Passing it on lends what was borrowed.
+        far.link.send(message(received.blobs.to_vec())).unwrap();
+        drop(received);
+        let back = near.next().await.unwrap().unwrap();
+        assert_eq!(back.blobs[0].as_ptr(), place);
+        drop(back);
+        // The returns arrive before what is sent after them.
+        far.link.send(Message::new(vec![2])).unwrap();
+        near.link.send(Message::new(vec![3])).unwrap();
+        assert_eq!(far.next().await.unwrap().unwrap(), &[3][..]);
+        assert_eq!(near.next().await.unwrap().unwrap(), &[2][..]);
+        assert_eq!(shared(1).as_ptr(), place, "it is free again");
+    });
+}
+
+#[test]
+fn over_nng_the_bytes_are_sent() {
+    alone(async {
+        let (near, mut far) = pair(LinkKind::Nng).await;
+        near.link.send(message(vec![shared(7), Blob::private(vec![8; 40_000].into())])).unwrap();
+        near.link.send(Message::new(vec![9])).unwrap();
+        let received = far.next().await.unwrap().unwrap();
+        assert_eq!(received.bytes, &b"\x01body"[..]);
+        assert!(received.blobs[0].iter().all(|byte| *byte == 7));
+        assert!(received.blobs[0].as_shared().is_none());
+        assert_eq!((received.blobs[0].len(), received.blobs[1].len()), (LARGE, 40_000));
+        assert_eq!(far.next().await.unwrap().unwrap(), &[9][..]);
+    });
+}
+
+#[test]
+fn a_lender_keeps_what_a_living_borrower_may_read_after_the_end_of_the_link() {
+    alone(async {
+        let (near, mut far) = pair(LinkKind::Unix).await;
+        let blob = shared(5);
+        let place = blob.as_ptr();
+        near.link.send(message(vec![blob])).unwrap();
+        let received = far.next().await.unwrap().unwrap();
+        near.link.close();
+        drop(near);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert_ne!(shared(6).as_ptr(), place);
+        assert!(received.blobs[0].iter().all(|byte| *byte == 5));
+    });
+}
+
+/// A connection whose other end is a bare socket, which writes frames about blobs.
+async fn with_liar() -> (Connection, impl FnMut(&[u8])) {
+    let key = SessionKey::random();
+    let mut listener = listen(LinkKind::Unix, &key, &ListenAt::default()).unwrap();
+    let address = listener.address();
+    let name = address.strip_prefix("unix:").unwrap();
+    let address = SocketAddr::from_abstract_name(name).unwrap();
+    let mut liar = UnixStream::connect_addr(&address).unwrap();
+    let connection = poll_fn(|context| listener.poll_accept(context)).await.unwrap();
+    let write = move |frame: &[u8]| {
+        let header = [&u32::MAX.to_le_bytes()[..], &(frame.len() as u64).to_le_bytes()].concat();
+        liar.write_all(&[&header, frame].concat()).unwrap();
+    };
+    (connection, write)
+}
+
+/// The frame of a message with one blob in shared memory.
+fn lent(mapping: u128, offset: u64, len: u64, loan: u64) -> Vec<u8> {
+    let mut frame = [&[0][..], &1u32.to_le_bytes(), &[1], &len.to_le_bytes()].concat();
+    frame.extend_from_slice(&mapping.to_le_bytes());
+    frame.extend_from_slice(&offset.to_le_bytes());
+    frame.extend_from_slice(&loan.to_le_bytes());
+    frame
+}
+
+#[test]
+fn a_stranger_can_send_no_blob() {
+    alone(async {
+        let (mut connection, mut write) = with_liar().await;
+        write(&[0, 0, 0, 0, 0, 1]);
+        let error = connection.next().await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidData);
+        assert!(error.to_string().contains("before it has proven itself"), "{error}");
+    });
+}
+
+#[test]
+fn lies_about_blobs_are_refused() {
+    alone(async {
+        let inline = [&[0][..], &1u32.to_le_bytes(), &[0], &u64::MAX.to_le_bytes()].concat();
+        let many = [&[0][..], &u32::MAX.to_le_bytes()].concat();
+        let lies: [&[u8]; 8] = [&[], &[9], &[0, 1], &[1, 2, 3], &[2, 1], &[3; 4], &inline, &many];
+        for lie in lies {
+            let (mut connection, mut write) = with_liar().await;
+            connection.incoming.set_limit(LARGE);
+            write(lie);
+            let error = connection.next().await.unwrap().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidData, "{lie:?}");
+        }
+        // Returns and answers for loans that do not exist change nothing.
+        let (mut connection, mut write) = with_liar().await;
+        connection.incoming.set_limit(LARGE);
+        for kind in [2, 3, 4] {
+            write(&[&[kind][..], &77u64.to_le_bytes()].concat());
+        }
+        write(&[0, 0, 0, 0, 0, 42]);
+        assert_eq!(connection.next().await.unwrap().unwrap(), &[42][..]);
+    });
+}
+
+#[test]
+fn a_blob_whose_memory_did_not_arrive_is_asked_for() {
+    alone(async {
+        let (mut connection, mut write) = with_liar().await;
+        connection.incoming.set_limit(LARGE);
+        // The descriptor of the mapping is missing, as if this process had had no room for it.
+        write(&[&[1][..], &5u128.to_le_bytes()].concat());
+        write(&[&lent(5, 0, 3, 1)[..], &[10]].concat());
+        write(&[0, 0, 0, 0, 0, 11]);
+        write(&[&[4][..], &1u64.to_le_bytes(), b"abc"].concat());
+        let first = connection.next().await.unwrap().unwrap();
+        assert_eq!((&first.bytes[..], &first.blobs[0][..]), (&[10][..], &b"abc"[..]));
+        assert_eq!(connection.next().await.unwrap().unwrap(), &[11][..], "in their order");
+    });
+}
