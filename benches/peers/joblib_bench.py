@@ -82,6 +82,41 @@ def bytes_(count="64"):
     return {"values": values, "count": 2 * MIB * count}
 
 
+def add_one(array):
+    return array + 1
+
+
+def total(array):
+    return float(array.sum())
+
+
+def arrays(count="64"):
+    import numpy
+
+    count = int(count)
+    warm(2)
+
+    def work():
+        items = (delayed(add_one)(numpy.ones(16 * MIB // 8)) for _ in range(count))
+        for result in Parallel(n_jobs=2, batch_size=1, return_as="generator")(items):
+            assert result[-1] == 2
+
+    return {"values": protocol.repeated(work), "count": 32 * MIB * count}
+
+
+def broadcast():
+    import numpy
+
+    array = numpy.ones(256 * MIB // 8)
+    warm(4)
+
+    def work():
+        totals = Parallel(n_jobs=4, batch_size=1)(delayed(total)(array) for _ in range(16))
+        assert all(each == len(array) for each in totals)
+
+    return {"values": protocol.repeated(work), "count": 1}
+
+
 def ready(method="default"):
     values = []
     for _ in range(protocol.REPEATS):
@@ -96,5 +131,5 @@ if __name__ == "__main__":
     protocol.main(
         "joblib",
         joblib.__version__,
-        {"noop": noop, "map": map_, "sleep": sleep, "apply": apply, "bytes": bytes_, "ready": ready},
+        {"noop": noop, "map": map_, "sleep": sleep, "apply": apply, "bytes": bytes_, "arrays": arrays, "broadcast": broadcast, "ready": ready},
     )

@@ -12,6 +12,8 @@ case is not quite what was asked for. The cases:
     sleep TASKS SECS   that many sleeps, each task tracked on its own             seconds
     apply [N]          one task there and back, on a warm pool                    seconds: median of one
     bytes [N]          tasks with a 1 MiB argument and a 1 MiB result             rate: bytes a second, both ways
+    arrays [N]         tasks that add 1 to an array of 16 MiB, 2 workers          rate: bytes a second, both ways
+    broadcast          an array of 256 MiB to 4 workers, 16 tasks that sum it     seconds
     ready [METHOD]     from nothing to 4 workers that have all answered           seconds
     queue [N]          small elements from one process to another                rate: elements a second
     pipe_bytes [N]     1 MiB messages from one process to another                rate: bytes a second

@@ -94,6 +94,43 @@ def bytes_(count="64"):
     return {"values": protocol.repeated(work), "count": 2 * MIB * count, "note": "results stay in shared memory"}
 
 
+@ray.remote
+def add_one(array):
+    return array + 1
+
+
+@ray.remote
+def total(array):
+    return float(array.sum())
+
+
+def arrays(count="64"):
+    import numpy
+
+    count = int(count)
+    warm(2)
+
+    def work():
+        pending = [add_one.remote(numpy.ones(16 * MIB // 8)) for _ in range(count)]
+        for result in pending:
+            assert ray.get(result)[-1] == 2
+
+    return {"values": protocol.repeated(work), "count": 32 * MIB * count}
+
+
+def broadcast():
+    import numpy
+
+    array = numpy.ones(256 * MIB // 8)
+    warm(4)
+
+    def work():
+        value = ray.put(array)
+        assert all(each == len(array) for each in ray.get([total.remote(value) for _ in range(16)]))
+
+    return {"values": protocol.repeated(work), "count": 1}
+
+
 def ready(method="default"):
     values = []
     for _ in range(protocol.REPEATS):
@@ -126,6 +163,8 @@ if __name__ == "__main__":
             "sleep": sleep,
             "apply": apply,
             "bytes": bytes_,
+            "arrays": arrays,
+            "broadcast": broadcast,
             "ready": ready,
             "manager": manager,
         },

@@ -1,6 +1,7 @@
 //! What is measured. Each case adds its rows to the table.
 
 mod actors;
+mod arrays;
 mod building;
 mod containers;
 mod endless;
@@ -32,6 +33,7 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "sleep", measure: tasks::sleep },
     Case { name: "apply", measure: trips::apply },
     Case { name: "bytes", measure: trips::bytes },
+    Case { name: "arrays", measure: arrays::arrays },
     Case { name: "call", measure: actors::call },
     Case { name: "calls", measure: actors::pipelined },
     Case { name: "cartpole", measure: actors::cartpole },

@@ -90,7 +90,7 @@ async fn measure() -> anyhow::Result<[Measured; 2]> {
 async fn flow(connection: &mut Connection) -> anyhow::Result<()> {
     let body = Bytes::from(vec![7; FRAME_BYTES]);
     for _ in 0..FRAMES {
-        connection.link.send(Message { head: Vec::new(), body: body.clone() })?;
+        connection.link.send(Message::with_body(Vec::new(), body.clone()))?;
     }
     // It comes back when all before it has arrived.
     ping(connection).await
@@ -131,7 +131,7 @@ async fn serve(asked: &str) -> anyhow::Result<()> {
     while let Some(message) = connection.next().await {
         let body = message?;
         if body.len() <= PING_BYTES {
-            connection.link.send(Message { head: Vec::new(), body })?;
+            connection.link.send(Message::with_body(Vec::new(), body.bytes))?;
         }
     }
     Ok(())

@@ -1,0 +1,134 @@
+//! Large arrays: there and back, to all workers, and through several calls.
+
+use std::collections::BTreeSet;
+
+use anyhow::ensure;
+use fiber::{Array, Broadcast};
+
+use crate::bare;
+use crate::measure::{beside_peers, median_time, proportional, rate, ready_pool, seconds};
+use crate::table::{Figure, Row, Table, Target};
+
+const MIB: usize = 1 << 20;
+/// Elements of an array of 16 MiB.
+const LARGE: usize = 16 * MIB / size_of::<f64>();
+const ARRAYS: usize = 64;
+/// The arrays that go through three calls.
+const PASSED_ON: usize = 32;
+/// Elements of an array of 256 MiB.
+const BROADCAST: usize = 256 * MIB / size_of::<f64>();
+const READERS: usize = 16;
+const MESSAGES: usize = 512;
+const WORKERS: usize = 2;
+
+fn array(len: usize) -> Array<f64> {
+    Array::build(len, |elements| elements.fill(1.0))
+}
+
+fn add_one(array: Array<f64>) -> Array<f64> {
+    Array::build(array.len(), |sums| {
+        sums.iter_mut().zip(&array).for_each(|(sum, element)| *sum = element + 1.0);
+    })
+}
+
+fn echo(array: Array<f64>) -> Array<f64> {
+    array
+}
+
+/// Returns also which process has read the array.
+fn sum(array: Broadcast<Array<f64>>) -> fiber::Result<(f64, u32)> {
+    Ok((array.get()?.iter().sum(), std::process::id()))
+}
+
+pub(super) fn arrays(table: &mut Table) -> anyhow::Result<()> {
+    there_and_back(table)?;
+    through_three_calls(table)?;
+    to_all_workers(table)?;
+    small(table)
+}
+
+fn there_and_back(table: &mut Table) -> anyhow::Result<()> {
+    let pool = ready_pool(WORKERS)?;
+    let time = median_time(|| {
+        for result in pool.imap(add_one, (0..ARRAYS).map(|_| array(LARGE))).wait() {
+            ensure!(result?[LARGE - 1] == 2.0, "a result is wrong");
+        }
+        Ok(())
+    })?;
+    let bytes = 2 * LARGE * size_of::<f64>() * ARRAYS;
+    let row = Row::new("64 arrays of 16 MiB there and back", Figure::Throughput(rate(bytes, time)))
+        .target(Target::at_least(2.0, "ray"));
+    let row = beside_peers(row, table, "arrays", &[], |peer| peer.rate.map(Figure::Throughput));
+    table.push(row);
+    Ok(())
+}
+
+fn through_three_calls(table: &mut Table) -> anyhow::Result<()> {
+    let pool = ready_pool(WORKERS)?;
+    let arrays = || (0..PASSED_ON).map(|_| array(LARGE));
+    let time = median_time(|| {
+        let first = pool.map(add_one, arrays()).wait()?;
+        let second = pool.map(add_one, first).wait()?;
+        let third = pool.map(add_one, second).wait()?;
+        ensure!(third.iter().all(|array| array[0] == 4.0), "a result is wrong");
+        Ok(())
+    })?;
+    let bytes = 6 * LARGE * size_of::<f64>() * PASSED_ON;
+    let name = "three maps over 32 arrays of 16 MiB";
+    table.push(Row::new(name, Figure::Throughput(rate(bytes, time))));
+    Ok(())
+}
+
+fn to_all_workers(table: &mut Table) -> anyhow::Result<()> {
+    const RECEIVERS: usize = 4;
+    let pool = ready_pool(RECEIVERS)?;
+    let value = array(BROADCAST);
+    let mut memory = 0.0;
+    let time = median_time(|| {
+        let broadcast = pool.broadcast(value.clone())?;
+        let sums = pool.try_map(sum, vec![broadcast.clone(); READERS]).wait()?;
+        ensure!(sums.iter().all(|(sum, _)| *sum == BROADCAST as f64), "a sum is wrong");
+        let readers: BTreeSet<u32> = sums.into_iter().map(|(_, pid)| pid).collect();
+        memory = proportional(std::process::id())?;
+        for reader in readers {
+            memory += proportional(reader)?;
+        }
+        Ok(())
+    })?;
+    let row = Row::new("256 MiB to 4 workers, 16 tasks that read it", seconds(time))
+        .target(Target::at_most(1.0, "ray").aim(0.5));
+    let row =
+        beside_peers(row, table, "broadcast", &[], |peer| Some(Figure::Seconds(peer.seconds)));
+    table.push(row);
+    let copy = (BROADCAST * size_of::<f64>()) as f64;
+    table.push(
+        Row::new("memory of all processes then", Figure::Bytes(memory))
+            .beside("one copy", Figure::Bytes(copy))
+            .target(Target::at_most(1.2, "one copy")),
+    );
+    Ok(())
+}
+
+fn small(table: &mut Table) -> anyhow::Result<()> {
+    let pool = ready_pool(WORKERS)?;
+    let time = median_time(|| {
+        let mut done = 0;
+        for result in pool.imap_unordered(echo, (0..MESSAGES).map(|_| array(MIB / 8))).wait() {
+            ensure!(result?.len() == MIB / 8, "a result is not what was sent");
+            done += 1;
+        }
+        ensure!(done == MESSAGES, "{done} of {MESSAGES} arrays came back");
+        Ok(())
+    })?;
+    drop(pool);
+    let bare = bare::unix_stream(MIB, MESSAGES, WORKERS)?;
+    table.push(
+        Row::new(
+            "arrays of 1 MiB there and back",
+            Figure::Throughput(rate(2 * MIB * MESSAGES, time)),
+        )
+        .beside("bare", Figure::Throughput(bare))
+        .target(Target::at_least(1.0, "bare").aim(3.0)),
+    );
+    Ok(())
+}
