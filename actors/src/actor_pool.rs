@@ -25,9 +25,6 @@ pub enum Routing {
     RoundRobin,
     /// The actor with the fewest unanswered calls of this pool gets it. Actors with equally many
     /// take turns.
-    ///
-    /// An actor that has ended for good fails its calls soon, so it attracts calls while the others
-    /// are busy.
     LeastLoaded,
 }
 
@@ -35,7 +32,8 @@ pub enum Routing {
 ///
 /// Each actor has an [`AsyncManager`], and is restarted independently. Messages to an actor that
 /// restarts wait for its next incarnation; they do not go to another actor. When an actor has ended
-/// for good, its messages fail with [`Error::ActorStopped`]. Dropping the pool stops all actors.
+/// for good, the others get the messages; when all have, messages fail with
+/// [`Error::ActorStopped`]. Dropping the pool stops all actors.
 ///
 /// # Examples
 /// ```
@@ -496,17 +494,21 @@ impl<A: Actor> ActorPool<A> {
     fn choose(&self) -> &PooledActor<A> {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let in_turn = |offset: usize| &self.actors[turn.wrapping_add(offset) % self.actors.len()];
-        match self.routing {
-            Routing::RoundRobin => in_turn(0),
-            Routing::LeastLoaded => (0..self.actors.len())
-                .map(in_turn)
-                .min_by_key(|actor| actor.load.load(Ordering::Relaxed))
-                .expect("a pool has at least one actor"),
-        }
+        let mut living = (0..self.actors.len()).map(in_turn).filter(|actor| actor.is_living());
+        let chosen = match self.routing {
+            Routing::RoundRobin => living.next(),
+            Routing::LeastLoaded => living.min_by_key(|actor| actor.load.load(Ordering::Relaxed)),
+        };
+        chosen.unwrap_or_else(|| in_turn(0))
     }
 }
 
 impl<A: Actor> PooledActor<A> {
+    /// Returns whether the actor runs or will be restarted.
+    fn is_living(&self) -> bool {
+        !self.manager.is_gone()
+    }
+
     fn send<M>(&self, message: M) -> Reply<M::Result>
     where
         M: RemoteMessage,

@@ -133,6 +133,11 @@ struct ManagerInner {
 }
 
 impl<A: Actor> AsyncManager<A> {
+    /// Returns whether the actor has ended for good.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.inner.owned.is_gone()
+    }
+
     /// Returns a builder with the default options. [`ManagerBuilder`] has an example.
     pub fn builder() -> ManagerBuilder {
         ManagerBuilder::new()

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use actix::prelude::*;
 use fiber::{AsyncManager, Process, error::ExitReason};
 
 use crate::counter::{Add, Counter, Stop, counter};
@@ -27,6 +28,33 @@ fn a_stopped_or_dropped_manager_leaves_no_process() {
     let addr = dropped.addr();
     drop(dropped);
     assert_eq!(addr.join().wait().unwrap(), ExitReason::Shutdown);
+}
+
+/// An actor that takes its time to end, and creates a file then.
+struct Slow(std::path::PathBuf, Duration);
+
+impl Actor for Slow {
+    type Context = Context<Self>;
+
+    fn stopping(&mut self, context: &mut Context<Self>) -> Running {
+        context.run_later(self.1, |slow, context| {
+            std::fs::write(&slow.0, "").unwrap();
+            context.terminate();
+        });
+        Running::Continue
+    }
+}
+
+#[test]
+fn the_shutdown_deadline_of_a_builder_may_be_longer_than_the_default() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("ended");
+    let slow = |path: String| Slow(path.into(), Duration::from_millis(5500));
+    let path = file.to_str().unwrap().to_string();
+    let manager =
+        AsyncManager::<Slow>::builder().shutdown(Duration::from_secs(60)).start(slow, path);
+    manager.wait().unwrap().stop().wait().unwrap();
+    assert!(file.exists(), "the actor was killed before its deadline");
 }
 
 #[test]

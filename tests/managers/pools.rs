@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use fiber::{ActorPool, AsyncManager, actor_pool::Routing, error::ExitReason};
 
 use crate::counter::{Add, Counter, Gate, WhichProcess};
-use crate::exists;
+use crate::{exists, stopped};
 
 fn which(pool: &ActorPool<Counter>) -> u32 {
     pool.send(WhichProcess).wait().unwrap()
@@ -42,6 +42,23 @@ fn the_least_loaded_actor_gets_the_message() {
     let waiting = busy.iter().find(|(pid, _)| !others.contains(pid)).unwrap().1;
     waiting.send(Gate::Release).wait().unwrap().unwrap_err();
     waits.wait().unwrap().unwrap();
+}
+
+#[test]
+fn an_actor_that_has_ended_for_good_gets_no_messages() {
+    for routing in [Routing::RoundRobin, Routing::LeastLoaded] {
+        let pool =
+            ActorPool::builder().routing(routing).start(Counter::new, [0, 0]).wait().unwrap();
+        let (first, second) = (which(&pool), which(&pool));
+        assert_ne!(first, second, "they take turns");
+        let mut managers = pool.managers();
+        managers.find(|manager| manager.pid() == Some(first)).unwrap().stop().wait().unwrap();
+        assert!((0..10).all(|_| which(&pool) == second));
+        drop(managers);
+        let left = pool.managers().find(|manager| manager.pid() == Some(second)).unwrap();
+        left.stop().wait().unwrap();
+        assert_eq!(stopped(pool.send(WhichProcess).wait().unwrap_err()), ExitReason::Shutdown);
+    }
 }
 
 #[test]

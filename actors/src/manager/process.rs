@@ -23,7 +23,7 @@ use crate::endpoint::message_limit;
 use crate::mesh::Inbox;
 use crate::remote::Host;
 use crate::runtime::{ChildMain, ControlMessage, ParentMessage, Runtime, StartedMain};
-use crate::supervisor::{ChildSpec, Restart, Supervisor, SupervisorRef};
+use crate::supervisor::{ChildSpec, Restart, Shutdown, Supervisor, SupervisorRef};
 use crate::tokio_runtime::new_runtime;
 
 /// The exit code of a process whose actor needed more restarts than are allowed.
@@ -122,7 +122,11 @@ where
             actor
         };
         let child = |arbiter| {
-            ChildSpec::actor_with(ACTOR, factory, lifecycle).restart(Restart::Transient).on(arbiter)
+            // The owner kills this process at the deadline that its builder sets.
+            ChildSpec::actor_with(ACTOR, factory, lifecycle)
+                .restart(Restart::Transient)
+                .shutdown(Shutdown::Wait)
+                .on(arbiter)
         };
         process.run(child, stopped);
     }

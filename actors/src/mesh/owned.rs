@@ -63,6 +63,11 @@ impl OwnedActor {
         });
     }
 
+    /// Returns whether the actor will not be restarted.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.status.borrow().gone.is_some()
+    }
+
     /// Returns the incarnation that runs, or else the next one.
     pub(crate) fn current(&self) -> u64 {
         let status = self.status.borrow();
