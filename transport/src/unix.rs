@@ -158,9 +158,10 @@ impl Link for UnixLink {
     fn close(&self) {
         let mut state = self.state.lock();
         state.closed = true;
-        state.waiting = Encoder::default();
-        state.unsent.clear();
+        let unsent = (std::mem::take(&mut state.waiting), std::mem::take(&mut state.unsent));
         drop(state);
+        // Without the lock: the last handle of a blob may give it back over another link.
+        drop(unsent);
         // Both ends see the shutdown, this one too.
         let _ = shutdown(&self.stream, Shutdown::Both);
         self.blocked.notify_one();
@@ -269,8 +270,9 @@ impl UnixLink {
                 break;
             }
         }
-        let lender = std::mem::take(&mut self.state.lock().lender);
-        lender.wait_for_end_of(self.peer).await;
+        let (lender, peer) = (std::mem::take(&mut self.state.lock().lender), self.peer);
+        drop(self);
+        lender.wait_for_end_of(peer).await;
     }
 
     /// Returns when all blocked chunks are written, or the link is closed.

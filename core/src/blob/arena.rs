@@ -123,9 +123,12 @@ impl Unfinished {
 
 impl Arena {
     fn new(limit: u64) -> io::Result<Arena> {
-        // A longer file would end the process by SIGXFSZ.
+        // A longer file would end the process by SIGXFSZ, and a limited address space has to hold
+        // more than arenas.
         let longest = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
-        let len = usize::try_from(limit.min(longest)).unwrap_or(usize::MAX) / PAGE * PAGE;
+        let space = getrlimit(Resource::As).current.unwrap_or(u64::MAX) / 16;
+        let len = usize::try_from(limit.min(longest).min(space)).unwrap_or(usize::MAX);
+        let len = len / PAGE * PAGE;
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = rustix::fs::memfd_create("fiber-blobs", flags)?;
         rustix::fs::ftruncate(&file, len as u64)?;
