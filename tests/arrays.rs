@@ -1,7 +1,8 @@
 //! Arrays: from process to process as they were, within one host without a copy.
 
+use actix::prelude::*;
 use fiber::pool::Pool;
-use fiber::{Array, Process, Queue};
+use fiber::{Array, AsyncManager, Process, Queue, RemoteAddr};
 use serde::{Deserialize, Serialize};
 
 fiber::test_harness!();
@@ -108,6 +109,47 @@ fn memory_is_used_again_when_arrays_are_dropped() {
     (0..8).for_each(|_| round());
     let after = resident();
     assert!(after < before + 200, "{before} MiB before, {after} MiB after");
+}
+
+/// Keeps the last array that it was sent.
+struct Keeper(Array<u64>);
+
+/// Answered with the array before, and whether this one is shared.
+#[derive(Clone, Message, Serialize, Deserialize)]
+#[rtype(result = "(Array<u64>, bool)")]
+struct Keep(Array<u64>);
+
+impl Actor for Keeper {
+    type Context = Context<Self>;
+}
+
+impl Handler<Keep> for Keeper {
+    type Result = MessageResult<Keep>;
+
+    fn handle(&mut self, Keep(array): Keep, _: &mut Context<Self>) -> Self::Result {
+        let is_shared = array.is_shared();
+        MessageResult((std::mem::replace(&mut self.0, array), is_shared))
+    }
+}
+
+#[test]
+fn actors_get_arrays_and_answer_with_them_without_a_copy() {
+    let keeper = AsyncManager::start(|_: ()| Keeper(Array::default()), ()).wait().unwrap();
+    let sent = pool(1).apply(numbers, 3).wait().unwrap();
+    let (before, is_shared) = keeper.send(Keep(sent.clone())).wait().unwrap();
+    assert_eq!((before.len(), is_shared), (0, is_sharing()));
+    // Another process talks to the actor by a link of its own.
+    let swap = |keeper: RemoteAddr<Keeper>| keeper.send(Keep(numbers(9))).wait().unwrap();
+    let (before, is_shared) = Process::spawn(swap, keeper.addr()).wait().unwrap();
+    assert_eq!((&before, is_shared), (&sent, is_sharing()));
+    // The process that made the array has ended.
+    let (before, _) = keeper.send(Keep(sent)).wait().unwrap();
+    assert_eq!((before[0], before[LARGE - 1]), (9, LARGE as u64 + 8));
+    assert_eq!(before.is_shared(), is_sharing());
+    // A message is sent again to the actor's next incarnation, with its array.
+    keeper.kill_process();
+    let (before, _) = keeper.addr().resend().send(Keep(before)).wait().unwrap();
+    assert_eq!(before.len(), 0);
 }
 
 #[test]

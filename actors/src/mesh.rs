@@ -45,8 +45,8 @@ pub(crate) use self::port::{PeerId, Port, Request, Requester, push, push_head};
 pub(crate) use self::registry::Registry;
 pub(crate) use self::route::Route;
 pub(crate) use self::wire::{
-    ActorId, CallFailure, IncarnationEnd, PORT_HEAD, Payload, PortId, ProcessRef, Query,
-    answer_head, begin_port, port_head,
+    ActorId, AnswerFrame, CallFailure, IncarnationEnd, PORT_HEAD, Payload, PortId, ProcessRef,
+    Query, answer_head, begin_port, port_head,
 };
 use crate::endpoint::{Endpoint, connect_to};
 

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
+use fiber_transport::Received;
 use tokio::sync::oneshot;
 
 use super::Mesh;
@@ -36,7 +36,7 @@ impl Drop for Alarm {
     fn drop(&mut self) {
         // Takes the deadline off the list.
         if let Some(waiter) = self.waiter.take() {
-            waiter.complete(Ok(Bytes::new()));
+            waiter.complete(Ok(Received::default()));
         }
     }
 }

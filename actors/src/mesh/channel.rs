@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use fiber_core::{ExitReason, ProcessId};
-use fiber_transport::{Link, Message};
+use fiber_transport::{Link, Message, Received};
 use parking_lot::Mutex;
 
 use super::inbox::ReplyTo;
@@ -94,9 +93,10 @@ impl Channel {
                 let registry = *registry;
                 drop(state);
                 let message = payload.into_message(call);
-                let frame =
+                let bytes =
                     if message.body.is_empty() { message.head.into() } else { message.body };
-                registry.accept(Frame::read(frame), ReplyTo::Local(Arc::clone(&self.calls)));
+                let frame = Frame::read(Received { bytes, blobs: message.blobs });
+                registry.accept(frame, ReplyTo::Local(Arc::clone(&self.calls)));
             }
             Stage::Closed(_) => unreachable!("it was checked above"),
         }
@@ -136,7 +136,7 @@ impl Channel {
     }
 
     /// Completes a call with its answer.
-    pub(crate) fn complete(&self, call: CallId, answer: Result<Bytes, CallFailure>) {
+    pub(crate) fn complete(&self, call: CallId, answer: Result<Received, CallFailure>) {
         self.calls.complete(call, answer);
     }
 

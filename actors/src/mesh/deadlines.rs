@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use fiber_core::{Error, ExitReason};
+use fiber_transport::Received;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
@@ -13,7 +13,7 @@ use super::wire::CallFailure;
 use crate::endpoint::Endpoint;
 
 /// The answer to a call, or the reason why there is none.
-pub(crate) type Answer = Result<Bytes, Unanswered>;
+pub(crate) type Answer = Result<Received, Unanswered>;
 
 /// The reason why a call has no answer.
 #[derive(Clone, Debug)]

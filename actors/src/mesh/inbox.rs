@@ -4,14 +4,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use bytes::Bytes;
 use fiber_core::entry::EntryRef;
 use fiber_core::{ExitReason, Failure, FailureKind};
-use fiber_transport::Link;
+use fiber_transport::{Link, Received};
 use parking_lot::Mutex;
 
 use super::pending::Calls;
-use super::wire::{self, CallFailure, CallId, NO_ANSWER};
+use super::wire::{self, AnswerFrame, CallFailure, CallId, NO_ANSWER};
 
 /// The messages for one actor, in the order of their arrival. The inbox outlives the incarnations
 /// of the actor.
@@ -30,7 +29,7 @@ struct InboxState {
 /// A message from another process, or from this one by a remote address.
 pub(crate) struct IncomingMessage {
     pub(crate) method: EntryRef,
-    pub(crate) message: Bytes,
+    pub(crate) message: Received,
     pub(crate) responder: Responder,
 }
 
@@ -118,13 +117,12 @@ impl Responder {
     }
 
     /// Answers with the value that the caller of this appended to [`wire::answer_head`].
-    pub(crate) fn answer(mut self, frame: Vec<u8>) {
+    pub(crate) fn answer(mut self, answer: impl Into<AnswerFrame>) {
+        let answer = answer.into();
         match self.to.take() {
             // A closed link means that the caller is gone.
-            Some((ReplyTo::Link(link), call)) => drop(link.send(wire::answer(call, frame))),
-            Some((ReplyTo::Local(calls), call)) => {
-                calls.complete(call, Ok(wire::answer_value(frame)))
-            }
+            Some((ReplyTo::Link(link), call)) => drop(link.send(answer.into_message(call))),
+            Some((ReplyTo::Local(calls), call)) => calls.complete(call, Ok(answer.into_value())),
             None => {}
         }
     }

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use fiber_core::{ExitReason, ProcessId};
-use fiber_transport::{Connection, Link};
+use fiber_transport::{Connection, Link, Received};
 
 use super::Mesh;
 use super::channel::Channel;
@@ -27,7 +26,7 @@ impl MeshPeer {
     }
 
     /// Handles a message that begins with [`MESH`].
-    pub(crate) fn receive(&mut self, message: Bytes) {
+    pub(crate) fn receive(&mut self, message: Received) {
         match Frame::read(message) {
             Some(Frame::Answer { call, value }) => self.channel.complete(call, Ok(value)),
             Some(Frame::Failed { call, failure }) => self.channel.complete(call, Err(failure)),
@@ -77,7 +76,7 @@ impl Mesh {
             monitor.received();
             match message {
                 Some(Ok(message)) if wire::is_heartbeat(&message) => connection.allow_sleep(),
-                Some(Ok(message)) if message.first() == Some(&MESH) => peer.receive(message.bytes),
+                Some(Ok(message)) if message.first() == Some(&MESH) => peer.receive(message),
                 Some(Ok(_)) => {
                     tracing::warn!("process {id} sent a message that is not for the mesh");
                 }

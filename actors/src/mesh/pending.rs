@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bytes::Bytes;
 use fiber_core::transfer::KeepAlive;
+use fiber_transport::Received;
 use parking_lot::Mutex;
 
 use super::deadlines::{Answer, Unanswered, Waiter};
@@ -77,7 +77,7 @@ impl Calls {
     }
 
     /// Completes a call with its answer.
-    pub(crate) fn complete(&self, call: CallId, answer: Result<Bytes, CallFailure>) {
+    pub(crate) fn complete(&self, call: CallId, answer: Result<Received, CallFailure>) {
         let pending = self.0.lock().pending.remove(&call);
         if let Some(pending) = pending {
             pending.complete(answer.map_err(Unanswered::Failed));

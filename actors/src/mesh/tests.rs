@@ -56,7 +56,7 @@ fn silent_peers_are_dropped_and_invalid_frames_and_unknown_messages_harm_nothing
         link.send(Payload::query(&query).into_message(5)).unwrap();
         loop {
             let frame = lively.next().await.expect("the link lives").unwrap();
-            match Frame::read(frame.bytes) {
+            match Frame::read(frame) {
                 Some(Frame::Answer { call: 5, .. }) => break,
                 Some(Frame::Heartbeat) => {}
                 _ => panic!("an answer was expected"),
@@ -79,7 +79,7 @@ fn silent_peers_are_dropped_and_invalid_frames_and_unknown_messages_harm_nothing
         dispatch.handle(&mut addr.clone(), &mut (), message).unwrap();
         loop {
             let frame = lively.next().await.expect("the link lives").unwrap();
-            match Frame::read(frame.bytes) {
+            match Frame::read(frame) {
                 Some(Frame::Failed { call: 6, failure: CallFailure::Failed(failure) }) => {
                     assert_eq!(failure.kind, FailureKind::Unknown);
                     assert!(failure.message.contains("another build"), "{failure}");

@@ -13,9 +13,10 @@
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
+use fiber_core::blob::Blobs;
 use fiber_core::entry::EntryRef;
 use fiber_core::{ExitReason, Failure, ProcessId, Result, codec};
-use fiber_transport::Message;
+use fiber_transport::{Message, Received};
 use serde::{Deserialize, Serialize};
 
 use crate::endpoint::MESH;
@@ -102,9 +103,12 @@ pub(crate) struct IncarnationEnd {
     pub(crate) gone: bool,
 }
 
-/// A message that is to be sent: a complete frame but for its call id.
+/// A message that is to be sent: a complete frame but for its call id, and the message's blobs.
 #[derive(Clone, Debug)]
-pub(crate) struct Payload(Vec<u8>);
+pub(crate) struct Payload {
+    frame: Vec<u8>,
+    blobs: Blobs,
+}
 
 impl Payload {
     /// Returns a call of `method` at `actor`. The caller checks its length.
@@ -118,8 +122,8 @@ impl Payload {
         for number in [NO_ANSWER, actor.0, method.offset, method.name] {
             frame.extend_from_slice(&number.to_le_bytes());
         }
-        codec::append(&mut frame, message)?;
-        Ok(Payload(frame))
+        let blobs = codec::append_apart(&mut frame, message)?;
+        Ok(Payload { frame, blobs })
     }
 
     /// Returns a query.
@@ -127,23 +131,23 @@ impl Payload {
         let mut frame = vec![MESH, QUERY];
         frame.extend_from_slice(&NO_ANSWER.to_le_bytes());
         codec::append(&mut frame, query).expect("queries can be serialised");
-        Payload(frame)
+        Payload::raw(frame)
     }
 
     /// Returns the message that began as [`port_head`].
     pub(crate) fn raw(frame: Vec<u8>) -> Payload {
-        Payload(frame)
+        Payload { frame, blobs: Blobs::default() }
     }
 
-    /// Returns the length in bytes.
+    /// Returns the length in bytes, with the blobs.
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.frame.len() + self.blobs.total_len()
     }
 
     /// Returns the frame, with its call id.
     pub(crate) fn into_message(mut self, call: CallId) -> Message {
-        self.0[CALL_ID].copy_from_slice(&call.to_le_bytes());
-        message(self.0)
+        self.frame[CALL_ID].copy_from_slice(&call.to_le_bytes());
+        Message { blobs: self.blobs, ..message(self.frame) }
     }
 }
 
@@ -176,15 +180,29 @@ pub(crate) fn answer_head() -> Vec<u8> {
     frame
 }
 
-/// Returns an answer that began as [`answer_head`], with its call id.
-pub(crate) fn answer(call: CallId, mut frame: Vec<u8>) -> Message {
-    frame[CALL_ID].copy_from_slice(&call.to_le_bytes());
-    message(frame)
+/// An answer that began as [`answer_head`], with the blobs of its value.
+pub(crate) struct AnswerFrame {
+    pub(crate) frame: Vec<u8>,
+    pub(crate) blobs: Blobs,
 }
 
-/// Returns the value of an answer that began as [`answer_head`].
-pub(crate) fn answer_value(frame: Vec<u8>) -> Bytes {
-    Bytes::from(frame).slice(CALL_ID.end..)
+impl From<Vec<u8>> for AnswerFrame {
+    fn from(frame: Vec<u8>) -> AnswerFrame {
+        AnswerFrame { frame, blobs: Blobs::default() }
+    }
+}
+
+impl AnswerFrame {
+    /// Returns the message, with its call id.
+    pub(crate) fn into_message(mut self, call: CallId) -> Message {
+        self.frame[CALL_ID].copy_from_slice(&call.to_le_bytes());
+        Message { blobs: self.blobs, ..message(self.frame) }
+    }
+
+    /// Returns the value.
+    pub(crate) fn into_value(self) -> Received {
+        Received { bytes: Bytes::from(self.frame).slice(CALL_ID.end..), blobs: self.blobs }
+    }
 }
 
 /// Returns the message that a call has failed.
@@ -224,10 +242,10 @@ pub(crate) fn unknown() -> ExitReason {
 
 /// A received frame.
 pub(crate) enum Frame {
-    Call { call: CallId, actor: ActorId, method: EntryRef, message: Bytes },
+    Call { call: CallId, actor: ActorId, method: EntryRef, message: Received },
     Query { call: CallId, query: Query },
     Port { call: CallId, port: PortId, body: Bytes },
-    Answer { call: CallId, value: Bytes },
+    Answer { call: CallId, value: Received },
     Failed { call: CallId, failure: CallFailure },
     Heartbeat,
 }
@@ -235,7 +253,8 @@ pub(crate) enum Frame {
 impl Frame {
     /// Reads a frame. Returns `None` if it is invalid. Its sender has the session's key, so that is
     /// a bug and not an attack.
-    pub(crate) fn read(mut frame: Bytes) -> Option<Frame> {
+    pub(crate) fn read(frame: impl Into<Received>) -> Option<Frame> {
+        let Received { bytes: mut frame, blobs } = frame.into();
         if frame.len() < CALL_ID.end {
             return None;
         }
@@ -244,14 +263,15 @@ impl Frame {
             CALL if frame.len() >= 24 => {
                 let actor = ActorId(frame.get_u64_le());
                 let method = EntryRef { offset: frame.get_u64_le(), name: frame.get_u64_le() };
-                Some(Frame::Call { call, actor, method, message: frame })
+                let message = Received { bytes: frame, blobs };
+                Some(Frame::Call { call, actor, method, message })
             }
             PORT if frame.len() >= 8 => {
                 let port = PortId(frame.get_u64_le());
                 Some(Frame::Port { call, port, body: frame })
             }
             QUERY => codec::decode(&frame).ok().map(|query| Frame::Query { call, query }),
-            ANSWER => Some(Frame::Answer { call, value: frame }),
+            ANSWER => Some(Frame::Answer { call, value: Received { bytes: frame, blobs } }),
             FAILED => codec::decode(&frame).ok().map(|failure| Frame::Failed { call, failure }),
             HEARTBEAT => Some(Frame::Heartbeat),
             _ => None,

@@ -181,7 +181,7 @@ impl Future for Response {
 
 fn conclude(name: &Arc<str>, answer: Answer) -> Result<Bytes> {
     let what = || name.to_string();
-    answer.map_err(|unanswered| match unanswered {
+    answer.map(|value| value.bytes).map_err(|unanswered| match unanswered {
         Unanswered::Lost(reason) | Unanswered::Failed(CallFailure::Stopped(reason)) => {
             Error::OwnerEnded { what: what(), reason }
         }

@@ -5,16 +5,16 @@ use std::marker::PhantomData;
 
 use actix::dev::{MessageResponse, ToEnvelope};
 use actix::{Actor, Addr, Handler};
-use bytes::Bytes;
 use fiber_core::entry::{Entry, MethodFn};
 use fiber_core::{Error, ExitReason, Failure, FailureKind, codec, transfer};
+use fiber_transport::Received;
 use futures_util::future::LocalBoxFuture;
 use serde::Serialize;
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 
 use super::message::RemoteMessage;
-use crate::mesh::{CallFailure, answer_head};
+use crate::mesh::{AnswerFrame, CallFailure, answer_head};
 
 /// Returns the entry through which other processes call the handler of `M` in `A`.
 pub(super) fn method<A, M>() -> &'static Entry<MethodFn>
@@ -28,7 +28,7 @@ where
 
 /// An encoded message for a handler, and its outcome.
 pub(super) struct MethodCall {
-    pub(super) message: Bytes,
+    pub(super) message: Received,
     pub(super) expects_answer: bool,
     /// The maximum length of the answer, in bytes.
     pub(super) limit: usize,
@@ -44,7 +44,7 @@ pub(super) enum CallOutcome {
 }
 
 /// An answer as a frame without its call id, or the failure.
-pub(super) type Encoded = Result<Vec<u8>, CallFailure>;
+pub(super) type Encoded = Result<AnswerFrame, CallFailure>;
 
 struct Maker<A, M>(PhantomData<(A, M)>);
 
@@ -60,7 +60,7 @@ where
     fn handle(actor: &mut dyn Any, context: &mut dyn Any, call: &mut dyn Any) {
         let call =
             call.downcast_mut::<MethodCall>().expect("methods are called with a `MethodCall`");
-        let message = match codec::decode::<M>(&call.message) {
+        let message = match codec::decode_with::<M>(&call.message, &call.message.blobs) {
             Ok(message) => message,
             Err(error) => return call.fail(FailureKind::Arguments, &error),
         };
@@ -120,8 +120,8 @@ fn no_answer() -> CallFailure {
 fn encode<T: Serialize>(limit: usize, value: &T) -> Encoded {
     let failed = |error: Error| CallFailure::Failed(Failure::new(FailureKind::Result, error));
     let mut frame = answer_head();
-    transfer::once(|| codec::append(&mut frame, value)).map_err(failed)?;
+    let blobs = transfer::once(|| codec::append_apart(&mut frame, value)).map_err(failed)?;
     let what = || format!("the answer of type `{}`", type_name::<T>());
-    codec::check_size(frame.len(), limit as u64, what).map_err(failed)?;
-    Ok(frame)
+    codec::check_size(frame.len() + blobs.total_len(), limit as u64, what).map_err(failed)?;
+    Ok(AnswerFrame { frame, blobs })
 }

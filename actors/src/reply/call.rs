@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use fiber_core::{Error, ExitReason, Result, codec};
+use fiber_transport::Received;
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
@@ -13,7 +14,7 @@ use crate::mesh::{Answer, CallFailure, Unanswered};
 /// A call of an actor in another process.
 pub(crate) struct PendingCall<R> {
     answer: oneshot::Receiver<Answer>,
-    decode: fn(&[u8]) -> Result<R>,
+    decode: fn(&Received) -> Result<R>,
     actor: Arc<str>,
     message: &'static str,
     caller: Option<Arc<str>>,
@@ -30,7 +31,7 @@ impl<R> PendingCall<R> {
     where
         R: DeserializeOwned,
     {
-        let decode = |value: &[u8]| codec::decode(value);
+        let decode = |value: &Received| codec::decode_with(value, &value.blobs);
         PendingCall { answer, decode, actor: Arc::clone(actor), message, caller }
     }
 

@@ -163,7 +163,7 @@ async fn receive(
                 message.bytes.advance(1);
                 receive(ParentMessage::Data(message));
             }
-            Some(&MESH) => parent.receive(message.bytes),
+            Some(&MESH) => parent.receive(message),
             _ => {
                 if let Some(ControlMessage::Shutdown) = ControlMessage::read(&message) {
                     receive(ParentMessage::Shutdown);

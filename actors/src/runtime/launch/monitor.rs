@@ -58,7 +58,7 @@ async fn monitor_with(
             message.bytes.advance(1);
             receive(message);
         }
-        Some(&MESH) => peer.receive(message.bytes),
+        Some(&MESH) => peer.receive(message),
         _ => {}
     };
     let mut heartbeats = HeartbeatMonitor::new(&runtime.endpoint.config);

@@ -110,7 +110,7 @@ async fn answer(
         };
         if message.first() == Some(&MESH) {
             // An initializer or an actor's factory may talk to other actors.
-            peer.receive(message.bytes);
+            peer.receive(message);
             continue;
         }
         match ControlMessage::read(&message) {
