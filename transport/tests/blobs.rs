@@ -13,7 +13,7 @@ use bytes::Bytes;
 use fiber_core::blob::{Blob, Blobs, arena};
 use fiber_core::{LinkKind, SessionKey};
 use fiber_transport::{Connection, ListenAt, Message, connect, listen};
-use support::run;
+use support::{child, run, spawn_child};
 
 const LARGE: usize = 1 << 20;
 
@@ -68,11 +68,11 @@ fn a_lent_blob_is_read_in_place_and_given_back() {
         let back = near.next().await.unwrap().unwrap();
         assert_eq!(back.blobs[0].as_ptr(), place);
         drop(back);
-        // The returns arrive before what is sent after them.
-        far.link.send(Message::new(vec![2])).unwrap();
-        near.link.send(Message::new(vec![3])).unwrap();
-        assert_eq!(far.next().await.unwrap().unwrap(), &[3][..]);
-        assert_eq!(near.next().await.unwrap().unwrap(), &[2][..]);
+        // Each end gives it back before it sends this.
+        near.link.send(Message::new(vec![2])).unwrap();
+        assert_eq!(far.next().await.unwrap().unwrap(), &[2][..]);
+        far.link.send(Message::new(vec![3])).unwrap();
+        assert_eq!(near.next().await.unwrap().unwrap(), &[3][..]);
         assert_eq!(shared(1).as_ptr(), place, "it is free again");
     });
 }
@@ -105,6 +105,46 @@ fn a_lender_keeps_what_a_living_borrower_may_read_after_the_end_of_the_link() {
         tokio::time::sleep(Duration::from_millis(20)).await;
         assert_ne!(shared(6).as_ptr(), place);
         assert!(received.blobs[0].iter().all(|byte| *byte == 5));
+    });
+}
+
+#[test]
+fn what_a_killed_process_had_borrowed_is_free_when_it_has_ended() {
+    alone(async {
+        let key = SessionKey::random();
+        let mut listener = listen(LinkKind::Unix, &key, &ListenAt::default()).unwrap();
+        let mut borrower = spawn_child("borrow", &[listener.address(), key.reveal()]);
+        let mut link = poll_fn(|context| listener.poll_accept(context)).await.unwrap();
+        link.incoming.set_limit(LARGE);
+        let blob = shared(3);
+        let place = blob.as_ptr();
+        link.link.send(message(vec![blob])).unwrap();
+        // The borrower has read it in its own mapping of the memory, and keeps it.
+        assert_eq!(link.next().await.unwrap().unwrap(), &[3][..]);
+        assert_ne!(shared(4).as_ptr(), place, "it is lent");
+        borrower.kill().unwrap();
+        while link.next().await.is_some_and(|message| message.is_ok()) {}
+        drop(link);
+        assert_ne!(shared(5).as_ptr(), place, "its process is not reaped");
+        borrower.wait().unwrap();
+        while shared(6).as_ptr() != place {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    });
+}
+
+#[test]
+fn child_process() {
+    let Some((_, arguments)) = child() else { return };
+    run(async move {
+        let key = arguments[1].parse().unwrap();
+        let mut connection = connect(&arguments[0], &key).await.unwrap();
+        connection.incoming.set_limit(LARGE);
+        let received = connection.next().await.unwrap().unwrap();
+        let [blob] = &received.blobs[..] else { panic!("one blob was lent") };
+        assert!(blob.as_shared().is_some());
+        connection.link.send(Message::new(vec![blob[LARGE - 1]])).unwrap();
+        std::future::pending::<()>().await;
     });
 }
 
