@@ -24,6 +24,7 @@ mod encode;
 #[cfg(test)]
 mod tests;
 
+use std::mem::needs_drop;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -38,6 +39,9 @@ use crate::error::{Error, Result};
 /// [`Error::Encode`] with serde's message if the value can't be serialised. `out` may then hold a
 /// part of it.
 pub fn append<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> Result<()> {
+    if !needs_drop::<T>() {
+        return append_value(out, value);
+    }
     scope::together(|| append_value(out, value))
 }
 
@@ -46,11 +50,18 @@ pub fn append<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> Result<()>
 ///
 /// # Errors
 /// As [`append`].
+#[inline]
 pub fn append_apart<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> Result<Blobs> {
+    // A value that owns an array has something to drop. The scope would take as long as the
+    // encoding of a number.
+    if !needs_drop::<T>() {
+        return append_value(out, value).map(|()| Blobs::default());
+    }
     let (appended, blobs) = scope::apart(|| append_value(out, value));
     appended.map(|()| blobs)
 }
 
+#[inline]
 fn append_value<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> Result<()> {
     value
         .serialize(&mut encode::Serializer::new(out))

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use fiber_transport::{Decoder, FrameError, HEADER_LEN};
+use fiber_transport::{Decoder, Frame, FrameError, HEADER_LEN};
 use libfuzzer_sys::fuzz_target;
 
 const LIMIT: usize = 1 << 12;
@@ -16,9 +16,9 @@ fuzz_target!(|input: (Vec<u8>, Vec<u8>)| {
     let bytes = Bytes::from(bytes);
     let appended = decode(&bytes, &pieces, |decoder, piece| {
         decoder.buffer(piece.len()).extend_from_slice(&piece.split_off(0));
-        decoder.next_message()
+        decoder.next_frame()
     });
-    let in_chunks = decode(&bytes, &pieces, Decoder::next_message_in);
+    let in_chunks = decode(&bytes, &pieces, Decoder::next_frame_in);
     assert_eq!(appended, in_chunks);
 });
 
@@ -26,8 +26,8 @@ fuzz_target!(|input: (Vec<u8>, Vec<u8>)| {
 fn decode(
     bytes: &Bytes,
     pieces: &[u8],
-    next: fn(&mut Decoder, &mut Bytes) -> Result<Option<Bytes>, FrameError>,
-) -> (Vec<Bytes>, Option<FrameError>) {
+    next: fn(&mut Decoder, &mut Bytes) -> Result<Option<Frame>, FrameError>,
+) -> (Vec<Frame>, Option<FrameError>) {
     let mut decoder = Decoder::new(LIMIT);
     let mut pieces: VecDeque<u8> = pieces.iter().copied().collect();
     let (mut rest, mut messages) = (bytes.clone(), Vec::new());
@@ -43,8 +43,11 @@ fn decode(
         }
         assert!(piece.is_empty());
     }
-    assert!(messages.iter().all(|message| message.len() <= LIMIT));
-    let decoded: usize = messages.iter().map(|message| HEADER_LEN + message.len()).sum();
+    let len = |frame: &Frame| match frame {
+        Frame::Message(bytes) | Frame::Extended(bytes) => bytes.len(),
+    };
+    assert!(messages.iter().all(|message| len(message) <= LIMIT));
+    let decoded: usize = messages.iter().map(|message| HEADER_LEN + len(message)).sum();
     assert!(decoded <= bytes.len());
     (messages, None)
 }

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use fiber_core::{BuildId, ProcessId, SessionKey};
 use fiber_transport::nng::{accept_keys, connect_keys};
 use fiber_transport::{
-    Closed, Connection, Incoming, Link, Message, PeerInfo, Role, accept_peer, join_session,
+    Closed, Connection, Incoming, Link, Message, PeerInfo, Received, Role, accept_peer, join_session,
 };
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
@@ -161,8 +161,8 @@ impl Link for Recorded {
 struct Messages(VecDeque<Bytes>);
 
 impl Incoming for Messages {
-    fn poll_next(&mut self, _: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
-        Poll::Ready(self.0.pop_front().map(Ok))
+    fn poll_next(&mut self, _: &mut Context<'_>) -> Poll<Option<io::Result<Received>>> {
+        Poll::Ready(self.0.pop_front().map(|message| Ok(message.into())))
     }
 
     fn set_limit(&mut self, _: usize) {}

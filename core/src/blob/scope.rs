@@ -1,31 +1,73 @@
 //! Which blobs belong to the value that this thread encodes or decodes.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use super::{Blob, Blobs};
 
+/// Where the bytes of large arrays go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// Into the encoding.
+    Together,
+    /// Into blobs. There are none so far.
+    Apart,
+    /// Into blobs, which are in [`BLOBS`].
+    ApartWithBlobs,
+}
+
 thread_local! {
-    /// The blobs of the value that is being encoded; `None` if they go into the encoding.
-    static APART: RefCell<Option<Vec<Blob>>> = const { RefCell::new(None) };
+    // Small values are encoded within nanoseconds: without blobs, a scope costs two accesses to
+    // this.
+    static MODE: Cell<Mode> = const { Cell::new(Mode::Together) };
+    /// The blobs of the value that is being encoded.
+    static BLOBS: RefCell<Vec<Blob>> = const { RefCell::new(Vec::new()) };
     /// The blobs of the value that is being decoded.
     static WITHIN: RefCell<Blobs> = RefCell::default();
+}
+
+/// Goes back to the mode of the value around this one, also after a panic.
+struct RestoreMode(Mode);
+
+impl Drop for RestoreMode {
+    #[inline]
+    fn drop(&mut self) {
+        MODE.set(self.0);
+    }
+}
+
+/// Gives the value around this one its blobs back, also after a panic.
+struct RestoreBlobs(Vec<Blob>);
+
+impl Drop for RestoreBlobs {
+    fn drop(&mut self) {
+        BLOBS.set(std::mem::take(&mut self.0));
+    }
 }
 
 /// Runs `encode`, and returns the blobs of the values that it encodes.
 #[inline]
 pub(crate) fn apart<R>(encode: impl FnOnce() -> R) -> (R, Blobs) {
-    let _restore = RestoreApart(APART.replace(Some(Vec::new())));
-    let result = encode();
-    (result, APART.take().unwrap_or_default().into())
+    within_mode(Mode::Apart, || {
+        let result = encode();
+        let has_blobs = MODE.get() == Mode::ApartWithBlobs;
+        (result, if has_blobs { BLOBS.take().into() } else { Blobs::default() })
+    })
 }
 
 /// Runs `encode`, whose values have their blobs in the encoding.
 #[inline]
 pub(crate) fn together<R>(encode: impl FnOnce() -> R) -> R {
-    if APART.with_borrow(Option::is_none) {
+    if MODE.get() == Mode::Together { encode() } else { within_mode(Mode::Together, encode) }
+}
+
+#[inline]
+fn within_mode<R>(mode: Mode, encode: impl FnOnce() -> R) -> R {
+    let outer = MODE.replace(mode);
+    let _mode = RestoreMode(outer);
+    if outer == Mode::ApartWithBlobs {
+        let _blobs = RestoreBlobs(BLOBS.take());
         return encode();
     }
-    let _restore = RestoreApart(APART.take());
     encode()
 }
 
@@ -43,13 +85,12 @@ pub(crate) fn within<R>(blobs: &Blobs, decode: impl FnOnce() -> R) -> R {
 /// Adds a blob to the value that this thread encodes. Returns its number, or `None` if the bytes
 /// belong into the encoding.
 pub(crate) fn add(blob: impl FnOnce() -> Blob) -> Option<u32> {
-    // `blob` runs while nothing is borrowed: it may encode something itself.
-    if APART.with_borrow(Option::is_none) {
+    if MODE.get() == Mode::Together {
         return None;
     }
     let blob = blob();
-    APART.with_borrow_mut(|blobs| {
-        let blobs = blobs.as_mut()?;
+    MODE.set(Mode::ApartWithBlobs);
+    BLOBS.with_borrow_mut(|blobs| {
         blobs.push(blob);
         u32::try_from(blobs.len() - 1).ok()
     })
@@ -65,18 +106,45 @@ pub(crate) fn take(number: u32) -> Option<Blob> {
     WITHIN.with_borrow(|blobs| blobs.get(number as usize).cloned())
 }
 
-struct RestoreApart(Option<Vec<Blob>>);
-
-impl Drop for RestoreApart {
-    fn drop(&mut self) {
-        APART.set(self.0.take());
-    }
-}
-
 struct RestoreWithin(Blobs);
 
 impl Drop for RestoreWithin {
     fn drop(&mut self) {
         WITHIN.set(std::mem::take(&mut self.0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blob() -> Blob {
+        Blob::private(bytes::Bytes::from_static(b"blob"))
+    }
+
+    #[test]
+    fn each_value_has_its_own_blobs() {
+        let (numbers, blobs) = apart(|| {
+            let first = add(blob);
+            let nested = together(|| add(blob));
+            let (inner, inner_blobs) = apart(|| (add(blob), add(blob)));
+            (first, nested, inner, inner_blobs.len(), add(blob))
+        });
+        assert_eq!(numbers, (Some(0), None, (Some(0), Some(1)), 2, Some(1)));
+        assert_eq!(blobs.len(), 2);
+        assert_eq!(add(blob), None, "the scope has ended");
+    }
+
+    #[test]
+    fn a_panic_ends_the_scope() {
+        let panicked = std::panic::catch_unwind(|| {
+            apart(|| {
+                add(blob);
+                std::panic::panic_any(())
+            })
+        });
+        assert!(panicked.is_err());
+        assert_eq!(add(blob), None);
+        assert!(apart(|| ()).1.is_empty());
     }
 }
