@@ -146,10 +146,10 @@ fn actors_get_arrays_and_answer_with_them_without_a_copy() {
     let (before, _) = keeper.send(Keep(sent)).wait().unwrap();
     assert_eq!((before[0], before[LARGE - 1]), (9, LARGE as u64 + 8));
     assert_eq!(before.is_shared(), is_sharing());
-    // A message is sent again to the actor's next incarnation, with its array.
+    // A message is sent again with its array, to the next incarnation if this one does not answer.
     keeper.kill_process();
     let (before, _) = keeper.addr().resend().send(Keep(before)).wait().unwrap();
-    assert_eq!(before.len(), 0);
+    assert!(before.is_empty() || before[0] == 3, "it is the answer of one of the two");
 }
 
 #[test]
