@@ -28,7 +28,7 @@ pub use self::mapping::{Mapping, MappingId};
 /// than the messages that lend a blob and give it back.
 pub const MIN_LEN: usize = 32 << 10;
 
-/// Plain bytes that nobody changes. A clone costs one atomic operation.
+/// Plain bytes that never change. A clone costs one atomic operation.
 #[derive(Clone)]
 pub struct Blob(Memory);
 

@@ -106,7 +106,7 @@ impl sealed::Sealed for bool {
 
     fn from_zeroes(bytes: &mut [u8]) -> &mut [bool] {
         assert!(Self::are_valid(bytes), "zeroes are `false`");
-        // SAFETY: all bytes are 0 or 1, and the slice lets nobody else write while it lives.
+        // SAFETY: all bytes are 0 or 1, and no one else can write while the slice lives.
         unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), bytes.len()) }
     }
 
@@ -115,7 +115,7 @@ impl sealed::Sealed for bool {
     }
 
     fn from_valid(bytes: &[u8]) -> &[bool] {
-        // SAFETY: `are_valid` was true for these bytes, and nobody changes the bytes of a blob.
+        // SAFETY: `are_valid` was true for these bytes, and the bytes of a blob never change.
         unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len()) }
     }
 }

@@ -6,8 +6,8 @@
 //! - The owner of an arena writes only to a range that it has taken from the free ones, through a
 //!   unique reference, and before it makes a blob of the range.
 //! - It frees a range when the last blob of it is dropped. A blob that was lent to another process
-//!   is dropped here only after that process has given it back or has ended. So nobody reads a
-//!   range that is being written.
+//!   is dropped here only after that process has given it back or has ended. So no process
+//!   reads a range that is being written.
 //! - All other processes map the memory without the right to write.
 //! - They are processes of one session, which hold its key and run this code.
 
@@ -98,7 +98,7 @@ impl Mapping {
     #[inline]
     pub(super) fn bytes(&self, offset: usize, len: usize) -> &[u8] {
         assert!(offset <= self.len && len <= self.len - offset, "a blob is within its arena");
-        // SAFETY: the range is inside the mapping, and nobody writes to it: see above.
+        // SAFETY: the range is inside the mapping, and no process writes to it: see above.
         unsafe { std::slice::from_raw_parts(self.base.add(offset).as_ptr(), len) }
     }
 
