@@ -227,7 +227,7 @@ impl Decoder {
     }
 }
 
-/// What was received between two headers.
+/// The content of one frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// A message without blobs.

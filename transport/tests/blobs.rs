@@ -58,11 +58,11 @@ fn a_lent_blob_is_read_in_place_and_given_back() {
         assert_eq!(received.bytes, &b"\x01body"[..]);
         assert_eq!(received.blobs[0].as_ptr(), place, "it is the same memory");
         assert_eq!(*received.blobs[1], [8; 100]);
-        // What is in use is not written over.
+        // Memory in use is not written over.
         let other = shared(9);
         assert_ne!(other.as_ptr(), place);
         assert!(received.blobs[0].iter().all(|byte| *byte == 7));
-        // Passing it on lends what was borrowed.
+        // Passing it on lends the borrowed memory.
         far.link.send(message(received.blobs.to_vec())).unwrap();
         drop(received);
         let back = near.next().await.unwrap().unwrap();

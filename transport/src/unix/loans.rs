@@ -29,7 +29,7 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(super) struct Lender {
     lent: HashMap<Loan, Blob>,
     last: Loan,
-    /// The mappings of which the borrower has the descriptor.
+    /// The mappings whose descriptor the borrower has.
     introduced: HashSet<MappingId>,
 }
 
