@@ -14,7 +14,8 @@ use bytes::Bytes;
 use fiber_core::{BuildId, ProcessId, SessionKey};
 use fiber_transport::nng::{accept_keys, connect_keys};
 use fiber_transport::{
-    Closed, Connection, Incoming, Link, Message, PeerInfo, Received, Role, accept_peer, join_session,
+    Closed, Connection, Incoming, Link, Message, PeerInfo, Received, Role, accept_peer,
+    join_session,
 };
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
