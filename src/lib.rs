@@ -385,7 +385,7 @@ pub mod config {
 /// # Ok::<(), fiber::Error>(())
 /// ```
 pub mod array {
-    pub use fiber_core::{Array, Element};
+    pub use fiber_core::{Array, Element, ValueMemory, value_memory};
 }
 
 /// Task functions: the traits that bound their arguments and results.

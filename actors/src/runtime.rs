@@ -28,6 +28,7 @@ use fiber_backends::{Backend, Job, ListenAddress, backend};
 use fiber_core::blob::arena;
 use fiber_core::{
     Config, Error, Ignored, LinkKind, ProcessId, Result, SessionKey, entry, set_spin, shortage,
+    value_memory,
 };
 use parking_lot::Mutex;
 
@@ -44,14 +45,13 @@ use crate::mesh::{Mesh, Registry};
 /// Set by [`init`].
 static INITIALISED: AtomicBool = AtomicBool::new(false);
 
-/// Lets arrays use shared memory if the links of this process can lend it.
-fn share_memory(config: &Config) {
-    let limit = match config.shared_memory {
-        _ if config.link != LinkKind::Unix || config.backend != "local" => 0,
-        Some(limit) => limit.as_u64(),
-        None => arena::default_limit(),
-    };
-    arena::set_limit(limit);
+/// Limits the memory of values, and lets arrays use shared memory if the links of this process can
+/// lend it.
+fn limit_value_memory(config: &Config) {
+    let limit = config.value_memory.map_or_else(value_memory::default_limit, |size| size.as_u64());
+    value_memory::set_limit(limit);
+    let can_lend = config.link == LinkKind::Unix && config.backend == "local";
+    arena::enable(config.shared_memory && can_lend);
 }
 
 static CURRENT: Mutex<Option<&'static Runtime>> = Mutex::new(None);

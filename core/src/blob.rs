@@ -9,17 +9,24 @@
 //! processes that borrowed it. A borrower reads the bytes in place. It may pass the blob on: it
 //! then lends what it has borrowed, so a lender's blob always outlives those that it has lent.
 
+mod allocator;
 pub mod arena;
 mod mapping;
 mod ranges;
 pub(crate) mod scope;
 
+/// A model test replaces it.
+mod sync {
+    pub(super) use parking_lot::Mutex;
+}
+
 use std::any::Any;
 use std::fmt;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 
 pub use self::arena::Unfinished;
 pub use self::mapping::{Mapping, MappingId};
@@ -34,9 +41,43 @@ pub struct Blob(Memory);
 
 #[derive(Clone)]
 enum Memory {
-    /// In this process only.
-    Private(Bytes),
+    /// In this process only, with the copy that others read. Short ones have none.
+    Private(Bytes, Option<Arc<SharedCopy>>),
     Shared(Shared),
+}
+
+/// The copy of private bytes in shared memory, as long as anything uses it: a value that is sent to
+/// many tasks is copied once.
+#[derive(Default)]
+struct SharedCopy(Mutex<Option<WeakShared>>);
+
+/// A blob in an arena that this does not keep.
+struct WeakShared {
+    mapping: Arc<Mapping>,
+    offset: usize,
+    len: usize,
+    hold: Weak<dyn Any + Send + Sync>,
+}
+
+impl WeakShared {
+    fn upgrade(&self) -> Option<Blob> {
+        let (mapping, offset, len) = (Arc::clone(&self.mapping), self.offset, self.len);
+        let hold = self.hold.upgrade()?;
+        Some(Blob(Memory::Shared(Shared { mapping, offset, len, hold })))
+    }
+}
+
+impl SharedCopy {
+    /// Returns the copy of `bytes`, and makes it if there is none.
+    fn of(&self, bytes: &[u8]) -> Option<Blob> {
+        let mut copy = self.0.lock();
+        if let Some(blob) = copy.as_ref().and_then(WeakShared::upgrade) {
+            return Some(blob);
+        }
+        let blob = arena::copy_of(bytes)?;
+        *copy = blob.as_shared().map(Shared::downgrade);
+        Some(blob)
+    }
 }
 
 /// A blob in an arena.
@@ -46,13 +87,14 @@ pub struct Shared {
     offset: usize,
     len: usize,
     /// Keeps the range from being used again: the range itself in its owner, a loan elsewhere.
-    _hold: Arc<dyn Any + Send + Sync>,
+    hold: Arc<dyn Any + Send + Sync>,
 }
 
 impl Blob {
     /// Makes a blob of memory that this process does not share.
     pub fn private(bytes: Bytes) -> Blob {
-        Blob(Memory::Private(bytes))
+        let copy = (bytes.len() >= MIN_LEN).then(Arc::default);
+        Blob(Memory::Private(bytes, copy))
     }
 
     /// Makes a blob of a range of an arena. The range is not written while `hold` lives.
@@ -69,7 +111,7 @@ impl Blob {
             mapping,
             offset,
             len,
-            _hold: hold,
+            hold,
         })))
     }
 
@@ -77,23 +119,26 @@ impl Blob {
     pub fn as_shared(&self) -> Option<&Shared> {
         match &self.0 {
             Memory::Shared(shared) => Some(shared),
-            Memory::Private(_) => None,
+            Memory::Private(..) => None,
         }
     }
 
-    /// Returns the blob in shared memory, as far as there is room. Copies it if it is not there.
+    /// Returns the blob in shared memory, as far as there is room. Copies it if it is not there, or
+    /// returns a copy that was made before and is still in use.
     #[must_use]
     pub fn into_shared(self) -> Blob {
-        if self.as_shared().is_some() {
-            return self;
-        }
-        arena::copy_of(&self).unwrap_or(self)
+        let copy = match &self.0 {
+            Memory::Shared(_) => None,
+            Memory::Private(bytes, Some(copy)) => copy.of(bytes),
+            Memory::Private(bytes, None) => arena::copy_of(bytes),
+        };
+        copy.unwrap_or(self)
     }
 
     /// Returns the bytes as `Bytes`, without a copy.
     pub fn to_bytes(&self) -> Bytes {
         match &self.0 {
-            Memory::Private(bytes) => bytes.clone(),
+            Memory::Private(bytes, _) => bytes.clone(),
             Memory::Shared(_) => Bytes::from_owner(self.clone()),
         }
     }
@@ -115,6 +160,11 @@ impl Shared {
         self.len
     }
 
+    fn downgrade(&self) -> WeakShared {
+        let (mapping, hold) = (Arc::clone(&self.mapping), Arc::downgrade(&self.hold));
+        WeakShared { mapping, offset: self.offset, len: self.len, hold }
+    }
+
     /// Returns whether the blob has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -134,7 +184,7 @@ impl Deref for Blob {
     #[inline]
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            Memory::Private(bytes) => bytes,
+            Memory::Private(bytes, _) => bytes,
             Memory::Shared(shared) => shared.mapping.bytes(shared.offset, shared.len),
         }
     }
@@ -161,6 +211,11 @@ impl Blobs {
     /// Returns the number of bytes in all blobs.
     pub fn total_len(&self) -> usize {
         self.iter().map(|blob| blob.len()).sum()
+    }
+
+    /// Returns the number of bytes in blobs outside of shared memory.
+    pub fn private_len(&self) -> usize {
+        self.iter().filter(|blob| blob.as_shared().is_none()).map(|blob| blob.len()).sum()
     }
 }
 

@@ -134,10 +134,13 @@ options! {
             /// The limit of the arguments and results that one call of a pool stores in the process
             /// that made it.
             call_buffer: ByteSize = ByteSize::mib(64),
-            /// The limit of the shared memory into which a process writes large arrays, for other
-            /// processes of its host to read. Above it, and between hosts, their bytes are sent.
-            /// `0` turns it off. Without one: a quarter of the memory that the process can have.
-            shared_memory: Option<ByteSize> = None,
+            /// The limit of the memory that values take in one process: encoded arguments, results
+            /// and elements of queues, and large arrays in shared memory. At the limit, calls and
+            /// queues wait for room. Without one: half of the memory that the process can have.
+            value_memory: Option<ByteSize> = None,
+            /// Whether a process writes large arrays into shared memory, for other processes of its
+            /// host to read. Otherwise, and between hosts, their bytes are sent.
+            shared_memory: bool = true,
             /// Whether SIGINT, SIGTERM and SIGHUP end the children before they end this process.
             signals: bool = true,
             /// The GPUs that workers may use, by index or id. Without a list: all that fiber finds.

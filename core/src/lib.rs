@@ -25,6 +25,7 @@ pub mod shortage;
 mod signals;
 mod spin;
 pub mod transfer;
+pub mod value_memory;
 pub mod variables;
 mod wait;
 
@@ -52,4 +53,5 @@ pub use portable::{OwnedNotBorrowed, Portable};
 pub use run::{BlockOn, Outcome, Tasks};
 pub use signals::{Ignored, Signals};
 pub use spin::{Spin, set_spin};
+pub use value_memory::{ValueMemory, value_memory};
 pub use wait::{block_on, forbid_waiting, waiting_allowed};

@@ -15,6 +15,12 @@
 
 mod connect;
 mod memory;
+mod positions;
+
+/// A model test replaces it.
+mod atomic {
+    pub(super) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+}
 
 use std::fmt;
 use std::io;
@@ -24,7 +30,8 @@ use std::os::unix::net::UnixStream;
 use rustix::net::{RecvFlags, SendFlags};
 
 pub use self::connect::{StreamListener, open_stream};
-use self::memory::{Memory, Side};
+use self::memory::Memory;
+use self::positions::Side;
 
 /// The writing side of a stream.
 pub struct Writer(StreamSide);
@@ -68,7 +75,7 @@ impl Writer {
 
     /// Returns the number of bytes that there is room for.
     pub fn room(&self) -> usize {
-        self.0.memory.capacity() - self.0.memory.filled(Side::Writer, self.0.position)
+        self.0.memory.capacity() - self.0.filled()
     }
 
     /// Asks the reader to wake this side when there is room.
@@ -98,7 +105,7 @@ impl Reader {
     }
 
     fn available(&self) -> usize {
-        self.0.memory.filled(Side::Reader, self.0.position)
+        self.0.filled()
     }
 
     /// Asks the writer to wake this side when there are bytes to read.
@@ -116,9 +123,15 @@ impl Reader {
 }
 
 impl StreamSide {
+    /// Returns the number of bytes that are in the ring buffer.
+    fn filled(&self) -> usize {
+        self.memory.positions().filled(self.side, self.position, self.memory.capacity())
+    }
+
     fn advance(&mut self, length: usize) {
         self.position += length as u64;
-        if self.memory.publish(self.side, self.position) {
+        let capacity = self.memory.capacity();
+        if self.memory.positions().publish(self.side, self.position, capacity) {
             // If the other side is gone, `woken` reports it.
             let _ =
                 rustix::net::send(&self.socket, &[1], SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
@@ -126,9 +139,9 @@ impl StreamSide {
     }
 
     fn arm(&self, ready: impl Fn() -> bool) -> Armed {
-        self.memory.set_asleep(self.side);
+        self.memory.positions().set_asleep(self.side);
         if ready() {
-            self.memory.set_awake(self.side);
+            self.memory.positions().set_awake(self.side);
             return Armed::Ready;
         }
         Armed::Asleep
@@ -136,7 +149,7 @@ impl StreamSide {
 
     fn woken(&self) -> Result<(), StreamClosed> {
         let mut wakeups = [0; 64];
-        self.memory.set_awake(self.side);
+        self.memory.positions().set_awake(self.side);
         match rustix::net::recv(&self.socket, &mut wakeups, RecvFlags::DONTWAIT) {
             Ok((0, _)) => Err(StreamClosed),
             Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(()),

@@ -42,7 +42,7 @@ fn message(blobs: Vec<Blob>) -> Message {
 }
 
 fn shared(value: u8) -> Blob {
-    arena::set_limit(1 << 30);
+    arena::enable(true);
     arena::copy_of(&vec![value; LARGE]).expect("there is room")
 }
 

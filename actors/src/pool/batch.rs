@@ -1,6 +1,7 @@
 //! Results on their way to the caller.
 
 use fiber_core::Error;
+use fiber_core::value_memory::Stored;
 
 use super::run::Run;
 
@@ -33,17 +34,22 @@ impl Order {
 /// Results that the caller receives together.
 #[derive(Debug)]
 pub(super) enum ResultBatch {
-    /// Outcomes of consecutive tasks.
-    Outcomes(Run),
+    /// Outcomes of consecutive tasks, and the count of their bytes.
+    Outcomes(Run, Stored),
     /// A task without an outcome of its own.
     Failed(u64, Error),
 }
 
 impl ResultBatch {
+    pub(super) fn of(outcomes: Run) -> ResultBatch {
+        let stored = Stored::new(outcomes.private_size());
+        ResultBatch::Outcomes(outcomes, stored)
+    }
+
     /// Returns the number of tasks.
     pub(super) fn len(&self) -> u64 {
         match self {
-            ResultBatch::Outcomes(run) => run.len(),
+            ResultBatch::Outcomes(run, _) => run.len(),
             ResultBatch::Failed(..) => 1,
         }
     }
@@ -51,7 +57,7 @@ impl ResultBatch {
     /// Returns the index of the first task.
     pub(super) fn start(&self) -> u64 {
         match self {
-            ResultBatch::Outcomes(run) => run.start,
+            ResultBatch::Outcomes(run, _) => run.start,
             ResultBatch::Failed(index, _) => *index,
         }
     }
@@ -64,7 +70,7 @@ impl ResultBatch {
     /// Returns the size in bytes.
     pub(super) fn size(&self) -> u64 {
         match self {
-            ResultBatch::Outcomes(run) => run.size() as u64,
+            ResultBatch::Outcomes(run, _) => run.size() as u64,
             ResultBatch::Failed(..) => 0,
         }
     }

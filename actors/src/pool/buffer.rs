@@ -5,8 +5,13 @@
 //! `map` stores all results anyway, so its limit applies to arguments alone. The feeder waits while
 //! there is no room for arguments. The scheduler hands out no task while there is no room for its
 //! outcome. It expects an outcome as large as the largest recent one.
+//!
+//! While the process's [values](value_memory) take as much memory as they may, there is room for a
+//! few tasks only. Each call keeps these, so calls that wait for memory never wait for each other.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+
+use fiber_core::value_memory;
 
 use super::batch::Release;
 
@@ -19,7 +24,7 @@ const MAX_AHEAD: u64 = 64 << 10;
 #[derive(Debug)]
 pub(super) struct Buffer {
     max_arguments: u64,
-    /// `None` if outcomes don't count.
+    /// `None` if the caller stores all outcomes anyway.
     max_outcomes: Option<u64>,
     arguments: AtomicU64,
     outcomes: AtomicU64,
@@ -62,21 +67,20 @@ impl Buffer {
     /// Returns whether a feeder that is `ahead` tasks ahead has to wait. It need not while it is
     /// fewer than `least` tasks ahead.
     pub(super) fn is_full(&self, ahead: u64, least: u64) -> bool {
-        ahead >= least && (ahead >= MAX_AHEAD || self.arguments.load(SeqCst) >= self.max_arguments)
+        let full = || self.arguments.load(SeqCst) >= self.max_arguments || value_memory::is_full();
+        ahead >= least && (ahead >= MAX_AHEAD || full())
     }
 
     /// Returns whether a waiting feeder continues. The buffer is half empty then, so that the
     /// feeder does not wait again at once.
     pub(super) fn has_emptied(&self, ahead: u64, least: u64) -> bool {
-        ahead <= least / 2
-            || (ahead <= MAX_AHEAD / 2 && self.arguments.load(SeqCst) <= self.max_arguments / 2)
+        let emptied =
+            || self.arguments.load(SeqCst) <= self.max_arguments / 2 && !value_memory::is_full();
+        ahead <= least / 2 || (ahead <= MAX_AHEAD / 2 && emptied())
     }
 
     /// Counts outcomes that have arrived.
     pub(super) fn store_outcomes(&self, tasks: u64, bytes: u64) {
-        if self.max_outcomes.is_none() {
-            return;
-        }
         self.untaken.fetch_add(tasks, SeqCst);
         self.outcomes.fetch_add(bytes, SeqCst);
         let each = bytes / tasks.max(1);
@@ -90,9 +94,6 @@ impl Buffer {
     /// Frees outcomes that the caller has taken; it takes that of task `next` next. Returns whether
     /// the scheduler must resume the call, because it is throttled.
     pub(super) fn free_outcomes(&self, tasks: u64, bytes: u64, next: u64) -> bool {
-        if self.max_outcomes.is_none() {
-            return false;
-        }
         self.next.store(next, SeqCst);
         self.untaken.fetch_sub(tasks, SeqCst);
         self.outcomes.fetch_sub(bytes, SeqCst);
@@ -108,8 +109,11 @@ impl Buffer {
     /// Returns how many more tasks may be handed out while `pending` are pending. There is room for
     /// `least` tasks however large they are.
     pub(super) fn room(&self, pending: u64, least: u64) -> u64 {
-        let Some(max) = self.max_outcomes else { return u64::MAX };
         let enough = least.saturating_sub(pending + self.untaken.load(SeqCst));
+        if value_memory::is_full() {
+            return enough;
+        }
+        let Some(max) = self.max_outcomes else { return u64::MAX };
         let free = max.saturating_sub(self.outcomes.load(SeqCst));
         match free.checked_div(self.expected.load(SeqCst)) {
             Some(fitting) => fitting.saturating_sub(pending).max(enough),
@@ -184,6 +188,6 @@ mod tests {
         buffer.free_arguments(stored);
         assert!(!buffer.is_full(100, 4) && buffer.has_emptied(100, 4));
         assert!(buffer.is_full(MAX_AHEAD, 4));
-        assert_eq!(buffer.room(1000, 1), u64::MAX, "the results of `map` do not count");
+        assert_eq!(buffer.room(1000, 1), u64::MAX, "`map` stores all results anyway");
     }
 }

@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
+use fiber_core::blob::Blobs;
+use fiber_core::value_memory::Stored;
 use fiber_core::{Error, Result};
 use parking_lot::{Condvar, Mutex};
 
@@ -62,6 +64,7 @@ struct StoredArguments {
     bytes: Vec<u8>,
     counted: u64,
     exchange: Arc<Exchange>,
+    _stored: Stored,
 }
 
 impl AsRef<[u8]> for StoredArguments {
@@ -108,7 +111,7 @@ impl Exchange {
     /// Passes completed tasks to the caller.
     pub(super) fn complete(&self, completion: Completion) {
         let batch = match completion {
-            Completion::Outcomes(run) => ResultBatch::Outcomes(run),
+            Completion::Outcomes(run) => ResultBatch::of(run),
             Completion::Abandoned { index, workers: deaths, exit } => ResultBatch::Failed(
                 index,
                 Error::WorkerDied { function: self.function, index, deaths, exit },
@@ -199,12 +202,11 @@ impl Exchange {
     /// throttled and the scheduler must resume it.
     #[must_use]
     pub(super) fn consumed(&self, batch: &ResultBatch) -> bool {
-        if self.order.release() == Release::Completed {
-            return false;
-        }
         let resumes = self.buffer.free_outcomes(batch.len(), batch.size(), batch.end());
-        let inbox = self.inbox.lock();
-        self.release(batch.len(), &inbox);
+        if self.order.release() == Release::Taken {
+            let inbox = self.inbox.lock();
+            self.release(batch.len(), &inbox);
+        }
         resumes
     }
 
@@ -256,14 +258,14 @@ impl Exchange {
         let (first, end) = (open.first, open.first + open.count);
         (open.first, open.count) = (end, 0);
         let bytes = std::mem::take(&mut open.bytes);
-        Some(Run::new(self.id, first, end, self.store(bytes, 0)))
+        Some(Run::new(self.id, first, end, self.store(bytes, &Blobs::default())))
     }
 
-    /// Counts arguments, and `apart` bytes in their blobs, towards the buffer until they are
-    /// dropped.
-    pub(super) fn store(self: &Arc<Exchange>, bytes: Vec<u8>, apart: usize) -> Bytes {
-        let counted = self.buffer.store_arguments(bytes.capacity() + apart);
-        Bytes::from_owner(StoredArguments { bytes, counted, exchange: Arc::clone(self) })
+    /// Counts arguments with these blobs towards the buffer until they are dropped.
+    pub(super) fn store(self: &Arc<Exchange>, bytes: Vec<u8>, blobs: &Blobs) -> Bytes {
+        let _stored = Stored::new(bytes.capacity() + blobs.private_len());
+        let counted = self.buffer.store_arguments(bytes.capacity() + blobs.total_len());
+        Bytes::from_owner(StoredArguments { bytes, counted, exchange: Arc::clone(self), _stored })
     }
 
     /// Returns whether a feeder that has added `fed` tasks has to wait. It need not while it is

@@ -133,7 +133,7 @@ impl Feeder<'_> {
     /// Submits the task in `scratch` as a run of its own.
     fn submit_alone(&mut self, index: u64, blobs: Blobs) {
         self.skip(index);
-        let bytes = self.exchange.store(std::mem::take(&mut self.scratch), blobs.total_len());
+        let bytes = self.exchange.store(std::mem::take(&mut self.scratch), &blobs);
         self.pool.submit(Run::with_blobs(self.exchange.id, index, bytes, blobs));
         self.check_at = self.fed;
     }

@@ -104,6 +104,11 @@ impl Run {
         self.bytes.len() + self.blobs.total_len()
     }
 
+    /// Returns the bytes that it keeps in this process's own memory.
+    pub(crate) fn private_size(&self) -> usize {
+        self.bytes.len() + self.blobs.private_len()
+    }
+
     /// Drops the arguments of tasks that were cut off at the front.
     fn trim(&mut self) {
         if self.base < self.start {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use dashmap::DashMap;
-use fiber_core::ExitReason;
+use fiber_core::{ExitReason, ValueMemory, value_memory};
 use serde::Serialize;
 
 use super::strategy::Strategy;
@@ -156,15 +156,18 @@ pub fn tree() -> Tree {
         }
     }
     roots.reverse();
-    Tree { roots }
+    Tree { roots, memory: value_memory() }
 }
 
-/// A snapshot of the supervisors of a process and their children. `Display` draws it.
+/// A snapshot of the supervisors of a process, their children, and the memory of its values.
+/// `Display` draws it.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Tree {
     /// The supervisors that are no children of others, oldest first.
     pub roots: Vec<Branch>,
+    /// The memory that values take in this process.
+    pub memory: ValueMemory,
 }
 
 impl Tree {

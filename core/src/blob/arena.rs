@@ -17,41 +17,33 @@
 use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::process::{Resource, getrlimit};
 
 use super::Blob;
+use super::allocator::{Allocator, Pages};
 use super::mapping::{Mapping, MappingId};
 use super::ranges::{PAGE, Ranges};
+use crate::value_memory::{self, value_memory};
 
 /// Free memory at the arena's end that stays with the process, in bytes.
 const KEPT: usize = 64 << 20;
 
-/// The limit of the arena in bytes; 0 while this process shares no memory.
-static LIMIT: AtomicU64 = AtomicU64::new(0);
+/// Whether the links of this process can lend blobs.
+static ENABLED: AtomicBool = AtomicBool::new(false);
 static ARENA: OnceLock<Arena> = OnceLock::new();
 
-/// Lets blobs of this process use up to `limit` bytes of shared memory. 0 forbids it.
-pub fn set_limit(limit: u64) {
-    LIMIT.store(limit, Ordering::Relaxed);
-}
-
-/// Returns a quarter of the memory that this process can have: the host's, or its control group's.
-pub fn default_limit() -> u64 {
-    let host = rustix::system::sysinfo();
-    let host = (host.totalram as u64).saturating_mul(host.mem_unit.into());
-    let group = std::fs::read_to_string("/sys/fs/cgroup/memory.max");
-    let group = group.ok().and_then(|limit| limit.trim().parse().ok());
-    host.min(group.unwrap_or(u64::MAX)) / 4
+/// Lets blobs of this process use shared memory, up to the limit of [`value_memory`].
+pub fn enable(enabled: bool) {
+    ENABLED.store(enabled, Ordering::Relaxed);
 }
 
 /// Returns the number of bytes that blobs of this process use in shared memory.
 pub fn used() -> usize {
-    ARENA.get().map_or(0, |arena| arena.ranges.lock().used())
+    value_memory().shared as usize
 }
 
 /// Returns a blob with a copy of `bytes` in shared memory, or `None` if this process shares no
@@ -63,9 +55,20 @@ pub fn copy_of(bytes: &[u8]) -> Option<Blob> {
 }
 
 struct Arena {
-    file: OwnedFd,
     mapping: Arc<Mapping>,
-    ranges: Mutex<Ranges>,
+    allocator: Allocator<OwnedFd>,
+}
+
+impl Pages for OwnedFd {
+    fn provide(&self, start: usize, len: usize) -> bool {
+        let flags = FallocateFlags::empty();
+        rustix::fs::fallocate(self, flags, start as u64, len as u64).is_ok()
+    }
+
+    fn give_back(&self, start: usize, len: usize) -> bool {
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        rustix::fs::fallocate(self, hole, start as u64, len as u64).is_ok()
+    }
 }
 
 /// A range of the arena that is being written.
@@ -92,15 +95,15 @@ impl Unfinished {
     ///
     /// Returns `None` if this process shares no memory, or has no room.
     pub fn new(len: usize) -> Option<Unfinished> {
-        let limit = LIMIT.load(Ordering::Relaxed);
-        if limit == 0 || len == 0 {
+        let room = value_memory::room();
+        if !ENABLED.load(Ordering::Relaxed) || len == 0 || len as u64 > room {
             return None;
         }
         let arena = match ARENA.get() {
             Some(arena) => arena,
             // Several threads may try at once; one arena stays. A failure is not kept.
             None => {
-                let arena = Arena::new(limit).ok()?;
+                let arena = Arena::new(value_memory().limit).ok()?;
                 ARENA.get_or_init(|| arena)
             }
         };
@@ -139,40 +142,21 @@ impl Arena {
         let read_only = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
         let id = MappingId(u128::from_le_bytes(crate::random()));
         let mapping = Mapping::own(id, &file, read_only)?;
-        Ok(Arena { file, mapping, ranges: Mutex::new(Ranges::new(len)) })
+        Ok(Arena { mapping, allocator: Allocator::new(Ranges::new(len), file, KEPT) })
     }
 
     /// Takes a range whose pages are there.
     fn take(&'static self, len: usize) -> Option<Range> {
-        let mut ranges = self.ranges.lock();
-        let before = ranges.frontier();
-        let offset = ranges.take(len)?;
-        if offset + len > before {
-            let (from, more) = (before as u64, (offset + len - before) as u64);
-            if rustix::fs::fallocate(&self.file, FallocateFlags::empty(), from, more).is_err() {
-                ranges.free(offset, len);
-                ranges.lower_frontier(before);
-                return None;
-            }
-        }
+        let offset = self.allocator.take(len)?;
+        value_memory::share(len);
         Some(Range { arena: self, offset, len })
     }
 }
 
 impl Drop for Range {
     fn drop(&mut self) {
-        let mut ranges = self.arena.ranges.lock();
-        ranges.free(self.offset, self.len);
-        let keep = KEPT.max(ranges.used());
-        if ranges.free_at_end() > keep {
-            let end = ranges.frontier();
-            let start = end - ranges.free_at_end() + keep / 2;
-            let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            let len = (end - start) as u64;
-            if rustix::fs::fallocate(&self.arena.file, hole, start as u64, len).is_ok() {
-                ranges.lower_frontier(start);
-            }
-        }
+        self.arena.allocator.free(self.offset, self.len);
+        value_memory::unshare(self.len);
     }
 }
 
@@ -182,7 +166,8 @@ mod tests {
 
     #[test]
     fn blobs_reuse_the_memory_of_dropped_ones_and_the_rest_goes_back() {
-        set_limit(1 << 30);
+        value_memory::set_limit(1 << 30);
+        enable(true);
         let blob = copy_of(&[7; 100_000]).unwrap();
         let place = blob.as_shared().unwrap().offset();
         assert!(blob.iter().all(|byte| *byte == 7));
@@ -201,7 +186,8 @@ mod tests {
         let large: Vec<_> = (0..4).map(|_| Unfinished::new(64 << 20).unwrap().finish()).collect();
         assert_eq!(used(), 256 << 20);
         drop(large);
-        assert!(ARENA.get().unwrap().ranges.lock().frontier() <= KEPT);
+        let pages = rustix::fs::fstat(ARENA.get().unwrap().mapping.file()).unwrap().st_blocks * 512;
+        assert!(pages <= KEPT as i64, "{pages} bytes are still there");
         assert!(Unfinished::new(2 << 30).is_none(), "it is above the limit");
         assert!(Unfinished::new(usize::MAX).is_none());
     }

@@ -20,7 +20,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::{UnixListener, UnixStream as AsyncStream};
 use tokio::time::{Instant, sleep};
 
-use super::memory::{self, Memory, Side};
+use super::memory::{self, Memory};
+use super::positions::Side;
 use super::{Reader, Writer, side};
 use crate::PendingPeers;
 

@@ -12,34 +12,16 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
+
+use super::positions::Positions;
 
 /// The bytes before the ring buffer: one page.
 const HEADER_LEN: usize = 4096;
 /// The limit of a ring buffer that a peer sends, in bytes.
 const MAX_CAPACITY: usize = 1 << 30;
-
-/// A value in a cache line of its own, to avoid false sharing between the two sides.
-#[repr(align(64))]
-struct CachePadded<T>(T);
-
-#[repr(C)]
-struct Header {
-    written: CachePadded<AtomicU64>,
-    read: CachePadded<AtomicU64>,
-    writer_sleeps: CachePadded<AtomicU32>,
-    reader_sleeps: CachePadded<AtomicU32>,
-}
-
-/// A side of a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
-    Writer,
-    Reader,
-}
 
 /// The mapped memory of a stream.
 pub(super) struct Memory {
@@ -88,19 +70,10 @@ impl Memory {
         self.capacity
     }
 
-    fn header(&self) -> &Header {
-        // SAFETY: the mapping starts with an aligned page for it; zeroes are a valid header.
-        unsafe { self.base.cast::<Header>().as_ref() }
-    }
-
-    /// Returns the number of filled bytes. `own` is the position of `side`.
-    pub(super) fn filled(&self, side: Side, own: u64) -> usize {
-        let filled = match side {
-            Side::Writer => own.wrapping_sub(self.header().read.0.load(Ordering::Acquire)),
-            Side::Reader => self.header().written.0.load(Ordering::Acquire).wrapping_sub(own),
-        };
-        // A wrong position of the other side does not lead out of the ring buffer.
-        usize::try_from(filled).unwrap_or(usize::MAX).min(self.capacity)
+    /// Returns the positions of both sides.
+    pub(super) fn positions(&self) -> &Positions {
+        // SAFETY: the mapping starts with an aligned page for it; zeroes are a valid value.
+        unsafe { self.base.cast::<Positions>().as_ref() }
     }
 
     /// Copies bytes to the writer's position. The caller checks that there is room.
@@ -130,43 +103,6 @@ impl Memory {
 
     fn index(&self, position: u64) -> usize {
         (position & (self.capacity as u64 - 1)) as usize
-    }
-
-    /// Publishes the position of `side`. Returns `true` if the other side has to be woken.
-    pub(super) fn publish(&self, side: Side, position: u64) -> bool {
-        let header = self.header();
-        let (own, sleeps) = match side {
-            Side::Writer => (&header.written.0, &header.reader_sleeps.0),
-            Side::Reader => (&header.read.0, &header.writer_sleeps.0),
-        };
-        own.store(position, Ordering::Release);
-        // Pairs with the fence in `set_asleep`: one of the two sides sees the store of the other.
-        fence(Ordering::SeqCst);
-        if sleeps.load(Ordering::Relaxed) == 0 {
-            return false;
-        }
-        // A writer that found no room is woken when half is free, and not for each read.
-        let enough = side == Side::Writer || {
-            let filled = header.written.0.load(Ordering::Relaxed).wrapping_sub(position);
-            filled <= self.capacity as u64 / 2
-        };
-        enough && sleeps.swap(0, Ordering::Relaxed) != 0
-    }
-
-    pub(super) fn set_asleep(&self, side: Side) {
-        self.sleeps(side).store(1, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
-    }
-
-    pub(super) fn set_awake(&self, side: Side) {
-        self.sleeps(side).store(0, Ordering::Relaxed);
-    }
-
-    fn sleeps(&self, side: Side) -> &AtomicU32 {
-        match side {
-            Side::Writer => &self.header().writer_sleeps.0,
-            Side::Reader => &self.header().reader_sleeps.0,
-        }
     }
 }
 

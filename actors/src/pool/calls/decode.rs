@@ -67,7 +67,7 @@ impl<T: DeserializeOwned> Iterator for Decoder<T> {
 /// Returns the failures in a batch.
 pub(super) fn failures(function: &'static str, batch: ResultBatch) -> Vec<Error> {
     let run = match batch {
-        ResultBatch::Outcomes(run) => run,
+        ResultBatch::Outcomes(run, _) => run,
         ResultBatch::Failed(_, error) => return vec![error],
     };
     let bytes = run.arguments();

@@ -87,7 +87,7 @@ impl<T: DeserializeOwned> Future for ApplyCall<T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
         let result = match ready!(self.call.poll_batch(context)) {
-            Some(Ok(ResultBatch::Outcomes(run))) => self
+            Some(Ok(ResultBatch::Outcomes(run, _))) => self
                 .call
                 .decoder(run)
                 .next()
@@ -205,8 +205,12 @@ impl<T: DeserializeOwned> Future for MapCall<T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<Vec<T>>> {
         loop {
-            let result = match ready!(self.call.poll_batch(context)) {
-                Some(Ok(ResultBatch::Outcomes(run))) => {
+            let batch = ready!(self.call.poll_batch(context));
+            if let Some(Ok(batch)) = &batch {
+                self.call.consumed(batch);
+            }
+            let result = match batch {
+                Some(Ok(ResultBatch::Outcomes(run, _stored))) => {
                     let first = run.start;
                     self.call
                         .decoder(run)

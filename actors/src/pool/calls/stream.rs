@@ -249,7 +249,7 @@ impl<T: DeserializeOwned> Stream for ImapCall<T> {
                 Some(batch) => {
                     self.call.consumed(&batch);
                     match batch {
-                        ResultBatch::Outcomes(run) => {
+                        ResultBatch::Outcomes(run, _) => {
                             self.next = run.end;
                             self.current = Some(self.call.decoder(run));
                         }
@@ -287,7 +287,7 @@ impl<T: DeserializeOwned> Stream for ImapUnorderedCall<T> {
             Some(Ok(batch)) => {
                 self.call.consumed(&batch);
                 match batch {
-                    ResultBatch::Outcomes(run) => {
+                    ResultBatch::Outcomes(run, _) => {
                         self.current = Some(self.call.decoder(run));
                         Poll::Ready(self.take_current())
                     }

@@ -18,11 +18,10 @@ impl fmt::Display for ChildState {
 
 impl fmt::Display for Tree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (position, root) in self.roots.iter().enumerate() {
-            let newline = if position == 0 { "" } else { "\n" };
-            write!(f, "{newline}{root}")?;
+        for root in &self.roots {
+            writeln!(f, "{root}")?;
         }
-        Ok(())
+        write!(f, "{}", self.memory)
     }
 }
 

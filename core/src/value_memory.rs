@@ -1,0 +1,131 @@
+//! The memory that values take in this process between their encoding and their decoding.
+//!
+//! Two counts share one limit, the option `value_memory`: bytes of encoded values that are *stored*
+//! here, and bytes of arrays that this process has written to *shared* memory. Each byte is counted
+//! once, by the process that has to free it: an array that another process lends counts there.
+//!
+//! Nothing fails at the limit. Pools hand out no more tasks than they have workers, queues with
+//! elements admit no more, and new arrays stay outside of shared memory, until values are gone.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use bytesize::ByteSize;
+use serde::Serialize;
+
+static LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
+static STORED: AtomicU64 = AtomicU64::new(0);
+static SHARED: AtomicU64 = AtomicU64::new(0);
+
+/// The memory that values take in a process. `Display` shows it in units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct ValueMemory {
+    /// Bytes of encoded arguments, results and elements of queues that the process stores.
+    pub stored: u64,
+    /// Bytes of arrays that the process has written to shared memory.
+    pub shared: u64,
+    /// The limit of both together: the option `value_memory`.
+    pub limit: u64,
+}
+
+impl fmt::Display for ValueMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = |bytes| ByteSize(bytes).display().iec();
+        let (stored, shared, limit) = (size(self.stored), size(self.shared), size(self.limit));
+        write!(f, "values: {stored} stored, {shared} shared, limit {limit}")
+    }
+}
+
+/// Returns the memory that values take in this process.
+pub fn value_memory() -> ValueMemory {
+    ValueMemory {
+        stored: STORED.load(Relaxed),
+        shared: SHARED.load(Relaxed),
+        limit: LIMIT.load(Relaxed),
+    }
+}
+
+/// Sets the limit in bytes.
+pub fn set_limit(bytes: u64) {
+    LIMIT.store(bytes, Relaxed);
+}
+
+/// Returns half of the memory that this process can have: the host's, or its control group's.
+pub fn default_limit() -> u64 {
+    let host = rustix::system::sysinfo();
+    let host = (host.totalram as u64).saturating_mul(host.mem_unit.into());
+    let group = std::fs::read_to_string("/sys/fs/cgroup/memory.max");
+    let group = group.ok().and_then(|limit| limit.trim().parse().ok());
+    host.min(group.unwrap_or(u64::MAX)) / 2
+}
+
+/// Returns whether values take as much memory as they may.
+#[inline]
+pub fn is_full() -> bool {
+    room() == 0
+}
+
+/// Returns how many more bytes values may take.
+#[inline]
+pub(crate) fn room() -> u64 {
+    let used = STORED.load(Relaxed).saturating_add(SHARED.load(Relaxed));
+    LIMIT.load(Relaxed).saturating_sub(used)
+}
+
+/// Counts bytes of shared memory.
+pub(crate) fn share(bytes: usize) {
+    SHARED.fetch_add(bytes as u64, Relaxed);
+}
+
+pub(crate) fn unshare(bytes: usize) {
+    SHARED.fetch_sub(bytes as u64, Relaxed);
+}
+
+/// Counts bytes as stored until it is dropped.
+#[derive(Debug, Default)]
+pub struct Stored(u64);
+
+impl Stored {
+    /// Counts `bytes`.
+    #[must_use]
+    pub fn new(bytes: usize) -> Stored {
+        STORED.fetch_add(bytes as u64, Relaxed);
+        Stored(bytes as u64)
+    }
+
+    /// Counts `bytes` instead of those before.
+    pub fn set(&mut self, bytes: usize) {
+        *self = Stored::new(bytes);
+    }
+}
+
+impl Drop for Stored {
+    fn drop(&mut self) {
+        if self.0 > 0 {
+            STORED.fetch_sub(self.0, Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_count_until_they_are_dropped() {
+        let before = value_memory().stored;
+        let mut stored = Stored::new(1000);
+        assert_eq!(value_memory().stored, before + 1000);
+        stored.set(10);
+        assert_eq!(value_memory().stored, before + 10);
+        drop(stored);
+        assert_eq!(value_memory().stored, before);
+    }
+
+    #[test]
+    fn it_shows_its_bytes_in_units() {
+        let memory = ValueMemory { stored: 1536, shared: 64 << 20, limit: 2 << 30 };
+        assert_eq!(memory.to_string(), "values: 1.5 KiB stored, 64.0 MiB shared, limit 2.0 GiB");
+    }
+}
