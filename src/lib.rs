@@ -86,7 +86,7 @@ pub use fiber_macros::meta;
 pub use self::{
     actor_pool::ActorPool,
     array::Array,
-    config::Config,
+    config::{Config, value_memory},
     error::{Error, Result},
     manager::{AsyncManager, SyncManager},
     pipe::Pipe,
@@ -368,7 +368,7 @@ pub mod error {
 /// fiber::init_with(|config| config.output = OutputMode::Prefix);
 /// ```
 pub mod config {
-    pub use fiber_core::{Config, ConfigSource, LinkKind, OutputMode};
+    pub use fiber_core::{Config, ConfigSource, LinkKind, OutputMode, ValueMemory, value_memory};
 }
 
 /// Arrays of numbers, which processes of one host share.
@@ -385,7 +385,7 @@ pub mod config {
 /// # Ok::<(), fiber::Error>(())
 /// ```
 pub mod array {
-    pub use fiber_core::{Array, Element, ValueMemory, value_memory};
+    pub use fiber_core::{Array, Element};
 }
 
 /// Task functions: the traits that bound their arguments and results.

@@ -1,8 +1,9 @@
 //! Arrays: from process to process as they were, within one host without a copy.
 
 use actix::prelude::*;
+use fiber::manager::{Snapshot, Snapshots};
 use fiber::pool::Pool;
-use fiber::{Array, AsyncManager, Process, Queue, RemoteAddr};
+use fiber::{Array, AsyncManager, Process, Queue, RemoteAddr, Ring, RingNode};
 use serde::{Deserialize, Serialize};
 
 fiber::test_harness!();
@@ -130,6 +131,89 @@ impl Handler<Keep> for Keeper {
         let is_shared = array.is_shared();
         MessageResult((std::mem::replace(&mut self.0, array), is_shared))
     }
+}
+
+impl Snapshot for Keeper {
+    type State = Array<u64>;
+
+    fn snapshot(&self) -> Array<u64> {
+        self.0.clone()
+    }
+
+    fn restore(&mut self, state: Array<u64>) {
+        self.0 = state;
+    }
+}
+
+#[test]
+fn an_actor_starts_and_restarts_with_arrays_that_are_not_copied() {
+    let keeper = AsyncManager::<Keeper>::builder()
+        .snapshots(Snapshots::every_messages(1))
+        .start(Keeper, numbers(7))
+        .wait()
+        .unwrap();
+    let (first, _) = keeper.send(Keep(numbers(8))).wait().unwrap();
+    assert_eq!((first[0], first[LARGE - 1]), (7, LARGE as u64 + 6));
+    assert_eq!(first.is_shared(), is_sharing());
+    // Its answer follows the snapshot of the message before.
+    keeper.send(Keep(numbers(9))).wait().unwrap();
+    keeper.kill_process();
+    let (restored, _) = keeper.addr().resend().send(Keep(numbers(1))).wait().unwrap();
+    assert!([8, 9].contains(&restored[0]), "{} is of no snapshot", restored[0]);
+    assert_eq!(restored[LARGE - 1], restored[0] + LARGE as u64 - 1);
+    assert_eq!(restored.is_shared(), is_sharing());
+}
+
+#[test]
+fn processes_and_initializers_get_their_arrays_without_a_copy() {
+    use std::sync::OnceLock;
+    static SHARED: OnceLock<(bool, u64)> = OnceLock::new();
+    let describe = |array: Array<u64>| (array.is_shared(), array[LARGE - 1]);
+    let expected = (is_sharing(), LARGE as u64);
+    assert_eq!(Process::spawn(describe, numbers(1)).wait().unwrap(), expected);
+    let set = |array: Array<u64>| SHARED.set((array.is_shared(), array[LARGE - 1])).unwrap();
+    let pool = Pool::builder().processes(1).initializer(set, numbers(1)).build().unwrap();
+    assert_eq!(pool.apply(|| *SHARED.get().unwrap(), ()).wait().unwrap(), expected);
+}
+
+#[test]
+fn ranks_get_return_and_restore_arrays_without_a_copy() {
+    fn rank(mut node: RingNode, array: Array<u64>) -> fiber::Result<Vec<Array<u64>>> {
+        match node.restored()? {
+            None => {
+                node.checkpoint(&array)?;
+                node.barrier()?;
+                std::process::abort();
+            }
+            Some(restored) => Ok(vec![array, restored, numbers(node.rank() as u64)]),
+        }
+    }
+    let results = Ring::builder().size(2).try_run(rank, numbers(5)).wait().unwrap();
+    for (rank, arrays) in results.into_iter().enumerate() {
+        let first: Vec<u64> = arrays.iter().map(|array| array[0]).collect();
+        assert_eq!(first, [5, 5, rank as u64]);
+        assert!(arrays.iter().all(|array| array.is_shared() == is_sharing()));
+    }
+}
+
+#[test]
+fn an_array_that_is_sent_often_is_copied_to_shared_memory_once() {
+    fn send_often() -> (bool, u64) {
+        let pool = pool(1);
+        let weights: Array<u64> = (0..LARGE as u64).collect();
+        let before = weights.is_shared();
+        let read = |array: Array<u64>, index: usize| array[index];
+        let calls: Vec<_> =
+            (0..8).map(|index| pool.apply(read, (weights.clone(), index))).collect();
+        let shared = fiber::value_memory().shared;
+        for (index, call) in calls.into_iter().enumerate() {
+            assert_eq!(call.wait().unwrap(), index as u64);
+        }
+        (before, shared)
+    }
+    // In a process of its own, in which no other test has arrays.
+    let size = if is_sharing() { (LARGE * size_of::<u64>()) as u64 } else { 0 };
+    assert_eq!(Process::spawn(send_often, ()).wait().unwrap(), (false, size));
 }
 
 #[test]

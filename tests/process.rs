@@ -83,6 +83,14 @@ fn the_function_runs_in_another_process() {
 }
 
 #[test]
+fn a_process_that_has_ended_has_started() {
+    let process = Process::spawn(std::process::id, ());
+    assert_eq!(process.join().wait().unwrap().code(), Some(0));
+    let started = process.started().wait();
+    assert_eq!(started.unwrap(), process.wait().unwrap());
+}
+
+#[test]
 fn the_error_has_the_exit_code() {
     let exit = |code: i32| -> () { std::process::exit(code) };
     let process = Process::spawn(exit, 3);
@@ -205,8 +213,8 @@ fn the_process_id_is_known_from_start_to_end() {
     process.kill();
     process.join().wait().unwrap();
     assert_eq!(process.pid(), None);
-    let error = process.started().wait().unwrap_err();
-    assert_eq!(exited(error).0, ExitReason::Signal(9));
+    assert_eq!(process.started().wait().unwrap(), pid, "it has started");
+    assert_eq!(exited(process.wait().unwrap_err()).0, ExitReason::Signal(9));
 }
 
 #[test]

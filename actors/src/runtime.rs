@@ -122,7 +122,7 @@ impl Runtime {
         listen_on: Option<ListenAddress>,
     ) -> &'static Runtime {
         set_spin(endpoint.config.spin);
-        share_memory(&endpoint.config);
+        limit_value_memory(&endpoint.config);
         Box::leak(Box::new(Runtime {
             endpoint,
             backend,

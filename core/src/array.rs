@@ -157,8 +157,13 @@ impl<T: Element> Array<T> {
         self.blob.as_shared().is_some()
     }
 
-    fn new(blob: Blob) -> Array<T> {
+    /// The blob's bytes are aligned and valid for the elements.
+    pub(crate) fn new(blob: Blob) -> Array<T> {
         Array { blob, shape: None, elements: PhantomData }
+    }
+
+    pub(crate) fn into_blob(self) -> Blob {
+        self.blob
     }
 
     /// Returns an array of the blob's bytes. Copies them if they are not aligned.

@@ -21,6 +21,7 @@
 
 mod decode;
 mod encode;
+mod encoded_value;
 #[cfg(test)]
 mod tests;
 
@@ -30,6 +31,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub use self::encoded_value::EncodedValue;
 use crate::blob::{Blobs, scope};
 use crate::error::{Error, Result};
 

@@ -38,6 +38,14 @@ impl fmt::Display for ValueMemory {
 }
 
 /// Returns the memory that values take in this process.
+///
+/// # Examples
+/// ```
+/// # use fiber_core as fiber;
+/// let memory = fiber::value_memory();
+/// println!("{memory}"); // values: 1.5 MiB stored, 64.0 MiB shared, limit 11.7 GiB
+/// assert!(memory.stored + memory.shared <= memory.limit);
+/// ```
 pub fn value_memory() -> ValueMemory {
     ValueMemory {
         stored: STORED.load(Relaxed),
@@ -68,7 +76,7 @@ pub fn is_full() -> bool {
 
 /// Returns how many more bytes values may take.
 #[inline]
-pub(crate) fn room() -> u64 {
+pub fn room() -> u64 {
     let used = STORED.load(Relaxed).saturating_add(SHARED.load(Relaxed));
     LIMIT.load(Relaxed).saturating_sub(used)
 }

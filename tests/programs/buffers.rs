@@ -7,6 +7,7 @@ crate::tests![
     large_waiting_results_take_bounded_memory,
     results_that_become_large_take_bounded_memory,
     waiting_arguments_take_bounded_memory,
+    all_calls_together_take_bounded_memory,
 ];
 
 /// Runs the program. Returns its peak memory in MiB.
@@ -43,4 +44,22 @@ fn results_that_become_large_take_bounded_memory() {
 fn waiting_arguments_take_bounded_memory() {
     let peak = peak(Setup::new("slow worker"));
     assert!(peak < 200, "{peak} MiB");
+}
+
+fn all_calls_together_take_bounded_memory() {
+    let setup = Setup::new("value memory")
+        .env("FIBER_CALL_BUFFER", "1GiB")
+        .env("FIBER_VALUE_MEMORY", "32MiB");
+    let ending = setup.run().code(0);
+    let number = |name: &str| {
+        let value = ending.out.lines().find_map(|line| line.strip_prefix(name));
+        value
+            .and_then(|value| value.parse::<u64>().ok())
+            .unwrap_or_else(|| panic!("{}", ending.out))
+    };
+    let highest = number("highest ");
+    assert!((20..64).contains(&highest), "{highest} MiB");
+    assert!(ending.out.contains("shared, limit 32.0 MiB"), "{}", ending.out);
+    assert_eq!(number("left "), 0);
+    assert!(number("peak ") < 200, "{}", ending.out);
 }

@@ -58,6 +58,7 @@ pub(crate) fn run(name: &str) -> ExitCode {
         "out of memory" => out_of_memory(),
         "slow consumer" => buffers::slow_consumer(),
         "slow worker" => buffers::slow_worker(),
+        "value memory" => buffers::value_memory(),
         "shortage of some" => shortages::of_some(),
         "shortage while growing" => shortages::while_growing(),
         "shortage of a managed actor" => managed::shortage(),

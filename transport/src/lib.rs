@@ -34,6 +34,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fiber_core::blob::Blobs;
+use fiber_core::codec::EncodedValue;
 use fiber_core::{LinkKind, SessionKey};
 
 pub use busy_poll::BusyPoll;
@@ -65,6 +66,11 @@ impl Message {
     /// Makes a message without blobs.
     pub fn with_body(head: Vec<u8>, body: Bytes) -> Message {
         Message { head, body, ..Message::default() }
+    }
+
+    /// Makes a message with an encoded value behind its head.
+    pub fn with_value(head: Vec<u8>, value: EncodedValue) -> Message {
+        Message { head, body: value.bytes, blobs: value.blobs }
     }
 
     /// Returns the length of head and body in bytes, without blobs.
@@ -107,6 +113,12 @@ where
 impl From<Received> for Bytes {
     fn from(received: Received) -> Bytes {
         received.bytes
+    }
+}
+
+impl From<Received> for EncodedValue {
+    fn from(Received { bytes, blobs }: Received) -> EncodedValue {
+        EncodedValue { bytes, blobs }
     }
 }
 

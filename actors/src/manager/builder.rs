@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use actix::{Actor, Context};
+use fiber_core::codec::EncodedValue;
 use fiber_core::{
     Error, Function, Meta, Portable, Result, assert_captures_nothing, codec, transfer,
 };
@@ -264,9 +265,9 @@ impl<P> ManagerBuilder<P> {
         let runtime = Runtime::get()?;
         let config = runtime.config();
         let entry = actor_entry::<F, Args, M, P>();
-        let (arguments, keep_alive) = transfer::repeatable(|| codec::encode(args));
+        let (arguments, keep_alive) = transfer::repeatable(|| EncodedValue::new(args));
         let arguments = arguments?;
-        codec::check_size(arguments.len(), config.max_message.as_u64(), || {
+        codec::check_size(arguments.size(), config.max_message.as_u64(), || {
             format!("the arguments of `{}`", entry.name())
         })?;
         if self.mailbox == 0 {

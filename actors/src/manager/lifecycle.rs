@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use actix::{Actor, AsyncContext, Context};
 use fiber_core::ExitReason;
+use fiber_core::codec::EncodedValue;
 use fiber_transport::Link;
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -19,7 +20,7 @@ pub(super) struct ManagedLifecycle<P> {
     pub(super) host: Host,
     pub(super) link: Arc<dyn Link>,
     /// The last snapshot.
-    pub(super) snapshot: Arc<Mutex<Option<Vec<u8>>>>,
+    pub(super) snapshot: Arc<Mutex<Option<EncodedValue>>>,
     pub(super) interval: SnapshotInterval,
     /// Set when the actor stops itself.
     pub(super) stopped: watch::Sender<bool>,
@@ -36,7 +37,7 @@ where
         let take_snapshot = move |actor: &A| match P::take(actor) {
             Ok(Some(state)) => {
                 *snapshot.lock() = Some(state.clone());
-                let _ = link.send(ActorMessage::Snapshot.encode(state));
+                let _ = link.send(ActorMessage::Snapshot(state).encode());
             }
             Ok(None) => {}
             Err(error) => tracing::error!("taking a snapshot failed: {error}"),

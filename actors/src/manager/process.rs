@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::{Actor, Arbiter, ArbiterHandle, Context};
+use fiber_core::codec::EncodedValue;
 use fiber_core::entry::{Entry, EntryRef, MethodFn};
-use fiber_core::{Error, ExitReason, Function, codec, invoke, shortage};
+use fiber_core::{Error, ExitReason, Function, invoke, shortage};
 use fiber_transport::Link;
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
@@ -36,9 +37,9 @@ const ACTOR: &str = "actor";
 pub(super) struct ActorMain {
     pub(super) entry: EntryRef,
     pub(super) name: String,
-    pub(super) arguments: Vec<u8>,
+    pub(super) arguments: EncodedValue,
     /// The state from which the actor continues after a restart of the process.
-    pub(super) snapshot: Option<Vec<u8>>,
+    pub(super) snapshot: Option<EncodedValue>,
     pub(super) interval: SnapshotInterval,
     pub(super) mailbox: u64,
     pub(super) intensity: (u32, Duration),
@@ -111,8 +112,8 @@ where
         });
         let arguments = std::mem::take(&mut process.main.arguments);
         let factory = move || {
-            let args = codec::decode(&arguments)
-                .unwrap_or_else(|error: Error| panic!("its arguments: {error}"));
+            let args =
+                arguments.decode().unwrap_or_else(|error: Error| panic!("its arguments: {error}"));
             let mut actor = invoke::<F, Args, M>(args);
             if let Some(state) = &*snapshot.lock()
                 && let Err(error) = P::restore(&mut actor, state)
@@ -178,8 +179,7 @@ impl ActorProcess {
                 ExitReason::Normal | ExitReason::Shutdown => 0,
                 _ => EXIT_GIVEN_UP,
             };
-            let reason = codec::encode(&reason).expect("an exit reason serialises");
-            let _ = self.link.send(ActorMessage::Ended.encode(reason));
+            let _ = self.link.send(ActorMessage::Ended(reason).encode());
             // The parent answers with a shutdown when it has received the reason.
             let _ = self.stop_request.wait_for(|requested| *requested).await;
         });

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use actix::Actor;
-use fiber_core::{Result, codec};
+use fiber_core::Result;
+use fiber_core::codec::EncodedValue;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -130,30 +131,30 @@ pub(super) struct SnapshotInterval {
 pub trait SnapshotPolicy<A>: 'static {
     /// Returns the encoded state, if snapshots are taken.
     #[doc(hidden)]
-    fn take(actor: &A) -> Result<Option<Vec<u8>>>;
+    fn take(actor: &A) -> Result<Option<EncodedValue>>;
 
     /// Restores an encoded state.
     #[doc(hidden)]
-    fn restore(actor: &mut A, state: &[u8]) -> Result<()>;
+    fn restore(actor: &mut A, state: &EncodedValue) -> Result<()>;
 }
 
 impl<A> SnapshotPolicy<A> for NoSnapshots {
-    fn take(_: &A) -> Result<Option<Vec<u8>>> {
+    fn take(_: &A) -> Result<Option<EncodedValue>> {
         Ok(None)
     }
 
-    fn restore(_: &mut A, _: &[u8]) -> Result<()> {
+    fn restore(_: &mut A, _: &EncodedValue) -> Result<()> {
         Ok(())
     }
 }
 
 impl<A: Snapshot> SnapshotPolicy<A> for Snapshots {
-    fn take(actor: &A) -> Result<Option<Vec<u8>>> {
-        codec::encode(&actor.snapshot()).map(Some)
+    fn take(actor: &A) -> Result<Option<EncodedValue>> {
+        EncodedValue::new(&actor.snapshot()).map(Some)
     }
 
-    fn restore(actor: &mut A, state: &[u8]) -> Result<()> {
-        actor.restore(codec::decode(state)?);
+    fn restore(actor: &mut A, state: &EncodedValue) -> Result<()> {
+        actor.restore(state.decode()?);
         Ok(())
     }
 }

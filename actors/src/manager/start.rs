@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Buf, Bytes};
+use fiber_core::codec::EncodedValue;
 use fiber_core::transfer::KeepAlive;
-use fiber_core::{ExitReason, Meta, OutputMode, Result, codec};
+use fiber_core::{ExitReason, Meta, OutputMode, Result};
 use fiber_transport::Received;
 use futures_util::future::LocalBoxFuture;
 use parking_lot::Mutex;
@@ -104,7 +104,7 @@ struct Incarnations {
     owned: Arc<OwnedActor>,
     restart: Restart,
     /// The last snapshot of the actor.
-    snapshot: Mutex<Option<Bytes>>,
+    snapshot: Mutex<Option<EncodedValue>>,
     process: watch::Sender<Option<CurrentProcess>>,
 }
 
@@ -114,7 +114,7 @@ impl Start for ManagerStart {
         context: ChildContext,
     ) -> LocalBoxFuture<'static, Result<Running, ExitReason>> {
         let (runtime, incarnations) = (self.runtime, Arc::clone(&self.incarnations));
-        let snapshot = incarnations.snapshot.lock().as_ref().map(|snapshot| snapshot.to_vec());
+        let snapshot = incarnations.snapshot.lock().clone();
         let main = ActorMain { snapshot, ..self.main.clone() };
         let spec = Launch {
             name: self.name.clone(),
@@ -161,11 +161,10 @@ impl Incarnations {
         let pid = launched.info.pid;
         let link = Arc::clone(&launched.connection.link);
         let mut ended = None;
-        let receive = |Received { bytes: mut message, .. }| match ActorMessage::decode(&mut message)
-        {
-            Some(ActorMessage::Snapshot) => *self.snapshot.lock() = Some(message),
-            Some(ActorMessage::Ended) => {
-                ended = codec::decode::<ExitReason>(message.chunk()).ok();
+        let receive = |message: Received| match ActorMessage::decode(message.into()) {
+            Some(ActorMessage::Snapshot(state)) => *self.snapshot.lock() = Some(state),
+            Some(ActorMessage::Ended(reason)) => {
+                ended = Some(reason);
                 // The process stays until then, so that its reason is not lost.
                 let _ = link.send(ControlMessage::Shutdown.message());
             }

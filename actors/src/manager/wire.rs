@@ -1,30 +1,37 @@
 //! Messages from the process of a managed actor to its owner.
 
-use bytes::{Buf, Bytes};
+use bytes::Buf;
+use fiber_core::ExitReason;
+use fiber_core::codec::{self, EncodedValue};
 use fiber_transport::Message;
 
 use crate::endpoint::MAIN;
 
-/// A message from the process of a managed actor. The discriminant is its first byte.
-#[derive(Clone, Copy)]
-#[repr(u8)]
+/// A message from the process of a managed actor. Its first byte says which one.
 pub(super) enum ActorMessage {
-    /// The encoded state of the actor follows.
-    Snapshot = 0,
-    /// The actor has ended for good. The encoded reason follows.
-    Ended = 1,
+    /// The encoded state of the actor.
+    Snapshot(EncodedValue),
+    /// The actor has ended for good.
+    Ended(ExitReason),
 }
 
 impl ActorMessage {
-    pub(super) fn encode(self, body: Vec<u8>) -> Message {
-        Message::with_body(vec![MAIN, self as u8], body.into())
+    pub(super) fn encode(self) -> Message {
+        match self {
+            ActorMessage::Snapshot(state) => Message::with_value(vec![MAIN, 0], state),
+            ActorMessage::Ended(reason) => {
+                let mut head = vec![MAIN, 1];
+                codec::append(&mut head, &reason).expect("an exit reason serialises");
+                Message::new(head)
+            }
+        }
     }
 
-    /// Reads the first byte of a message without its leading [`MAIN`] byte. The body remains.
-    pub(super) fn decode(message: &mut Bytes) -> Option<ActorMessage> {
-        match (!message.is_empty()).then(|| message.get_u8())? {
-            0 => Some(ActorMessage::Snapshot),
-            1 => Some(ActorMessage::Ended),
+    /// Reads a message without its leading [`MAIN`] byte.
+    pub(super) fn decode(mut message: EncodedValue) -> Option<ActorMessage> {
+        match message.bytes.try_get_u8().ok()? {
+            0 => Some(ActorMessage::Snapshot(message)),
+            1 => codec::decode(&message.bytes).ok().map(ActorMessage::Ended),
             _ => None,
         }
     }

@@ -110,11 +110,12 @@ impl Buffer {
     /// `least` tasks however large they are.
     pub(super) fn room(&self, pending: u64, least: u64) -> u64 {
         let enough = least.saturating_sub(pending + self.untaken.load(SeqCst));
-        if value_memory::is_full() {
-            return enough;
-        }
-        let Some(max) = self.max_outcomes else { return u64::MAX };
-        let free = max.saturating_sub(self.outcomes.load(SeqCst));
+        let common = value_memory::room();
+        let free = match self.max_outcomes {
+            Some(max) => max.saturating_sub(self.outcomes.load(SeqCst)).min(common),
+            None if common == 0 => 0,
+            None => return u64::MAX,
+        };
         match free.checked_div(self.expected.load(SeqCst)) {
             Some(fitting) => fitting.saturating_sub(pending).max(enough),
             // The first outcome may have any size.
@@ -125,7 +126,8 @@ impl Buffer {
     /// Returns whether workers should return tasks that they have not started, while `pending` are
     /// pending.
     pub(super) fn overflows(&self, pending: u64, least: u64) -> bool {
-        let full = self.max_outcomes.is_some_and(|max| self.outcomes.load(SeqCst) > max);
+        let exceeds = |max| self.outcomes.load(SeqCst) > max;
+        let full = self.max_outcomes.is_some_and(exceeds) || value_memory::is_full();
         full && pending + self.untaken.load(SeqCst) > least
     }
 

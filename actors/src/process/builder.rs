@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use fiber_core::codec::EncodedValue;
 use fiber_core::{
     Exit, ExitReason, Function, Output, Portable, Result, Termination, TryOutput, TypedEntry,
     assert_captures_nothing, codec, transfer,
@@ -165,14 +166,15 @@ fn spec<A: Portable, T>(
     let runtime = Runtime::get()?;
     let entry = function.entry;
     let limit = runtime.config().max_message.as_u64();
-    let (arguments, keep_alive) = transfer::repeatable(|| codec::encode(args));
+    let (arguments, keep_alive) = transfer::repeatable(|| EncodedValue::new(args));
     let arguments = arguments?;
-    codec::check_size(arguments.len(), limit, || format!("the arguments of `{}`", entry.name()))?;
+    codec::check_size(arguments.size(), limit, || format!("the arguments of `{}`", entry.name()))?;
     Ok(ProcessSpec {
         runtime,
         output: options.output_mode(runtime.config()),
         meta: options.meta.or(function.meta),
-        process_main: ProcessMain { entry: entry.reference(), arguments: arguments.into(), limit },
+        process_main: ProcessMain { entry: entry.reference(), limit },
+        arguments,
         _keep_alive: keep_alive,
     })
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use fiber_core::at_exit::flush_output;
+use fiber_core::codec::EncodedValue;
 use fiber_core::entry::EntryRef;
 use fiber_core::{Failure, FailureKind, Outcome, codec};
 use fiber_transport::{Link, Message};
@@ -18,11 +18,10 @@ use crate::runtime::{ChildMain, ControlMessage, ParentMessage, Runtime, StartedM
 /// The exit code of a process whose function panicked, the same as of any Rust program.
 const EXIT_PANICKED: i32 = 101;
 
-/// A function with its arguments, on the way to the process that runs it.
+/// A function on the way to the process that runs it. Its arguments follow when it is ready.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct ProcessMain {
     pub(super) entry: EntryRef,
-    pub(super) arguments: Bytes,
     /// The maximum size of the encoded result, in bytes.
     pub(super) limit: u64,
 }
@@ -31,35 +30,33 @@ impl ChildMain for ProcessMain {
     fn start(self, _: &'static Runtime, link: Arc<dyn Link>) -> StartedMain {
         let progress = Arc::new(Progress::default());
         let receiving = Arc::clone(&progress);
-        let receive = move |message| {
-            receiving.advance(match message {
-                ParentMessage::Data(_) => Step::Begin,
-                ParentMessage::Shutdown => Step::End,
-            });
+        let receive = move |message| match message {
+            ParentMessage::Data(arguments) => receiving.begin(arguments.into()),
+            ParentMessage::Shutdown => receiving.end(),
         };
         let main = move || {
             let entry = match self.entry.resolve() {
                 Ok(entry) => entry,
                 Err(error) => {
                     let _ = link.send(ControlMessage::Failed(error.to_string()).message());
-                    progress.wait_for(Step::End);
+                    progress.wait_for_end();
                     return 1;
                 }
             };
             let _ = link.send(ControlMessage::Ready { address: None }.message());
             // The function may end this process at once: `Ready` must have arrived by then.
-            progress.wait_for(Step::Begin);
-            let mut task = OneTask::new(self.arguments.into());
+            let Some(arguments) = progress.wait_for_arguments() else { return 1 };
+            let mut task = OneTask::new(arguments);
             entry.run(&mut task);
             // The parent may kill this process as soon as it has the outcome.
             flush_output();
-            let (outcome, value, blobs) = task.outcome.expect("a task that has run has an outcome");
+            let (outcome, value) = task.outcome.expect("a task that has run has an outcome");
             let (outcome, value) = within_limit(self.limit, entry.name(), outcome, value);
-            let code = exit_code(outcome, &value);
+            let code = exit_code(outcome, &value.bytes);
             wait_until_attached();
             let head = vec![MAIN, u8::from(outcome == Outcome::Failure)];
-            let _ = link.send(Message { head, body: value.into(), blobs });
-            progress.wait_for(Step::End);
+            let _ = link.send(Message::with_value(head, value));
+            progress.wait_for_end();
             code
         };
         StartedMain { receive: Box::new(receive), run: Box::new(main) }
@@ -68,36 +65,48 @@ impl ChildMain for ProcessMain {
 
 impl ProcessMain {
     /// Returns the message that lets a process that is ready call its function.
-    pub(super) fn begin() -> Message {
-        Message::new(vec![MAIN])
+    pub(super) fn begin(arguments: EncodedValue) -> Message {
+        Message::with_value(vec![MAIN], arguments)
     }
 }
 
-/// The last step that the parent has allowed; the main thread waits for the next.
+/// What the parent has sent; the main thread waits for it.
 #[derive(Default)]
 struct Progress {
-    step: Mutex<Step>,
+    state: Mutex<ProgressState>,
     changed: Condvar,
 }
 
-#[derive(Default, PartialEq, PartialOrd)]
-enum Step {
-    #[default]
-    Prepare,
-    Begin,
-    End,
+#[derive(Default)]
+struct ProgressState {
+    arguments: Option<EncodedValue>,
+    ended: bool,
 }
 
 impl Progress {
-    fn advance(&self, step: Step) {
-        *self.step.lock() = step;
+    fn begin(&self, arguments: EncodedValue) {
+        self.state.lock().arguments = Some(arguments);
         self.changed.notify_all();
     }
 
-    fn wait_for(&self, step: Step) {
-        let mut current = self.step.lock();
-        while *current < step {
-            self.changed.wait(&mut current);
+    fn end(&self) {
+        self.state.lock().ended = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits for the arguments. Returns `None` if the process is to end without them.
+    fn wait_for_arguments(&self) -> Option<EncodedValue> {
+        let mut state = self.state.lock();
+        while state.arguments.is_none() && !state.ended {
+            self.changed.wait(&mut state);
+        }
+        state.arguments.take()
+    }
+
+    fn wait_for_end(&self) {
+        let mut state = self.state.lock();
+        while !state.ended {
+            self.changed.wait(&mut state);
         }
     }
 }
@@ -107,14 +116,14 @@ fn within_limit(
     limit: u64,
     function: &str,
     outcome: Outcome,
-    value: Vec<u8>,
-) -> (Outcome, Vec<u8>) {
+    value: EncodedValue,
+) -> (Outcome, EncodedValue) {
     let what = || format!("the result of `{function}`");
-    let Err(problem) = codec::check_size(value.len(), limit, what) else {
+    let Err(problem) = codec::check_size(value.size(), limit, what) else {
         return (outcome, value);
     };
     let failure = Failure::new(FailureKind::Result, problem);
-    let failure = codec::encode(&failure).expect("a failure consists of text, which serializes");
+    let failure = EncodedValue::new(&failure).expect("a failure is text, which serializes");
     (Outcome::Failure, failure)
 }
 

@@ -46,8 +46,14 @@ pub(super) struct ProcessStatus {
 #[derive(Clone, Debug)]
 pub(super) enum RunState {
     Starting,
-    Running { pid: u32 },
-    Ended(Exit),
+    Running {
+        pid: u32,
+    },
+    /// `pid` is the id that it had, if it was running.
+    Ended {
+        pid: Option<u32>,
+        exit: Exit,
+    },
 }
 
 /// A result that is known apart from the exit.
@@ -84,12 +90,12 @@ impl ProcessHandle {
     pub fn pid(&self) -> Option<u32> {
         match &*self.status.state.borrow() {
             RunState::Running { pid } => Some(*pid),
-            RunState::Starting | RunState::Ended(_) => None,
+            RunState::Starting | RunState::Ended { .. } => None,
         }
     }
 
-    /// Waits until the process is ready to run its function, and returns the process id. The
-    /// [example](ProcessHandle#examples) shows it.
+    /// Waits until the process is ready to run its function, and returns the process id, also when
+    /// it has ended since. The [example](ProcessHandle#examples) shows it.
     ///
     /// # Errors
     /// [`Error::Exited`] if the process ends before that; as for [`Process`](crate::Process), if
@@ -99,9 +105,10 @@ impl ProcessHandle {
         let what = format!("the start of process `{}`", status.name);
         Reply::named(what, async move {
             match status.when(|state| !matches!(state, RunState::Starting)).await {
-                RunState::Running { pid } => Ok(pid),
+                // It may have ended before this looks.
+                RunState::Running { pid } | RunState::Ended { pid: Some(pid), .. } => Ok(pid),
                 RunState::Starting => unreachable!("the state has changed"),
-                RunState::Ended(exit) => Err(status.error(exit)),
+                RunState::Ended { pid: None, exit } => Err(status.error(exit)),
             }
         })
     }
@@ -109,7 +116,7 @@ impl ProcessHandle {
     /// Returns whether the process has not ended. A process that still starts is alive. The
     /// [example](ProcessHandle#examples) shows it.
     pub fn is_alive(&self) -> bool {
-        !matches!(&*self.status.state.borrow(), RunState::Ended(_))
+        !matches!(&*self.status.state.borrow(), RunState::Ended { .. })
     }
 
     /// Sends SIGTERM to the process, and waits for its end.
@@ -176,7 +183,7 @@ impl ProcessHandle {
     /// [example](ProcessHandle#examples) shows it.
     pub fn exit(&self) -> Option<Exit> {
         match &*self.status.state.borrow() {
-            RunState::Ended(exit) => Some(exit.clone()),
+            RunState::Ended { exit, .. } => Some(exit.clone()),
             RunState::Starting | RunState::Running { .. } => None,
         }
     }
@@ -212,8 +219,8 @@ impl ProcessStatus {
     }
 
     async fn ended(&self) -> Exit {
-        match self.when(|state| matches!(state, RunState::Ended(_))).await {
-            RunState::Ended(exit) => exit,
+        match self.when(|state| matches!(state, RunState::Ended { .. })).await {
+            RunState::Ended { exit, .. } => exit,
             _ => unreachable!("the state has changed"),
         }
     }
@@ -221,11 +228,13 @@ impl ProcessStatus {
     /// Marks the process as ended, unless it is already.
     pub(super) fn end(&self, exit: Exit) {
         self.state.send_if_modified(|state| {
-            let alive = !matches!(state, RunState::Ended(_));
-            if alive {
-                *state = RunState::Ended(exit);
-            }
-            alive
+            let pid = match state {
+                RunState::Starting => None,
+                RunState::Running { pid } => Some(*pid),
+                RunState::Ended { .. } => return false,
+            };
+            *state = RunState::Ended { pid, exit };
+            true
         });
     }
 
@@ -243,7 +252,9 @@ static CHILDREN: Mutex<Vec<Weak<ProcessStatus>>> = Mutex::new(Vec::new());
 pub(super) fn register(status: &Arc<ProcessStatus>) {
     let mut children = CHILDREN.lock();
     children.retain(|child| {
-        child.upgrade().is_some_and(|child| !matches!(*child.state.borrow(), RunState::Ended(_)))
+        child
+            .upgrade()
+            .is_some_and(|child| !matches!(*child.state.borrow(), RunState::Ended { .. }))
     });
     children.push(Arc::downgrade(status));
 }

@@ -1,9 +1,10 @@
 //! Functions that a process calls before it begins its work.
 
 use fiber_core::at_exit::flush_output;
+use fiber_core::codec::EncodedValue;
 use fiber_core::entry::EntryRef;
 use fiber_core::transfer::KeepAlive;
-use fiber_core::{Failure, FailureKind, Outcome, Portable, Result, TypedEntry, codec, transfer};
+use fiber_core::{Failure, FailureKind, Outcome, Portable, Result, TypedEntry, transfer};
 use serde::{Deserialize, Serialize};
 
 use super::one_task::OneTask;
@@ -12,7 +13,7 @@ use super::one_task::OneTask;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Initializer {
     entry: EntryRef,
-    arguments: Vec<u8>,
+    arguments: EncodedValue,
     /// Shared objects among the arguments stay alive as long as this, in the process that starts
     /// the others.
     #[serde(skip)]
@@ -28,7 +29,7 @@ impl Initializer {
         function: &TypedEntry<A, T>,
         args: &A,
     ) -> Result<Initializer> {
-        let (arguments, keep_alive) = transfer::repeatable(|| codec::encode(args));
+        let (arguments, keep_alive) = transfer::repeatable(|| EncodedValue::new(args));
         Ok(Initializer {
             entry: function.entry.reference(),
             arguments: arguments?,
@@ -46,8 +47,9 @@ impl Initializer {
         entry.run(&mut task);
         flush_output();
         match task.outcome {
-            Some((Outcome::Failure, failure, _)) => {
-                let failure = codec::decode(&failure)
+            Some((Outcome::Failure, failure)) => {
+                let failure = failure
+                    .decode()
                     .unwrap_or_else(|error| Failure::new(FailureKind::Result, error));
                 Err(format!("its initializer `{}` {failure}", entry.name()))
             }

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use fiber_core::codec::EncodedValue;
 use fiber_core::transfer::KeepAlive;
 use fiber_core::{
     Exit, ExitReason, Failure, FailureKind, Function, Meta, Outcome, OutputMode, Portable, Result,
@@ -79,6 +80,7 @@ pub(super) struct ProcessSpec {
     pub(super) meta: Meta,
     pub(super) output: OutputMode,
     pub(super) process_main: ProcessMain,
+    pub(super) arguments: EncodedValue,
     /// Shared objects among the arguments stay alive as long as this.
     pub(super) _keep_alive: KeepAlive,
 }
@@ -128,7 +130,8 @@ impl PendingProcess {
     async fn start(self, context: ChildContext) -> Result<Running, ExitReason> {
         let PendingProcess { status, mut commands, spec } = self;
         let end_guard = EndGuard(Arc::clone(&status));
-        let ProcessSpec { runtime, meta, output, process_main, _keep_alive: keep_alive } = spec;
+        let ProcessSpec { runtime, meta, output, process_main, arguments, _keep_alive: keep_alive } =
+            spec;
         let launch = launch(
             runtime,
             Launch {
@@ -169,7 +172,7 @@ impl PendingProcess {
         }
         status.state.send_replace(RunState::Running { pid });
         // If the link is closed by now, `monitor` notices.
-        let _ = launched.connection.link.send(ProcessMain::begin());
+        let _ = launched.connection.link.send(ProcessMain::begin(arguments));
         let stop_requested = Rc::new(Cell::new(false));
         let control = SignalControl {
             commands: status.commands.clone(),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use fiber_core::codec::EncodedValue;
 use fiber_core::entry::EntryRef;
 use fiber_core::transfer::KeepAlive;
 use fiber_core::{
@@ -166,7 +167,7 @@ impl RingBuilder {
         let name = self.options.name_or_numbered("ring", &NUMBERS);
         let entry = ring_entry::<F, A, M, K>();
         let meta = self.options.meta.or(Meta::of::<F>());
-        let (arguments, keep_alive) = transfer::repeatable(|| codec::encode(args));
+        let (arguments, keep_alive) = transfer::repeatable(|| EncodedValue::new(args));
         let prepared = arguments.and_then(|arguments| {
             let function = (entry.reference(), entry.name());
             self.prepare(name.clone(), function, meta, (arguments, keep_alive))
@@ -179,7 +180,7 @@ impl RingBuilder {
         name: String,
         (entry, function): (EntryRef, &'static str),
         meta: Meta,
-        (arguments, keep_alive): (Vec<u8>, KeepAlive),
+        (arguments, keep_alive): (EncodedValue, KeepAlive),
     ) -> Result<(Arc<Coordinator>, RestartPolicy)> {
         let runtime = Runtime::get()?;
         let config = runtime.config();
@@ -188,7 +189,7 @@ impl RingBuilder {
             let problem = format!("a ring needs at least 1 node and at most 2^32 - 1, not {size}");
             return Err(Error::invalid("RingBuilder::size", problem));
         }
-        codec::check_size(arguments.len(), config.max_message.as_u64(), || {
+        codec::check_size(arguments.size(), config.max_message.as_u64(), || {
             format!("the arguments of `{function}`")
         })?;
         let main = RingMain {
@@ -203,7 +204,7 @@ impl RingBuilder {
             name,
             function,
             main,
-            arguments: arguments.into(),
+            arguments,
             _keep_alive: keep_alive,
             meta,
             output: self.options.output_mode(config),

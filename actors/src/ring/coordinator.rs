@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use fiber_core::codec::EncodedValue;
 use fiber_core::transfer::KeepAlive;
 use fiber_core::{
     Error, Exit, ExitReason, Failure, FailureKind, Meta, OutputMode, RankActivity, Result,
@@ -31,7 +32,7 @@ use crate::supervisor::{
 };
 
 /// The encoded values that all ranks have returned, or why the run failed.
-pub(super) type Outcome = Result<Vec<Bytes>>;
+pub(super) type Outcome = Result<Vec<EncodedValue>>;
 
 /// How often, and after which pauses, the supervisor restarts the ranks.
 pub(super) struct RestartPolicy {
@@ -45,7 +46,7 @@ pub(super) struct Coordinator {
     pub(super) name: String,
     pub(super) function: &'static str,
     pub(super) main: RingMain,
-    pub(super) arguments: Bytes,
+    pub(super) arguments: EncodedValue,
     pub(super) _keep_alive: KeepAlive,
     pub(super) meta: Meta,
     pub(super) output: OutputMode,
@@ -61,7 +62,7 @@ pub(super) struct RunState {
     /// The ranks' processes in the current attempt.
     ranks: Vec<RankProcess>,
     /// The checkpoints of each rank by their number, from the last one that all ranks have taken.
-    checkpoints: Vec<BTreeMap<u64, Bytes>>,
+    checkpoints: Vec<BTreeMap<u64, EncodedValue>>,
     /// How the run ended. The first outcome counts.
     outcome: Option<Outcome>,
     supervisor: Option<SupervisorRef>,
@@ -77,7 +78,7 @@ struct RankProcess {
     link: Option<Arc<dyn Link>>,
     commands: Option<mpsc::UnboundedSender<ProcessCommand>>,
     address: Option<RankAddress>,
-    value: Option<Bytes>,
+    value: Option<EncodedValue>,
     activity: Option<RankActivity>,
 }
 
@@ -92,7 +93,7 @@ impl RunState {
 
     /// Returns the number of the last checkpoint that all ranks have taken.
     fn last_checkpoint(&self) -> Option<u64> {
-        let last = |taken: &BTreeMap<u64, Bytes>| taken.last_key_value().map(|(number, _)| *number);
+        let last = |taken: &BTreeMap<_, _>| taken.last_key_value().map(|(number, _)| *number);
         self.checkpoints.iter().map(last).min().flatten()
     }
 
@@ -241,7 +242,8 @@ impl Coordinator {
             }
             Some(RankMessage::Checkpoint(number, state)) => {
                 // A copy: the message may share a large buffer with others, which it would keep.
-                run.checkpoints[rank].insert(number, Bytes::copy_from_slice(&state));
+                let bytes = Bytes::copy_from_slice(&state.bytes);
+                run.checkpoints[rank].insert(number, EncodedValue { bytes, ..state });
                 if let Some(last) = run.last_checkpoint() {
                     for taken in &mut run.checkpoints {
                         taken.retain(|number, _| *number >= last);
@@ -250,7 +252,7 @@ impl Coordinator {
             }
             Some(RankMessage::Value(value)) => {
                 run.ranks[rank].value = Some(value);
-                let values: Option<Vec<Bytes>> =
+                let values: Option<Vec<EncodedValue>> =
                     run.ranks.iter().map(|rank| rank.value.clone()).collect();
                 if let Some(values) = values {
                     drop(run);

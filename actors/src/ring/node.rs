@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use fiber_core::codec::EncodedValue;
 use fiber_core::{Error, RankActivity, Result, codec};
 use fiber_transport::Link;
 use serde::Serialize;
@@ -54,7 +54,7 @@ pub struct RingNode {
     collectives: u64,
     /// Checkpoints so far, including those before a restart.
     checkpoints: u64,
-    restored: Option<Bytes>,
+    restored: Option<EncodedValue>,
     shared: Arc<RankShared>,
 }
 
@@ -82,7 +82,7 @@ impl RingNode {
         link: Arc<dyn Link>,
         ring: String,
         max_message: u64,
-        checkpoint: Option<(u64, Bytes)>,
+        checkpoint: Option<(u64, EncodedValue)>,
         shared: Arc<RankShared>,
     ) -> RingNode {
         let (checkpoints, restored) = match checkpoint {
@@ -518,10 +518,11 @@ impl RingNode {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn checkpoint<T: Serialize + ?Sized>(&mut self, state: &T) -> Result<()> {
-        let state = self.encode("a checkpoint", state)?;
+        let state = EncodedValue::new(state)?;
+        self.check_size("a checkpoint", state.size())?;
         self.checkpoints += 1;
         // It fails only if the coordinator has ended, and then this process is about to end.
-        let _ = self.link.send(RankMessage::Checkpoint(self.checkpoints, state.into()).encode());
+        let _ = self.link.send(RankMessage::Checkpoint(self.checkpoints, state).encode());
         Ok(())
     }
 
@@ -532,7 +533,7 @@ impl RingNode {
     /// # Errors
     /// [`Error::Decode`] if the state has another type.
     pub fn restored<T: DeserializeOwned>(&self) -> Result<Option<T>> {
-        self.restored.as_ref().map(|state| codec::decode(state)).transpose()
+        self.restored.as_ref().map(EncodedValue::decode).transpose()
     }
 
     /// Returns a host and port on rank 0's machine where the processes of another framework, one a
@@ -620,10 +621,14 @@ impl RingNode {
 
     fn encode<T: Serialize + ?Sized>(&self, what: &str, value: &T) -> Result<Vec<u8>> {
         let bytes = codec::encode(value)?;
-        codec::check_size(bytes.len(), self.max_message, || {
-            format!("{what} of rank {} of ring `{}`", self.rank(), self.ring)
-        })?;
+        self.check_size(what, bytes.len())?;
         Ok(bytes)
+    }
+
+    fn check_size(&self, what: &str, size: usize) -> Result<()> {
+        codec::check_size(size, self.max_message, || {
+            format!("{what} of rank {} of ring `{}`", self.rank(), self.ring)
+        })
     }
 
     fn next_collective(&mut self) -> u64 {

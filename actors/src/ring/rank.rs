@@ -3,8 +3,8 @@
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 
-use bytes::Bytes;
 use fiber_core::at_exit::flush_output;
+use fiber_core::codec::EncodedValue;
 use fiber_core::entry::{Entry, EntryRef, MethodFn};
 use fiber_core::{Error, LinkKind, RankActivity, Result, codec, shortage};
 use fiber_transport::shared_memory::StreamListener;
@@ -51,7 +51,7 @@ impl ChildMain for RingMain {
         let receive = move |inbound| {
             let message = match inbound {
                 ParentMessage::Shutdown => MainMessage::Shutdown,
-                ParentMessage::Data(message) => match CoordinatorMessage::decode(message.bytes) {
+                ParentMessage::Data(message) => match CoordinatorMessage::decode(message.into()) {
                     Some(CoordinatorMessage::QueryActivity) => {
                         // The main thread may be busy in the function.
                         let rank = RANK.get();
@@ -130,7 +130,7 @@ impl Rank {
         let address = Some(self.address.process.address.to_string());
         let _ = link.send(ControlMessage::Ready { address }.message());
         let _ = link.send(RankMessage::Joined(self.address.clone()).encode());
-        let (mut arguments, mut checkpoint) = (Bytes::new(), None);
+        let (mut arguments, mut checkpoint) = (EncodedValue::default(), None);
         let addresses = loop {
             match messages.recv() {
                 Ok(MainMessage::Coordinator(message)) => match message {
@@ -155,7 +155,7 @@ impl Rank {
         flush_output();
         *self.shared.activity.lock() = RankActivity::Returned;
         let (message, code) = match outcome {
-            Ok(value) => (RankMessage::Value(value.into()), 0),
+            Ok(value) => (RankMessage::Value(value), 0),
             Err(failure) => {
                 let failure = codec::encode(&failure).expect("a failure serialises");
                 (RankMessage::Failure(failure.into()), EXIT_FAILED)

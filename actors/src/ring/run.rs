@@ -7,7 +7,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use fiber_core::{Error, Result, RingProblem, block_on, codec};
+use fiber_core::codec::EncodedValue;
+use fiber_core::{Error, Result, RingProblem, block_on};
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
@@ -160,9 +161,7 @@ impl<T: DeserializeOwned> Future for RingRun<T> {
         let lost = |_| Err(Error::system("running the ring failed", "fiber's thread ended"));
         let outcome = ready!(Pin::new(&mut self.outcome).poll(context)).unwrap_or_else(lost);
         self.over = true;
-        Poll::Ready(
-            outcome.and_then(|values| values.iter().map(|value| codec::decode(value)).collect()),
-        )
+        Poll::Ready(outcome.and_then(|values| values.iter().map(EncodedValue::decode).collect()))
     }
 }
 

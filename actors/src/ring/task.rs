@@ -4,9 +4,9 @@ use std::any::{Any, type_name};
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use bytes::Bytes;
+use fiber_core::codec::{self, EncodedValue};
 use fiber_core::entry::{Entry, MethodFn};
-use fiber_core::{Failure, FailureKind, OutputKind, call_encoded, codec, instance, panics};
+use fiber_core::{Failure, FailureKind, OutputKind, call_encoded, instance, panics};
 use serde::de::DeserializeOwned;
 
 use super::function::RingFunction;
@@ -16,18 +16,18 @@ use crate::blocking::BlockingRuntime;
 /// One call of a rank's function, from its arguments to its outcome.
 pub(super) struct RankTask {
     node: Option<RingNode>,
-    arguments: Bytes,
+    arguments: EncodedValue,
     max_message: u64,
-    outcome: Option<Result<Vec<u8>, Failure>>,
+    outcome: Option<Result<EncodedValue, Failure>>,
 }
 
 impl RankTask {
-    pub(super) fn new(node: RingNode, arguments: Bytes, max_message: u64) -> RankTask {
+    pub(super) fn new(node: RingNode, arguments: EncodedValue, max_message: u64) -> RankTask {
         RankTask { node: Some(node), arguments, max_message, outcome: None }
     }
 
     /// Calls the function behind `entry`. Returns the encoded value or the failure.
-    pub(super) fn run(mut self, entry: &Entry<MethodFn>) -> Result<Vec<u8>, Failure> {
+    pub(super) fn run(mut self, entry: &Entry<MethodFn>) -> Result<EncodedValue, Failure> {
         entry.call()(&mut self, &mut (), &mut ());
         self.outcome.expect("an entry sets the outcome")
     }
@@ -59,14 +59,14 @@ where
         let arguments = std::mem::take(&mut task.arguments);
         let limit = task.max_message;
         let work = AssertUnwindSafe(move || {
-            let mut value = Vec::new();
+            let mut value = EncodedValue::default();
             let function = |arguments| instance::<F>().call(node, arguments);
             let executor = BlockingRuntime::default();
-            let decode = || codec::decode(&arguments);
-            let encode = |output: &_| codec::append(&mut value, output);
+            let decode = || arguments.decode();
+            let encode = |output: &_| EncodedValue::new(output).map(|encoded| value = encoded);
             call_encoded::<A, _, K, _>(decode, function, &executor, encode)?;
             let what = || format!("the result of `{}`", type_name::<F>());
-            codec::check_size(value.len(), limit, what)
+            codec::check_size(value.size(), limit, what)
                 .map_err(|error| Failure::new(FailureKind::Result, error))?;
             Ok(value)
         });

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use fiber_core::{RankActivity, codec};
+use fiber_core::RankActivity;
+use fiber_core::codec::{self, EncodedValue};
 use fiber_transport::Message;
 use serde::{Deserialize, Serialize};
 
@@ -24,9 +25,9 @@ pub(super) struct RankAddress {
 #[derive(Debug)]
 pub(super) enum CoordinatorMessage {
     /// The function's arguments. They are the first message.
-    Arguments(Bytes),
+    Arguments(EncodedValue),
     /// The rank's state in the checkpoint from which the ring continues, with its number.
-    Checkpoint(u64, Bytes),
+    Checkpoint(u64, EncodedValue),
     /// The addresses of all ranks, which have all joined: the function may start.
     Start(Vec<RankAddress>),
     /// Asks the rank what it is doing.
@@ -39,9 +40,9 @@ pub(super) enum RankMessage {
     /// The rank can be reached at this address.
     Joined(RankAddress),
     /// The rank's state in a checkpoint, with its number.
-    Checkpoint(u64, Bytes),
+    Checkpoint(u64, EncodedValue),
     /// The encoded value that the function has returned.
-    Value(Bytes),
+    Value(EncodedValue),
     /// The encoded failure of the function.
     Failure(Bytes),
     /// The rank cannot continue.
@@ -69,7 +70,7 @@ impl CoordinatorMessage {
     pub(super) fn encode(self) -> Message {
         match self {
             CoordinatorMessage::Arguments(arguments) => {
-                Message::with_body(vec![MAIN, 0], arguments)
+                Message::with_value(vec![MAIN, 0], arguments)
             }
             CoordinatorMessage::Checkpoint(number, state) => with_number(1, number, state),
             CoordinatorMessage::Start(addresses) => serialized(2, &addresses),
@@ -78,11 +79,11 @@ impl CoordinatorMessage {
     }
 
     /// Decodes a message without its leading [`MAIN`] byte.
-    pub(super) fn decode(mut message: Bytes) -> Option<CoordinatorMessage> {
-        match (!message.is_empty()).then(|| message.get_u8())? {
+    pub(super) fn decode(mut message: EncodedValue) -> Option<CoordinatorMessage> {
+        match message.bytes.try_get_u8().ok()? {
             0 => Some(CoordinatorMessage::Arguments(message)),
             1 => Some(CoordinatorMessage::Checkpoint(number(&mut message)?, message)),
-            2 => codec::decode(&message).ok().map(CoordinatorMessage::Start),
+            2 => codec::decode(&message.bytes).ok().map(CoordinatorMessage::Start),
             3 => Some(CoordinatorMessage::QueryActivity),
             _ => None,
         }
@@ -94,7 +95,7 @@ impl RankMessage {
         match self {
             RankMessage::Joined(address) => serialized(0, &address),
             RankMessage::Checkpoint(number, state) => with_number(1, number, state),
-            RankMessage::Value(value) => Message::with_body(vec![MAIN, 2], value),
+            RankMessage::Value(value) => Message::with_value(vec![MAIN, 2], value),
             RankMessage::Failure(failure) => Message::with_body(vec![MAIN, 3], failure),
             RankMessage::Error(error) => serialized(4, &error),
             RankMessage::Activity(activity) => serialized(5, &activity),
@@ -102,27 +103,27 @@ impl RankMessage {
     }
 
     /// Decodes a message without its leading [`MAIN`] byte.
-    pub(super) fn decode(mut message: Bytes) -> Option<RankMessage> {
-        match (!message.is_empty()).then(|| message.get_u8())? {
-            0 => codec::decode(&message).ok().map(RankMessage::Joined),
+    pub(super) fn decode(mut message: EncodedValue) -> Option<RankMessage> {
+        match message.bytes.try_get_u8().ok()? {
+            0 => codec::decode(&message.bytes).ok().map(RankMessage::Joined),
             1 => Some(RankMessage::Checkpoint(number(&mut message)?, message)),
             2 => Some(RankMessage::Value(message)),
-            3 => Some(RankMessage::Failure(message)),
-            4 => codec::decode(&message).ok().map(RankMessage::Error),
-            5 => codec::decode(&message).ok().map(RankMessage::Activity),
+            3 => Some(RankMessage::Failure(message.bytes)),
+            4 => codec::decode(&message.bytes).ok().map(RankMessage::Error),
+            5 => codec::decode(&message.bytes).ok().map(RankMessage::Activity),
             _ => None,
         }
     }
 }
 
-fn number(message: &mut Bytes) -> Option<u64> {
-    (message.len() >= 8).then(|| message.get_u64_le())
+fn number(message: &mut EncodedValue) -> Option<u64> {
+    message.bytes.try_get_u64_le().ok()
 }
 
-fn with_number(kind: u8, number: u64, body: Bytes) -> Message {
+fn with_number(kind: u8, number: u64, value: EncodedValue) -> Message {
     let mut head = vec![MAIN, kind];
     head.extend_from_slice(&number.to_le_bytes());
-    Message::with_body(head, body)
+    Message::with_value(head, value)
 }
 
 fn serialized(kind: u8, value: &impl Serialize) -> Message {

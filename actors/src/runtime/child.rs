@@ -148,7 +148,7 @@ fn listen_towards(parent: &str) -> ListenAddress {
 async fn first_message(connection: &mut Connection) -> Option<ControlMessage> {
     // The default limit, for peers before their handshake, is too small for arguments.
     connection.incoming.set_limit(i32::MAX as usize);
-    ControlMessage::read(&connection.next().await?.ok()?.bytes)
+    ControlMessage::read(&connection.next().await?.ok()?)
 }
 
 /// Receives messages of the parent until the link closes, and ends this process then.

@@ -7,9 +7,9 @@ use std::any::{Any, type_name};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use fiber_core::Result;
+use fiber_core::codec::EncodedValue;
 use fiber_core::entry::{Entry, EntryRef, MethodFn};
-use fiber_core::{Result, codec};
 use fiber_transport::{Link, Received};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -42,13 +42,13 @@ pub(crate) enum ParentMessage {
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct StartRequest {
     entry: EntryRef,
-    child_main: Bytes,
+    child_main: EncodedValue,
 }
 
 impl StartRequest {
     pub(crate) fn new<M: ChildMain>(child_main: &M) -> StartRequest {
-        let encoded = codec::encode(child_main).expect("the work of a child serializes");
-        StartRequest { entry: Starter::<M>::ENTRY.reference(), child_main: encoded.into() }
+        let child_main = EncodedValue::new(child_main).expect("the work of a child serializes");
+        StartRequest { entry: Starter::<M>::ENTRY.reference(), child_main }
     }
 
     /// Prepares the work.
@@ -69,7 +69,7 @@ impl StartRequest {
 
 /// The arguments and the result of [`Starter::start`].
 struct Starting {
-    child_main: Bytes,
+    child_main: EncodedValue,
     runtime: &'static Runtime,
     link: Arc<dyn Link>,
     started: Option<Result<StartedMain>>,
@@ -86,8 +86,7 @@ impl<M: ChildMain> Starter<M> {
             start.downcast_mut::<Starting>().expect("this entry is called with nothing else");
         let link = Arc::clone(&start.link);
         start.started = Some(
-            codec::decode::<M>(&start.child_main)
-                .map(|child_main| child_main.start(start.runtime, link)),
+            start.child_main.decode::<M>().map(|child_main| child_main.start(start.runtime, link)),
         );
     }
 }

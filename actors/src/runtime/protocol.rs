@@ -1,8 +1,7 @@
 //! The messages between a parent and its child, apart from those of the child's main and the mesh.
 
-use bytes::Bytes;
 use fiber_core::{Config, codec};
-use fiber_transport::Message;
+use fiber_transport::{Message, Received};
 use serde::{Deserialize, Serialize};
 
 use super::child_main::StartRequest;
@@ -26,13 +25,13 @@ pub(crate) enum ControlMessage {
 impl ControlMessage {
     pub(crate) fn message(&self) -> Message {
         let mut head = vec![CONTROL];
-        codec::append(&mut head, self).expect("control messages serialize");
-        Message::new(head)
+        let blobs = codec::append_apart(&mut head, self).expect("control messages serialize");
+        Message { head, blobs, ..Message::default() }
     }
 
     /// Returns the control message in `message`, if it is one.
-    pub(super) fn read(message: &Bytes) -> Option<ControlMessage> {
+    pub(super) fn read(message: &Received) -> Option<ControlMessage> {
         let (&channel, body) = message.split_first()?;
-        if channel == CONTROL { codec::decode(body).ok() } else { None }
+        if channel == CONTROL { codec::decode_with(body, &message.blobs).ok() } else { None }
     }
 }

@@ -81,3 +81,27 @@ pub(super) fn slow_worker() {
     assert_eq!(lengths.into_iter().sum::<usize>(), 400 << 20);
     print_peak();
 }
+
+/// Takes results of three endless calls in turn, while other calls run in between, and prints the
+/// memory of values at its highest and at the end.
+pub(super) fn value_memory() {
+    fiber::init();
+    let pool = Pool::new(2).expect("the pool starts");
+    let mut calls: Vec<_> =
+        (0..3).map(|_| pool.imap_unordered(give, std::iter::repeat(1 << 20)).wait()).collect();
+    let mut highest = 0;
+    for _ in 0..TAKEN {
+        for call in &mut calls {
+            let result = call.next().expect("the call is endless").expect("the task succeeds");
+            assert_eq!(result.len(), 1 << 20);
+        }
+        pool.map(work, 0..16).wait().expect("another call succeeds");
+        highest = highest.max(fiber::value_memory().stored);
+    }
+    println!("highest {}", highest >> 20);
+    println!("{}", fiber::tree().to_string().lines().last().expect("a line of memory"));
+    drop(calls);
+    pool.stop().wait().expect("the pool stops");
+    println!("left {}", fiber::value_memory().stored);
+    print_peak();
+}

@@ -115,7 +115,7 @@ impl RankChild {
         context.set_place(format!("pid {pid}"));
         self.coordinator.rank_connected(rank, attempt, pid, &launched.connection.link);
         let receive = |message: Received| {
-            self.coordinator.receive(rank, attempt, RankMessage::decode(message.bytes))
+            self.coordinator.receive(rank, attempt, RankMessage::decode(message.into()))
         };
         monitor(runtime, launched, inbox, receive).await
     }
