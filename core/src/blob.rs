@@ -97,22 +97,19 @@ impl Blob {
         Blob(Memory::Private(bytes, copy))
     }
 
-    /// Makes a blob of a range of an arena. The range is not written while `hold` lives.
+    /// Makes a blob of memory that a peer lends. The peer does not write it while `hold` lives.
     ///
-    /// Returns `None` if the mapping does not have that range.
-    pub fn shared(
+    /// Returns `None` if the mapping does not have that range, or if it is in a part of this
+    /// process's own arena that no peer can have borrowed.
+    pub fn borrowed(
         mapping: Arc<Mapping>,
         offset: usize,
         len: usize,
         hold: Arc<dyn Any + Send + Sync>,
     ) -> Option<Blob> {
         let end = offset.checked_add(len)?;
-        (end <= mapping.len()).then_some(Blob(Memory::Shared(Shared {
-            mapping,
-            offset,
-            len,
-            hold,
-        })))
+        let is_lendable = end <= mapping.len() && arena::can_be_lent(&mapping, offset, len);
+        is_lendable.then(|| Blob(Memory::Shared(Shared { mapping, offset, len, hold })))
     }
 
     /// Returns the place in shared memory, if the blob has one.

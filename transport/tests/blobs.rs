@@ -2,8 +2,11 @@
 
 mod support;
 
+use std::fs::File;
 use std::future::poll_fn;
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, IoSlice, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::sync::Mutex;
@@ -13,6 +16,7 @@ use bytes::Bytes;
 use fiber_core::blob::{Blob, Blobs, arena};
 use fiber_core::{LinkKind, SessionKey};
 use fiber_transport::{Connection, ListenAt, Message, connect, listen};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use support::{child, run, spawn_child};
 
 const LARGE: usize = 1 << 20;
@@ -148,20 +152,38 @@ fn child_process() {
     });
 }
 
-/// A connection whose other end is a bare socket, which writes frames about blobs.
-async fn with_liar() -> (Connection, impl FnMut(&[u8])) {
+/// A bare socket, which writes frames about blobs.
+struct Liar(UnixStream);
+
+impl Liar {
+    fn write(&mut self, frame: &[u8]) {
+        self.0.write_all(&with_header(frame)).unwrap();
+    }
+
+    fn write_with_file(&mut self, frame: &[u8], file: &File) {
+        let files = [file.as_fd()];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        control.push(SendAncillaryMessage::ScmRights(&files));
+        let bytes = with_header(frame);
+        sendmsg(&self.0, &[IoSlice::new(&bytes)], &mut control, SendFlags::empty()).unwrap();
+    }
+}
+
+fn with_header(frame: &[u8]) -> Vec<u8> {
+    [&u32::MAX.to_le_bytes()[..], &(frame.len() as u64).to_le_bytes(), frame].concat()
+}
+
+/// A connection, and its other end.
+async fn with_liar() -> (Connection, Liar) {
     let key = SessionKey::random();
     let mut listener = listen(LinkKind::Unix, &key, &ListenAt::default()).unwrap();
     let address = listener.address();
     let name = address.strip_prefix("unix:").unwrap();
     let address = SocketAddr::from_abstract_name(name).unwrap();
-    let mut liar = UnixStream::connect_addr(&address).unwrap();
+    let liar = UnixStream::connect_addr(&address).unwrap();
     let connection = poll_fn(|context| listener.poll_accept(context)).await.unwrap();
-    let write = move |frame: &[u8]| {
-        let header = [&u32::MAX.to_le_bytes()[..], &(frame.len() as u64).to_le_bytes()].concat();
-        liar.write_all(&[&header, frame].concat()).unwrap();
-    };
-    (connection, write)
+    (connection, Liar(liar))
 }
 
 /// The frame of a message with one blob in shared memory.
@@ -176,8 +198,8 @@ fn lent(mapping: u128, offset: u64, len: u64, loan: u64) -> Vec<u8> {
 #[test]
 fn a_stranger_can_send_no_blob() {
     alone(async {
-        let (mut connection, mut write) = with_liar().await;
-        write(&[0, 0, 0, 0, 0, 1]);
+        let (mut connection, mut liar) = with_liar().await;
+        liar.write(&[0, 0, 0, 0, 0, 1]);
         let error = connection.next().await.unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidData);
         assert!(error.to_string().contains("before it has proven itself"), "{error}");
@@ -191,33 +213,54 @@ fn lies_about_blobs_are_refused() {
         let many = [&[0][..], &u32::MAX.to_le_bytes()].concat();
         let lies: [&[u8]; 8] = [&[], &[9], &[0, 1], &[1, 2, 3], &[2, 1], &[3; 4], &inline, &many];
         for lie in lies {
-            let (mut connection, mut write) = with_liar().await;
+            let (mut connection, mut liar) = with_liar().await;
             connection.incoming.set_limit(LARGE);
-            write(lie);
+            liar.write(lie);
             let error = connection.next().await.unwrap().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidData, "{lie:?}");
         }
         // Returns and answers for loans that do not exist change nothing.
-        let (mut connection, mut write) = with_liar().await;
+        let (mut connection, mut liar) = with_liar().await;
         connection.incoming.set_limit(LARGE);
         for kind in [2, 3, 4] {
-            write(&[&[kind][..], &77u64.to_le_bytes()].concat());
+            liar.write(&[&[kind][..], &77u64.to_le_bytes()].concat());
         }
-        write(&[0, 0, 0, 0, 0, 42]);
+        liar.write(&[0, 0, 0, 0, 0, 42]);
         assert_eq!(connection.next().await.unwrap().unwrap(), &[42][..]);
+    });
+}
+
+#[test]
+fn memory_of_this_process_that_no_peer_has_borrowed_is_refused() {
+    alone(async {
+        let blob = shared(7);
+        let place = blob.as_shared().unwrap();
+        let (own, end) = (place.mapping().id().0, (place.offset() + place.len()) as u64);
+        let used = (end - 3, 3, true);
+        for (offset, len, accepted) in [used, (end - 3, 4, false), (end + 4096, 8, false)] {
+            let (mut connection, mut liar) = with_liar().await;
+            connection.incoming.set_limit(LARGE);
+            // The liar claims to pass this process's own memory on. The file is not looked at.
+            connection.link.send(message(vec![blob.clone()])).unwrap();
+            let file = File::open("/dev/null").unwrap();
+            liar.write_with_file(&[&[1][..], &own.to_le_bytes()].concat(), &file);
+            liar.write(&lent(own, offset, len, 1));
+            let received = connection.next().await.unwrap();
+            assert_eq!(received.is_ok(), accepted, "{offset}, {len}");
+        }
     });
 }
 
 #[test]
 fn a_blob_whose_memory_did_not_arrive_is_asked_for() {
     alone(async {
-        let (mut connection, mut write) = with_liar().await;
+        let (mut connection, mut liar) = with_liar().await;
         connection.incoming.set_limit(LARGE);
         // The descriptor of the mapping is missing, as if this process had had no room for it.
-        write(&[&[1][..], &5u128.to_le_bytes()].concat());
-        write(&[&lent(5, 0, 3, 1)[..], &[10]].concat());
-        write(&[0, 0, 0, 0, 0, 11]);
-        write(&[&[4][..], &1u64.to_le_bytes(), b"abc"].concat());
+        liar.write(&[&[1][..], &5u128.to_le_bytes()].concat());
+        liar.write(&[&lent(5, 0, 3, 1)[..], &[10]].concat());
+        liar.write(&[0, 0, 0, 0, 0, 11]);
+        liar.write(&[&[4][..], &1u64.to_le_bytes(), b"abc"].concat());
         let first = connection.next().await.unwrap().unwrap();
         assert_eq!((&first.bytes[..], &first.blobs[0][..]), (&[10][..], &b"abc"[..]));
         assert_eq!(connection.next().await.unwrap().unwrap(), &[11][..], "in their order");

@@ -41,6 +41,11 @@ impl<P: Pages> Allocator<P> {
         Some(offset)
     }
 
+    /// Returns whether all of these bytes are in ranges that were taken.
+    pub(super) fn are_taken(&self, offset: usize, len: usize) -> bool {
+        self.ranges.lock().are_taken(offset, len)
+    }
+
     /// Frees a range that was taken. Gives pages back if many at the end are free.
     pub(super) fn free(&self, offset: usize, len: usize) {
         let mut ranges = self.ranges.lock();

@@ -23,14 +23,17 @@ use std::sync::{Arc, OnceLock};
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::process::{Resource, getrlimit};
 
-use super::Blob;
 use super::allocator::{Allocator, Pages};
 use super::mapping::{Mapping, MappingId};
 use super::ranges::{PAGE, Ranges};
+use super::{Blob, Memory, Shared};
 use crate::value_memory::{self, value_memory};
 
 /// Free memory at the arena's end that stays with the process, in bytes.
 const KEPT: usize = 64 << 20;
+
+/// The bytes that a process can address.
+const ADDRESS_SPACE: u64 = 1 << 47;
 
 /// Whether the links of this process can lend blobs.
 static ENABLED: AtomicBool = AtomicBool::new(false);
@@ -52,6 +55,14 @@ pub fn copy_of(bytes: &[u8]) -> Option<Blob> {
     let mut unfinished = Unfinished::new(bytes.len())?;
     unfinished.bytes().copy_from_slice(bytes);
     Some(unfinished.finish())
+}
+
+/// Returns whether a peer can have borrowed these bytes, if they are of this process's arena.
+pub(super) fn can_be_lent(mapping: &Mapping, offset: usize, len: usize) -> bool {
+    match ARENA.get() {
+        Some(arena) if arena.mapping.id() == mapping.id() => arena.allocator.are_taken(offset, len),
+        _ => true,
+    }
 }
 
 struct Arena {
@@ -120,7 +131,7 @@ impl Unfinished {
     pub fn finish(self) -> Blob {
         let Unfinished { range, len } = self;
         let (mapping, offset) = (Arc::clone(&range.arena.mapping), range.offset);
-        Blob::shared(mapping, offset, len, Arc::new(range)).expect("the range is in the arena")
+        Blob(Memory::Shared(Shared { mapping, offset, len, hold: Arc::new(range) }))
     }
 }
 
@@ -129,7 +140,7 @@ impl Arena {
         // A longer file would end the process by SIGXFSZ, and a limited address space has to hold
         // more than arenas.
         let longest = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
-        let space = getrlimit(Resource::As).current.unwrap_or(u64::MAX) / 16;
+        let space = getrlimit(Resource::As).current.unwrap_or(ADDRESS_SPACE) / 16;
         let len = usize::try_from(limit.min(longest).min(space)).unwrap_or(usize::MAX);
         let len = len / PAGE * PAGE;
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;

@@ -67,6 +67,15 @@ impl Ranges {
         self.free.insert(start, end - start);
     }
 
+    /// Returns whether all of these bytes are in ranges that were taken.
+    pub(super) fn are_taken(&self, offset: usize, len: usize) -> bool {
+        let Some(end) = offset.checked_add(len).filter(|end| *end <= self.frontier) else {
+            return false;
+        };
+        let before = self.free.range(..end).next_back();
+        before.is_none_or(|(start, free)| start + free <= offset)
+    }
+
     /// Returns the length of the free range that ends at the frontier.
     pub(super) fn free_at_end(&self) -> usize {
         match self.free.last_key_value() {
@@ -105,6 +114,8 @@ mod tests {
                     let len = pages * PAGE;
                     let Some(offset) = ranges.take(len) else { continue };
                     prop_assert!(offset + len <= ranges.frontier());
+                    prop_assert!(ranges.are_taken(offset, len));
+                    prop_assert!(ranges.are_taken(offset + 1, len - 1));
                     for (other, length) in &taken {
                         prop_assert!(offset + len <= *other || other + length <= offset);
                     }
@@ -112,6 +123,8 @@ mod tests {
                 } else {
                     let (offset, len) = taken.swap_remove(index.index(taken.len()));
                     ranges.free(offset, len);
+                    prop_assert!(!ranges.are_taken(offset, 1));
+                    prop_assert!(!ranges.are_taken(offset + len - 1, 1));
                     if ranges.free_at_end() > 20 * PAGE {
                         ranges.lower_frontier(ranges.frontier() - 10 * PAGE);
                     }

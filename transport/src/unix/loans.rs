@@ -169,10 +169,10 @@ impl Borrower {
         let Some(mapping) = self.mappings.get(&place.mapping) else { return Ok(Err(place.loan)) };
         let hold = Arc::new(Borrowed { link: self.link.clone(), loan: place.loan });
         let number = |number| usize::try_from(number).unwrap_or(usize::MAX);
-        Blob::shared(Arc::clone(mapping), number(place.offset), number(place.len), hold)
+        Blob::borrowed(Arc::clone(mapping), number(place.offset), number(place.len), hold)
             .map(Ok)
             .ok_or_else(|| {
-                let problem = "the peer lent a blob that is outside of its memory";
+                let problem = "the peer lent a blob that is outside of the memory that it can lend";
                 io::Error::new(io::ErrorKind::InvalidData, problem)
             })
     }
