@@ -24,8 +24,8 @@ pub use self::element::Element;
 /// its clones share the elements. An array of several dimensions has a
 /// [`shape`](Array::shape); others have one dimension.
 ///
-/// **Cost.** `Vec<f64>` is encoded number by number. An array is copied as a whole. From 32 KiB on,
-/// a worker of the same host reads it in shared memory: the process that makes it writes it there
+/// **Cost.** A `Vec<f64>` is copied into a message and out of it. An array from 32 KiB on is not: a
+/// worker of the same host reads it in shared memory. The process that makes it writes it there
 /// once, and passing it on (as the argument of another task, for instance) copies nothing.
 /// [`Array::build`] writes the elements there in the first place. To other hosts, and when shared
 /// memory is short, the bytes themselves are sent; programs see no difference.

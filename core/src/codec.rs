@@ -2,13 +2,22 @@
 //!
 //! Maps cost some bytes compared to arrays, and keep `#[serde(skip_serializing_if)]`, `flatten` and
 //! `default` correct. A value is encoded as `rmp_serde::Serializer::with_struct_map` encodes it,
-//! with one exception.
+//! with two exceptions.
 //!
 //! **Options.** MessagePack has one nil, so in rmp-serde `Some(None)` and `Some(())` become `None`.
 //! Here `Some` writes the byte 0xc1, which MessagePack reserves, before a value that begins with
 //! nil or with 0xc1. `None` is `c0`, `Some(None)` is `c1 c0`, `Some(Some(None))` is `c1 c1 c0`, and
 //! `Some(5)` stays `05`. The rule looks at encoded bytes, so it covers every type that is encoded
 //! as nil, also inside newtypes and untagged enums. It costs one comparison for each `Some`.
+//!
+//! **Packed runs.** A sequence of 16 or more numbers or `bool`s (`Vec<f64>`, `VecDeque<u8>` …) is
+//! the byte 0xc1, MessagePack's marker of the numbers' type (0xc3 for `bool`), their number as a
+//! big-endian `u32`, and the numbers, little-endian. Integers have the width that the largest one
+//! of them needs: a `Vec<u64>` of values below 256 is a run of `u8`. No value of another kind has
+//! one of these markers behind 0xc1, and `Some` writes none before a run. Types see a sequence:
+//! a run reads as a list of anything that a number reads as. Only what serialises by
+//! `Serializer::collect_seq` is packed, with an iterator of known length over numbers: vectors,
+//! slices and collections; not tuples and arrays, nor newtypes of numbers.
 //!
 //! **Division of labour.** [`encode()`] writes the structure of values itself and leaves scalars,
 //! texts, bytes and extensions to rmp-serde. [`decode()`] reads by itself, because rmp-serde's
@@ -22,6 +31,7 @@
 mod decode;
 mod encode;
 mod encoded_value;
+mod packed;
 #[cfg(test)]
 mod tests;
 
@@ -125,7 +135,7 @@ pub fn check_size(size: usize, limit: u64, what: impl FnOnce() -> String) -> Res
 /// Nil: `None`, or a unit.
 const NIL: u8 = 0xc0;
 
-/// Marks `Some` around a value that begins with nil or with this mark.
+/// Marks `Some` around a value that begins with nil or with this mark, and a packed run.
 const SOME: u8 = 0xc1;
 
 /// MessagePack's extension type, in the form that rmp-serde recognises.

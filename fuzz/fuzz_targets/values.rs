@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use fiber_core::codec;
@@ -17,6 +17,7 @@ enum Value {
     Numbers(i8, u16, i64, u128, f32, f64, char),
     Struct { text: Option<String>, bytes: ByteBuf, rest: Option<Rc<Value>> },
     List(Vec<Value>),
+    Runs { bytes: Vec<u8>, floats: Option<Vec<f64>>, integers: VecDeque<i64>, flags: Vec<bool> },
     Entries(BTreeMap<Option<Option<u8>>, Value>),
     Tagged(Tagged),
     Untagged(Vec<Untagged>),
@@ -34,6 +35,7 @@ enum Tagged {
 enum Untagged {
     Deep(Option<Option<u64>>),
     Text(Option<Option<String>>),
+    Run(Vec<u16>),
     List(Vec<Untagged>),
 }
 

@@ -1,15 +1,20 @@
 //! Reading: structure, texts and numbers here, i128 and extensions by rmp-serde.
 
 mod access;
+mod packed;
+mod vector;
 
 use std::io::ErrorKind;
 
 use rmp::Marker;
 use rmp_serde::decode::{Error, ReadRefReader};
-use serde::de::value::{SeqAccessDeserializer, SeqDeserializer};
+use serde::de::value::SeqAccessDeserializer;
 use serde::de::{self, Visitor};
 
 use self::access::{ExtensionAccess, QueueStream, Variant};
+use self::packed::Run;
+use self::vector::vector;
+use super::packed::Kind;
 use super::{NIL, SOME};
 
 /// The marker of an array without elements: a unit struct.
@@ -108,6 +113,22 @@ impl<'de> Deserializer<'de> {
         Ok(SeqAccessDeserializer::new(ExtensionAccess { number: Some(number), bytes: Some(bytes) }))
     }
 
+    /// Returns the kind of the packed run that follows, if one does.
+    #[inline]
+    fn peek_run(&self) -> Option<Kind> {
+        match self.rest {
+            [SOME, kind, ..] => Kind::from_byte(*kind),
+            _ => None,
+        }
+    }
+
+    /// Reads the rest of a packed run, behind its mark.
+    fn run(&mut self, kind: Kind) -> Result<Run<'de>> {
+        let [_kind, len @ ..]: [u8; 5] = *self.array()?;
+        let bytes = kind.width().checked_mul(u32::from_be_bytes(len) as usize);
+        Ok(Run { kind, bytes: self.bytes(bytes.ok_or_else(truncated)?)? })
+    }
+
     /// Reads one level deeper.
     #[inline]
     fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
@@ -168,9 +189,7 @@ impl<'de> Deserializer<'de> {
                 let bytes = self.bytes(len as usize)?;
                 match binary {
                     Binary::Bytes => visitor.visit_borrowed_bytes(bytes),
-                    Binary::Numbers => {
-                        visitor.visit_seq(SeqDeserializer::new(bytes.iter().copied()))
-                    }
+                    Binary::Numbers => Run { kind: Kind::U8, bytes }.visit(visitor),
                 }
             }
             Marker::FixExt1
@@ -181,7 +200,13 @@ impl<'de> Deserializer<'de> {
             | Marker::Ext8
             | Marker::Ext16
             | Marker::Ext32 => visitor.visit_newtype_struct(self.extension(marker)?),
-            Marker::Reserved => self.nested(|inner| visitor.visit_some(inner)),
+            Marker::Reserved => match self.peek().and_then(Kind::from_byte) {
+                Some(kind) => {
+                    let run = self.run(kind)?;
+                    self.nested(|_| run.visit(visitor))
+                }
+                None => self.nested(|inner| visitor.visit_some(inner)),
+            },
             _ => self.number(marker, visitor),
         }
     }
@@ -273,8 +298,21 @@ impl<'de> de::Deserializer<'de> for &mut Deserializer<'de> {
     texts! { deserialize_string deserialize_identifier }
 
     any! { Numbers:
-        deserialize_seq() deserialize_tuple(usize) deserialize_tuple_struct(&'static str, usize)
+        deserialize_tuple(usize) deserialize_tuple_struct(&'static str, usize)
         deserialize_struct(&'static str, &'static [&'static str])
+    }
+
+    #[inline]
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
+        if let Some(kind) = self.peek_run() {
+            self.rest = &self.rest[1..];
+            let run = self.run(kind)?;
+            return self.nested(|_| match vector::<V>(&run) {
+                Some(vector) => Ok(vector),
+                None => run.visit(visitor),
+            });
+        }
+        self.any(visitor, Binary::Numbers)
     }
 
     #[inline]
@@ -294,7 +332,7 @@ impl<'de> de::Deserializer<'de> for &mut Deserializer<'de> {
                 self.rest = &self.rest[1..];
                 visitor.visit_none()
             }
-            Some(SOME) => {
+            Some(SOME) if self.peek_run().is_none() => {
                 self.rest = &self.rest[1..];
                 self.nested(|inner| visitor.visit_some(inner))
             }

@@ -1,4 +1,7 @@
-//! Writing: structure here; scalars, texts, bytes and extensions by rmp-serde.
+//! Writing: structure and packed runs here; scalars, texts, bytes and extensions by rmp-serde.
+
+mod bits;
+mod packed;
 
 use std::io::Write;
 
@@ -6,12 +9,14 @@ use rmp::encode::{write_array_len, write_map_len};
 use rmp_serde::encode::Error;
 use serde::ser::{self, Error as _, Serialize};
 
+use self::bits::Bits;
+use super::packed::{Kind, MIN_LEN};
 use super::{Extension, NIL, SOME};
 
 type Result<T = ()> = std::result::Result<T, Error>;
 
 /// A serializer that appends values to a buffer. It writes the bytes of rmp-serde with structs as
-/// maps, except for options around nil.
+/// maps, except for options around nil and for packed runs.
 pub(super) struct Serializer<'out> {
     rmp: rmp_serde::Serializer<&'out mut Vec<u8>>,
 }
@@ -125,8 +130,9 @@ impl<'s, 'out> ser::Serializer for &'s mut Serializer<'out> {
     fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result {
         let at = self.position();
         value.serialize(&mut *self)?;
-        match self.rmp.get_ref().get(at) {
-            Some(&(NIL | SOME)) => self.mark_some(at),
+        match self.rmp.get_ref()[at..] {
+            [SOME, kind, ..] if Kind::from_byte(kind).is_some() => Ok(()),
+            [NIL | SOME, ..] => self.mark_some(at),
             _ => Ok(()),
         }
     }
@@ -177,6 +183,33 @@ impl<'s, 'out> ser::Serializer for &'s mut Serializer<'out> {
     #[inline]
     fn serialize_seq(self, len: Option<usize>) -> Result<Compound<'s, 'out, ARRAY>> {
         self.compound::<ARRAY>(len)
+    }
+
+    /// Writes a sequence: a packed run if there are many elements and all are numbers.
+    #[inline]
+    fn collect_seq<I>(self, elements: I) -> Result
+    where
+        I: IntoIterator<Item: Serialize>,
+    {
+        let mut elements = elements.into_iter();
+        let (len, most) = elements.size_hint();
+        let known = (most == Some(len)).then_some(len);
+        let mut first = None;
+        if len >= MIN_LEN
+            && known.is_some()
+            && let Some(kind) = Kind::of::<I::Item>()
+        {
+            first = elements.next();
+            if let Some((found, bits)) = first.as_ref().and_then(|it| it.serialize(Bits).ok())
+                && found == kind
+            {
+                return packed::write(self.out(), kind, len, bits, elements);
+            }
+        }
+        let mut sequence = self.compound::<ARRAY>(known)?;
+        first.iter().try_for_each(|element| sequence.element(element))?;
+        elements.try_for_each(|element| sequence.element(&element))?;
+        sequence.finish()
     }
 
     #[inline]
