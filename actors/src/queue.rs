@@ -15,10 +15,10 @@ mod wire;
 use std::marker::PhantomData;
 use std::panic::Location as Place;
 
-use fiber_core::{Error, Result, codec, transfer};
+use fiber_core::codec::{self, EncodedValue};
+use fiber_core::{Error, Result, transfer};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_bytes::ByteBuf;
 
 use self::handle::{Location, QueueHandle};
 use self::wire::{Closing, Operation};
@@ -49,9 +49,10 @@ pub use stream::QueueStream;
 ///   were not acknowledged.
 /// - **Lost links.** A process whose link to the owner is lost counts as dead. If it lives, its
 ///   handles of the queue stay unusable; another handle that the owner sends it works.
-/// - **Cost.** Each element is encoded once and decoded once. In the owner itself, `put` and `get`
-///   send no messages. Elements that another process puts into an unbounded queue while earlier
-///   ones are in flight share a frame. `put` returns when an element is on its way;
+/// - **Cost.** Each element is encoded once and decoded once. Large arrays in it
+///   ([`Array`](fiber_core::Array)) are passed on by reference within a host. In the owner itself,
+///   `put` and `get` send no messages. Elements that another process puts into an unbounded queue
+///   while earlier ones are in flight share a frame. `put` returns when an element is on its way;
 ///   [`flush`](Queue::flush) waits until all have arrived. They also arrive before the process
 ///   exits in order, and before its next operation on an object in [`sync`](crate::sync).
 ///
@@ -178,8 +179,8 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
     /// ```
     pub fn try_put(&self, element: T) -> Reply<Result<(), T>> {
         let fits = self.handle.encode(&element).map(|encoded| {
-            let encoded = ByteBuf::from(encoded.element());
-            self.handle.call::<Result<bool, Closing>>("", &Operation::TryPut(encoded))
+            let operation = Operation::TryPut(encoded.into_element());
+            self.handle.call::<Result<bool, Closing>>("", &operation)
         });
         let handle = self.handle.clone();
         Reply::named(format!("putting into {}", handle.name()), async move {
@@ -224,9 +225,9 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn try_get(&self) -> Reply<Option<T>> {
-        let element = self.handle.call::<Option<ByteBuf>>("", &Operation::TryGet);
+        let element = self.handle.call::<Option<EncodedValue>>("", &Operation::TryGet);
         Reply::named(format!("getting from {}", self.handle.name()), async move {
-            element.await?.map(|element| codec::decode(&element)).transpose()
+            element.await?.map(|element| element.decode()).transpose()
         })
     }
 
@@ -255,11 +256,12 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
         let response = self.handle.request(&Operation::GetDelivery { ticket });
         let withdraw = self.handle.send_on_drop(Operation::WithdrawGet { ticket });
         Reply::named(format!("an element of {}", self.handle.name()), async move {
-            let delivered: Result<(u64, ByteBuf), Closing> = codec::decode(&response.await?)?;
+            let delivered: Result<(u64, EncodedValue), Closing> =
+                EncodedValue::from(response.await?).decode()?;
             let handle = withdraw.object().clone();
             withdraw.disarm();
             let (number, element) = delivered.map_err(|reason| handle.closed(reason))?;
-            let (element, uncommitted) = transfer::uncommitted(|| codec::decode(&element));
+            let (element, uncommitted) = transfer::uncommitted(|| element.decode());
             Delivery::<T>::new(handle, number, uncommitted).with(element)
         })
     }

@@ -10,13 +10,14 @@ use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use dashmap::DashMap;
+use fiber_core::blob::Blobs;
 use fiber_core::{ExitReason, Failure, FailureKind, codec};
-use fiber_transport::{Link, Message};
+use fiber_transport::{Link, Message, Received};
 use serde::Serialize;
 
 use super::holders::{Change, Holders};
 use super::inbox::Responder;
-use super::wire::{self, CallFailure, PortId};
+use super::wire::{self, AnswerFrame, CallFailure, PortId};
 
 /// A shared object of this process.
 pub(crate) trait Port: Send + Sync {
@@ -44,7 +45,7 @@ impl PeerId {
 
 /// A message to a port.
 pub(crate) struct Request {
-    pub(crate) body: Bytes,
+    pub(crate) body: Received,
     pub(crate) requester: Requester,
     /// The link that it came through, or `None` if it came from this process.
     pub(crate) link: Option<Arc<dyn Link>>,
@@ -64,8 +65,8 @@ impl Requester {
     /// Answers with a value, which is encoded.
     pub(crate) fn answer<T: Serialize>(self, value: &T) {
         let mut frame = wire::answer_head();
-        match codec::append(&mut frame, value) {
-            Ok(()) => self.responder.answer(frame),
+        match codec::append_apart(&mut frame, value) {
+            Ok(blobs) => self.responder.answer(AnswerFrame { frame, blobs }),
             Err(error) => self.fail(FailureKind::Result, &error),
         }
     }
@@ -159,7 +160,7 @@ impl Ports {
     }
 
     fn change(&self, request: Request) {
-        let Some((port, change)) = Change::read(request.body) else {
+        let Some((port, change)) = Change::read(request.body.bytes) else {
             return request.requester.fail(FailureKind::Arguments, &"it is no change of holders");
         };
         self.hold(port, |holders| holders.apply(request.requester.peer, change));
@@ -183,8 +184,8 @@ pub(crate) fn push_head(port: PortId) -> Vec<u8> {
     wire::port_head(port)
 }
 
-/// Sends a message that began as [`push_head`], with a body.
-pub(crate) fn push(link: &Arc<dyn Link>, head: Vec<u8>, body: Bytes) {
+/// Sends a message that began as [`push_head`], with a body and blobs.
+pub(crate) fn push(link: &Arc<dyn Link>, head: Vec<u8>, body: Bytes, blobs: Blobs) {
     // If the link is closed, its reader reports the loss.
-    let _ = link.send(Message::with_body(head, body));
+    let _ = link.send(Message { blobs, ..Message::with_body(head, body) });
 }

@@ -131,12 +131,12 @@ impl Payload {
         let mut frame = vec![MESH, QUERY];
         frame.extend_from_slice(&NO_ANSWER.to_le_bytes());
         codec::append(&mut frame, query).expect("queries can be serialised");
-        Payload::raw(frame)
+        frame.into()
     }
 
-    /// Returns the message that began as [`port_head`].
-    pub(crate) fn raw(frame: Vec<u8>) -> Payload {
-        Payload { frame, blobs: Blobs::default() }
+    /// Returns the message to a port that began as [`port_head`].
+    pub(crate) fn to_port(frame: Vec<u8>, blobs: Blobs) -> Payload {
+        Payload { frame, blobs }
     }
 
     /// Returns the length in bytes, with the blobs.
@@ -148,6 +148,13 @@ impl Payload {
     pub(crate) fn into_message(mut self, call: CallId) -> Message {
         self.frame[CALL_ID].copy_from_slice(&call.to_le_bytes());
         Message { blobs: self.blobs, ..message(self.frame) }
+    }
+}
+
+/// The message has no blobs.
+impl From<Vec<u8>> for Payload {
+    fn from(frame: Vec<u8>) -> Payload {
+        Payload { frame, blobs: Blobs::default() }
     }
 }
 
@@ -244,7 +251,7 @@ pub(crate) fn unknown() -> ExitReason {
 pub(crate) enum Frame {
     Call { call: CallId, actor: ActorId, method: EntryRef, message: Received },
     Query { call: CallId, query: Query },
-    Port { call: CallId, port: PortId, body: Bytes },
+    Port { call: CallId, port: PortId, body: Received },
     Answer { call: CallId, value: Received },
     Failed { call: CallId, failure: CallFailure },
     Heartbeat,
@@ -268,7 +275,7 @@ impl Frame {
             }
             PORT if frame.len() >= 8 => {
                 let port = PortId(frame.get_u64_le());
-                Some(Frame::Port { call, port, body: frame })
+                Some(Frame::Port { call, port, body: Received { bytes: frame, blobs } })
             }
             QUERY => codec::decode(&frame).ok().map(|query| Frame::Query { call, query }),
             ANSWER => Some(Frame::Answer { call, value: Received { bytes: frame, blobs } }),

@@ -1,6 +1,6 @@
 //! Operations on shared objects, and their replies.
 
-use fiber_core::codec;
+use fiber_core::codec::EncodedValue;
 use serde::de::DeserializeOwned;
 
 use super::port_ref::Response;
@@ -32,7 +32,7 @@ pub(crate) trait ObjectRef: Clone + Send + 'static {
         Reply::named(format!("{doing} {}", self.name()), async move {
             // The object lives until it has answered.
             let _object = object;
-            codec::decode(&response.await?)
+            EncodedValue::from(response.await?).decode()
         })
     }
 

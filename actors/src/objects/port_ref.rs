@@ -5,8 +5,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
 use fiber_core::{Error, ExitReason, ProcessId, Result};
+use fiber_transport::Received;
 use tokio::sync::oneshot;
 
 use crate::mesh::{
@@ -96,8 +96,8 @@ impl PortRef {
     /// thread that receives it.
     pub(crate) fn request_then(
         &self,
-        payload: Vec<u8>,
-        then: impl FnOnce(Result<Bytes>) + Send + 'static,
+        payload: impl Into<Payload>,
+        then: impl FnOnce(Result<Received>) + Send + 'static,
     ) {
         match self.channel() {
             Ok((runtime, channel)) => {
@@ -111,7 +111,7 @@ impl PortRef {
     }
 
     /// Sends a message that began as [`payload`](PortRef::payload). The future is the answer.
-    pub(crate) fn request(&self, payload: Vec<u8>) -> Response {
+    pub(crate) fn request(&self, payload: impl Into<Payload>) -> Response {
         match self.channel() {
             Ok((runtime, channel)) => {
                 let (sender, answer) = oneshot::channel();
@@ -123,7 +123,7 @@ impl PortRef {
     }
 
     /// Sends a message that began as [`payload`](PortRef::payload) and has no answer.
-    pub(crate) fn send(&self, payload: Vec<u8>) {
+    pub(crate) fn send(&self, payload: impl Into<Payload>) {
         if let Ok((runtime, channel)) = self.channel() {
             send(runtime, &channel, payload, None);
         }
@@ -138,11 +138,11 @@ impl PortRef {
 fn send(
     runtime: &'static Runtime,
     channel: &Arc<Channel>,
-    payload: Vec<u8>,
+    payload: impl Into<Payload>,
     waiter: Option<Waiter>,
 ) {
     let pending = waiter.map(Pending::new);
-    if let Err(refused) = channel.send(Payload::raw(payload), pending)
+    if let Err(refused) = channel.send(payload.into(), pending)
         && let Some(pending) = refused.pending
     {
         // The sender may hold a lock that the waiter's callback needs, so this is not done at once.
@@ -169,9 +169,9 @@ impl Response {
 }
 
 impl Future for Response {
-    type Output = Result<Bytes>;
+    type Output = Result<Received>;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<Bytes>> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<Received>> {
         let gone =
             |_| Err(Unanswered::Lost(ExitReason::LinkLost("its process stopped answering".into())));
         let answer = ready!(Pin::new(&mut self.answer).poll(context)).unwrap_or_else(gone);
@@ -179,9 +179,9 @@ impl Future for Response {
     }
 }
 
-fn conclude(name: &Arc<str>, answer: Answer) -> Result<Bytes> {
+fn conclude(name: &Arc<str>, answer: Answer) -> Result<Received> {
     let what = || name.to_string();
-    answer.map(|value| value.bytes).map_err(|unanswered| match unanswered {
+    answer.map_err(|unanswered| match unanswered {
         Unanswered::Lost(reason) | Unanswered::Failed(CallFailure::Stopped(reason)) => {
             Error::OwnerEnded { what: what(), reason }
         }

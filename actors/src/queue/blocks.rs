@@ -3,6 +3,9 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use fiber_core::blob::Blobs;
+use fiber_core::codec::EncodedValue;
+use fiber_transport::Received;
 
 use super::encoded::Encoded;
 
@@ -15,6 +18,8 @@ pub(super) const FULL: usize = 32 << 10;
 #[derive(Clone, Debug)]
 pub(super) struct Block {
     pub(super) bytes: Bytes,
+    /// The blobs of its only element. Blocks of several elements have none.
+    pub(super) blobs: Blobs,
     pub(super) count: usize,
     /// The position of its first element among all that were ever pushed to the same [`Blocks`],
     /// which set it.
@@ -22,32 +27,49 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// Reads a block that another process sent. Returns `None` if the lengths in it are wrong.
-    pub(super) fn read(bytes: Bytes, count: usize) -> Option<Block> {
+    /// Reads a block that another process sent. Returns `None` if the lengths in it are wrong, or
+    /// if several elements have blobs.
+    pub(super) fn read(block: Received, count: usize) -> Option<Block> {
+        let Received { bytes, blobs } = block;
+        if count != 1 && !blobs.is_empty() {
+            return None;
+        }
         let mut rest = &bytes[..];
         for _ in 0..count {
             let length = length(rest)?;
             rest = rest.get(PREFIX + length..)?;
         }
-        rest.is_empty().then_some(Block { bytes, count, position: 0 })
+        rest.is_empty().then_some(Block { bytes, blobs, count, position: 0 })
     }
 
     /// Returns a block of one element, whose bytes begin with its length.
-    pub(super) fn single(bytes: Bytes) -> Block {
-        Block { bytes, count: 1, position: 0 }
+    pub(super) fn single(bytes: Bytes, blobs: Blobs) -> Block {
+        Block { bytes, blobs, count: 1, position: 0 }
     }
 
-    /// Returns a block of one element, which is copied.
-    pub(super) fn of(element: &[u8]) -> Block {
-        let mut bytes = Vec::with_capacity(PREFIX + element.len());
-        bytes.extend_from_slice(&(element.len() as u32).to_le_bytes());
-        bytes.extend_from_slice(element);
-        Block::single(bytes.into())
+    /// Returns a block of one element, whose bytes are copied.
+    pub(super) fn of(element: EncodedValue) -> Block {
+        let EncodedValue { bytes, blobs } = element;
+        let mut prefixed = Vec::with_capacity(PREFIX + bytes.len());
+        prefixed.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+        prefixed.extend_from_slice(&bytes);
+        Block::single(prefixed.into(), blobs)
     }
 
     /// Returns the only element.
-    pub(super) fn into_element(self) -> Bytes {
-        self.bytes.slice(PREFIX..)
+    pub(super) fn into_element(self) -> EncodedValue {
+        EncodedValue { bytes: self.bytes.slice(PREFIX..), blobs: self.blobs }
+    }
+
+    /// Returns the length in bytes, with the blobs.
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len() + self.blobs.total_len()
+    }
+
+    /// Returns whether the block is not copied together with others: if it has `limit` bytes, or
+    /// blobs.
+    pub(super) fn stays_alone(&self, limit: usize) -> bool {
+        self.bytes.len() >= limit || !self.blobs.is_empty()
     }
 
     /// Removes the first elements and returns them.
@@ -57,7 +79,8 @@ impl Block {
             end +=
                 PREFIX + length(&self.bytes[end..]).expect("blocks are read before they are used");
         }
-        let first = Block { bytes: self.bytes.split_to(end), count, position: self.position };
+        let bytes = self.bytes.split_to(end);
+        let first = Block { bytes, blobs: Blobs::default(), count, position: self.position };
         self.count -= count;
         self.position += count as u64;
         first
@@ -117,12 +140,12 @@ impl Blocks {
     /// Adds a block at the end. A short one is copied: it may be a slice of a large frame, which it
     /// would keep in memory.
     pub(super) fn push_block(&mut self, mut block: Block) {
-        if block.bytes.len() < FULL {
+        if !block.stays_alone(FULL) {
             return self.append(&block.bytes, block.count);
         }
         self.seal();
         self.count += block.count;
-        self.bytes += block.bytes.len();
+        self.bytes += block.len();
         block.position = self.next;
         self.next += block.count as u64;
         self.whole.push_back(block);
@@ -131,13 +154,13 @@ impl Blocks {
     /// Puts a block that was taken back to its position.
     pub(super) fn put_back(&mut self, block: Block) {
         self.count += block.count;
-        self.bytes += block.bytes.len();
+        self.bytes += block.len();
         let index = self.whole.partition_point(|other| other.position < block.position);
         self.whole.insert(index, block);
     }
 
     /// Puts back an element whose position is not known: to before all others.
-    pub(super) fn put_back_first(&mut self, element: &[u8]) {
+    pub(super) fn put_back_first(&mut self, element: EncodedValue) {
         let position =
             self.whole.front().map_or(self.fresh, |front| front.position).saturating_sub(1);
         self.put_back(Block { position, ..Block::of(element) });
@@ -158,12 +181,13 @@ impl Blocks {
         if self.in_tail > 0 {
             let bytes = Bytes::from(std::mem::take(&mut self.tail));
             let count = std::mem::take(&mut self.in_tail);
-            self.whole.push_back(Block { bytes, count, position: self.next - count as u64 });
+            let position = self.next - count as u64;
+            self.whole.push_back(Block { bytes, blobs: Blobs::default(), count, position });
         }
     }
 
     /// Removes the first element and returns it.
-    pub(super) fn pop(&mut self) -> Option<Bytes> {
+    pub(super) fn pop(&mut self) -> Option<EncodedValue> {
         self.pop_block().map(Block::into_element)
     }
 
@@ -184,12 +208,12 @@ impl Blocks {
 
     fn took(&mut self, block: &Block) {
         self.count -= block.count;
-        self.bytes -= block.bytes.len();
+        self.bytes -= block.len();
         self.fresh = self.fresh.max(block.position + block.count as u64);
     }
 
-    /// Removes the first elements and returns them: at most `count` elements and `bytes` bytes, but
-    /// at least one block.
+    /// Removes the first elements and returns them: at most `count` elements and `bytes` bytes with
+    /// their blobs, but at least one block.
     pub(super) fn take(&mut self, count: usize, bytes: usize) -> Vec<Block> {
         let (mut wanted, mut room) = (count, bytes);
         let mut taken: Vec<Block> = Vec::new();
@@ -198,7 +222,7 @@ impl Blocks {
                 self.seal();
             }
             let Some(front) = self.whole.front_mut() else { break };
-            if !taken.is_empty() && front.bytes.len() > room {
+            if !taken.is_empty() && front.len() > room {
                 break;
             }
             let block = if front.count <= wanted {
@@ -207,7 +231,7 @@ impl Blocks {
                 front.split(wanted)
             };
             wanted -= block.count;
-            room = room.saturating_sub(block.bytes.len());
+            room = room.saturating_sub(block.len());
             self.took(&block);
             taken.push(block);
         }
@@ -217,14 +241,13 @@ impl Blocks {
 
 #[cfg(test)]
 mod tests {
-    use fiber_core::codec;
+    use fiber_core::Array;
+    use fiber_core::blob::Blob;
 
     use super::*;
 
     fn drain(blocks: &mut Blocks) -> Vec<u32> {
-        std::iter::from_fn(|| blocks.pop())
-            .map(|element| codec::decode(&element).unwrap())
-            .collect()
+        std::iter::from_fn(|| blocks.pop()).map(|element| element.decode().unwrap()).collect()
     }
 
     #[test]
@@ -243,18 +266,56 @@ mod tests {
         }
         assert!(blocks.begins_with_returned());
         let first = blocks.pop().unwrap();
-        blocks.put_back_first(&first);
+        blocks.put_back_first(first);
         assert_eq!(drain(&mut blocks), Vec::from_iter(0..10_000));
         assert_eq!((blocks.len(), blocks.bytes()), (0, 0));
-        blocks.push_block(Block::of(&codec::encode(&5_u32).unwrap()));
+        blocks.push_block(Block::of(EncodedValue::new(&5_u32).unwrap()));
         assert_eq!(drain(&mut blocks), [5]);
     }
 
     #[test]
     fn a_block_with_wrong_lengths_is_refused() {
-        assert!(Block::read(Bytes::from_static(&[1, 0, 0, 0, 7]), 1).is_some());
-        assert!(Block::read(Bytes::from_static(&[2, 0, 0, 0, 7]), 1).is_none());
-        assert!(Block::read(Bytes::from_static(&[1, 0, 0, 0, 7, 9]), 1).is_none());
-        assert!(Block::read(Bytes::from_static(&[1, 0, 0]), 1).is_none());
+        let read = |bytes| Block::read(Bytes::from_static(bytes).into(), 1);
+        assert!(read(&[1, 0, 0, 0, 7]).is_some());
+        assert!(read(&[2, 0, 0, 0, 7]).is_none());
+        assert!(read(&[1, 0, 0, 0, 7, 9]).is_none());
+        assert!(read(&[1, 0, 0]).is_none());
+    }
+
+    #[test]
+    fn only_a_single_element_may_have_blobs() {
+        let blobs = Blobs::from(vec![Blob::private(Bytes::from_static(b"blob"))]);
+        let read = |bytes: &'static [u8], count| {
+            Block::read(Received { bytes: bytes.into(), blobs: blobs.clone() }, count)
+        };
+        assert_eq!(read(&[1, 0, 0, 0, 7], 1).unwrap().len(), 9);
+        assert!(read(&[1, 0, 0, 0, 7, 0, 0, 0, 0], 2).is_none());
+        assert!(read(&[], 0).is_none());
+    }
+
+    #[test]
+    fn arrays_count_as_long_and_stay_in_their_place() {
+        const LEN: usize = 100_000;
+        let array = |n: u8| Array::from(vec![n; LEN]);
+        let limit = LEN as u64;
+        assert!(Encoded::new(&array(0), limit).is_err(), "the encoding is longer than the array");
+        let mut blocks = Blocks::default();
+        for n in 0..6 {
+            let element = if n % 2 == 0 { vec![array(n)] } else { vec![] };
+            blocks.push(Encoded::new(&element, 2 * limit).unwrap());
+        }
+        assert!((3 * LEN..3 * LEN + 200).contains(&blocks.bytes()));
+        let taken = blocks.take(6, 2 * LEN);
+        assert_eq!(taken.len(), 2, "the second array would exceed the limit");
+        assert!((2 * LEN..2 * LEN + 200).contains(&blocks.bytes()));
+        taken.into_iter().for_each(|block| blocks.put_back(block));
+        let first = blocks.pop().unwrap();
+        blocks.put_back_first(first);
+        for n in 0..6 {
+            let element: Vec<Array<u8>> = blocks.pop().unwrap().decode().unwrap();
+            assert!(element.iter().all(|array| **array == [n; LEN]));
+            assert_eq!(element.len(), usize::from(n % 2 == 0));
+        }
+        assert_eq!((blocks.len(), blocks.bytes()), (0, 0));
     }
 }

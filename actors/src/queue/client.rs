@@ -10,18 +10,19 @@ use std::any::Any;
 use std::sync::{Arc, LazyLock, Weak};
 use std::thread;
 
-use bytes::{Buf, Bytes};
+use bytes::Buf;
 use dashmap::{DashMap, Entry};
 use fiber_core::at_exit::at_exit;
 use fiber_core::transfer::Uncommitted;
 use fiber_core::{CloseReason, Error, ExitReason, ProcessId, Result};
+use fiber_transport::Received;
 use parking_lot::{Mutex, MutexGuard};
 
 use self::receiving::Receiving;
 use self::sending::Sending;
 use super::handle::operation_payload;
 use super::wire::{Closing, DELIVER, ENDED, Operation, PREFETCH, RECALL};
-use crate::mesh::{PeerId, Port, PortId, Request};
+use crate::mesh::{Payload, PeerId, Port, PortId, Request};
 use crate::objects::{Handle, Response, set_send_all};
 use crate::runtime::Runtime;
 
@@ -86,7 +87,7 @@ impl Client {
         Ok(client)
     }
 
-    fn payload(&self, operation: &Operation) -> Vec<u8> {
+    fn payload(&self, operation: &Operation) -> Payload {
         operation_payload(&self.queue, operation)
     }
 
@@ -115,7 +116,7 @@ impl Client {
     /// Sends everything that the owner does not know yet.
     fn catch_up(self: &Arc<Self>, state: &mut State<'_>) {
         self.send_frame(state);
-        self.report_used(state);
+        self.report_used(&mut state.receiving);
     }
 
     /// Returns the error of a queue that takes no more elements.
@@ -173,7 +174,7 @@ impl Port for Client {
 
     fn receive(&self, request: Request) {
         let mut body = request.body;
-        match (!body.is_empty()).then(|| body.get_u8()) {
+        match (!body.is_empty()).then(|| body.bytes.get_u8()) {
             Some(DELIVER) => self.received(body, true),
             Some(PREFETCH) => self.received(body, false),
             Some(RECALL) => self.return_unused(&mut self.state.lock()),
@@ -227,4 +228,4 @@ fn finish(waiting_allowed: bool) {
 }
 
 /// The body of an answer, or the error of its request.
-type Answer = Result<Bytes>;
+type Answer = Result<Received>;

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
+use fiber_core::codec::EncodedValue;
 use fiber_core::{Result, block_on};
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
@@ -24,14 +24,14 @@ use crate::reply::Reply;
 #[must_use = "no element is taken before this is awaited or waited for"]
 pub struct Get<T> {
     queue: QueueHandle,
-    promise: Option<oneshot::Receiver<Bytes>>,
+    promise: Option<oneshot::Receiver<EncodedValue>>,
     element: PhantomData<fn() -> T>,
 }
 
 /// An element, or the promise of one.
 pub(super) enum NextElement {
-    Now(Bytes),
-    Later(oneshot::Receiver<Bytes>),
+    Now(EncodedValue),
+    Later(oneshot::Receiver<EncodedValue>),
 }
 
 impl<T: DeserializeOwned> Get<T> {
@@ -79,7 +79,7 @@ impl<T: DeserializeOwned> Get<T> {
         Reply::named(format!("an element of {}", self.queue.name()), self).timeout(limit)
     }
 
-    fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<Result<Bytes>> {
+    fn poll_element(&mut self, context: &mut Context<'_>) -> Poll<Result<EncodedValue>> {
         if self.promise.is_none() {
             let next = match self.queue.location()? {
                 Location::Local(store) => {
@@ -118,7 +118,7 @@ impl<T: DeserializeOwned> Future for Get<T> {
     type Output = Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
-        self.poll_bytes(context).map(|element| self.queue.decode(&element?))
+        self.poll_element(context).map(|element| self.queue.decode(&element?))
     }
 }
 
@@ -130,7 +130,7 @@ impl<T> Drop for Get<T> {
                 let mut state = store.lock();
                 promise.close();
                 if let Ok(element) = promise.try_recv() {
-                    state.return_element(&element);
+                    state.return_element(element);
                 }
                 state.remove_closed_promises();
             }

@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use fiber_core::{Error, Result, codec, transfer};
+use fiber_core::codec::{self, EncodedValue};
+use fiber_core::{Error, Result, transfer};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -10,6 +11,7 @@ use super::client::Client;
 use super::encoded::Encoded;
 use super::store::{Capacity, Store};
 use super::wire::{Closing, OPERATION, Operation};
+use crate::mesh::Payload;
 use crate::objects::{Handle, ObjectRef, PortRef, Response};
 use crate::runtime::Runtime;
 
@@ -85,8 +87,8 @@ impl QueueHandle {
 
     /// Decodes an element that was got. Until the owner knows that this process has used the
     /// element, it may deliver the element, with the handles in it, to another process.
-    pub(super) fn decode<T: DeserializeOwned>(&self, element: &[u8]) -> Result<T> {
-        let (value, uncommitted) = transfer::uncommitted(|| codec::decode(element));
+    pub(super) fn decode<T: DeserializeOwned>(&self, element: &EncodedValue) -> Result<T> {
+        let (value, uncommitted) = transfer::uncommitted(|| element.decode());
         if !uncommitted.is_empty() {
             match self.location() {
                 Ok(Location::Remote(client)) => client.commit_when_used(uncommitted),
@@ -96,17 +98,17 @@ impl QueueHandle {
         value
     }
 
-    fn payload(&self, operation: &Operation) -> Vec<u8> {
+    fn payload(&self, operation: &Operation) -> Payload {
         operation_payload(&self.inner.handle, operation)
     }
 }
 
 /// Returns the message to a queue that carries an operation.
-pub(super) fn operation_payload(queue: &PortRef, operation: &Operation) -> Vec<u8> {
-    let mut payload = queue.payload();
-    payload.push(OPERATION);
-    codec::append(&mut payload, operation).expect("operations can be serialised");
-    payload
+pub(super) fn operation_payload(queue: &PortRef, operation: &Operation) -> Payload {
+    let mut frame = queue.payload();
+    frame.push(OPERATION);
+    let blobs = codec::append_apart(&mut frame, operation).expect("operations can be serialised");
+    Payload::to_port(frame, blobs)
 }
 
 impl ObjectRef for QueueHandle {

@@ -9,7 +9,6 @@ use std::time::Duration;
 use fiber_core::{Error, Result, block_on, codec};
 use futures_util::future::{Either, select};
 use serde::Serialize;
-use serde_bytes::ByteBuf;
 use tokio::sync::oneshot;
 
 use super::encoded::Encoded;
@@ -128,7 +127,7 @@ fn put(queue: &QueueHandle, element: Encoded) -> Result<PutState> {
         Location::Remote(_) => element,
     };
     let ticket = Ticket::new();
-    let element = ByteBuf::from(element.element());
+    let element = element.into_element();
     Ok(PutState::Sent { response: queue.request(&Operation::Put { ticket, element }), ticket })
 }
 

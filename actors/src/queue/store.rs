@@ -24,7 +24,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Buf;
-use fiber_core::{FailureKind, codec};
+use fiber_core::FailureKind;
+use fiber_core::codec::{self, EncodedValue};
 use parking_lot::{Mutex, MutexGuard};
 
 use self::clients::Clients;
@@ -111,17 +112,18 @@ impl Port for Store {
     fn receive(&self, request: Request) {
         let Request { mut body, requester, link } = request;
         let mut state = self.state.lock();
-        match (!body.is_empty()).then(|| body.get_u8()) {
+        match (!body.is_empty()).then(|| body.bytes.get_u8()) {
             Some(PUT) => match read_block(body) {
                 Some(block) => state.put(None, block, requester),
                 None => requester.fail(FailureKind::Arguments, &"a block of elements is invalid"),
             },
             Some(WANT) if body.len() >= 16 => {
+                let body = &mut body.bytes;
                 let (demand, prefetch, used) =
                     (body.get_u32_le(), body.get_u32_le(), body.get_u64_le());
                 state.want(requester.peer, demand as usize, prefetch as usize, used);
             }
-            Some(OPERATION) => match codec::decode(&body) {
+            Some(OPERATION) => match codec::decode_with(&body, &body.blobs) {
                 Ok(operation) => state.apply(operation, requester, link),
                 Err(error) => requester.fail(FailureKind::Arguments, &error),
             },
@@ -172,7 +174,7 @@ impl QueueState {
     }
 
     /// Takes back an element whose consumer has gone.
-    pub(super) fn return_element(&mut self, element: &[u8]) {
+    pub(super) fn return_element(&mut self, element: EncodedValue) {
         self.ready.put_back_first(element);
         self.distribute();
     }

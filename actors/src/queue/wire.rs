@@ -3,19 +3,22 @@
 //! ```text
 //! to the owner    PUT        count u32  block…             answered when the elements are in
 //!                 WANT       demand u32  prefetch u32  used u64   prefetch: beyond the demand
-//!                 OPERATION  an `Operation` in MessagePack
+//!                 OPERATION  an `Operation` in MessagePack, with the blobs of its element
 //! to the client   DELIVER    epoch u32  count u32  block…     elements that it demanded
 //!                 PREFETCH   epoch u32  count u32  block…     more elements, to use or return
 //!                 RECALL                                      return what is not used
 //!                 ENDED      reason u8                        no more elements will come
 //! ```
+//! A block of one element may have blobs, which go with the frame.
+//!
 //! An epoch is the number of times that the client has returned elements. Elements that the owner
 //! sent before it received the last return are back in the queue, and the client ignores them.
 
-use bytes::{Buf, Bytes};
+use bytes::Buf;
 use fiber_core::CloseReason;
+use fiber_core::codec::EncodedValue;
+use fiber_transport::Received;
 use serde::{Deserialize, Serialize};
-use serde_bytes::ByteBuf;
 
 use super::blocks::Block;
 use crate::mesh::PortId;
@@ -74,7 +77,7 @@ pub(crate) enum Operation {
         demand: usize,
     },
     /// Returns one element that was counted as used.
-    ReturnElement(ByteBuf),
+    ReturnElement(EncodedValue),
     /// Answered with the number of a delivery and its element, or the close reason.
     GetDelivery {
         ticket: Ticket,
@@ -92,11 +95,11 @@ pub(crate) enum Operation {
     /// Answered with the element, if any.
     TryGet,
     /// Answered with whether there was room.
-    TryPut(ByteBuf),
+    TryPut(EncodedValue),
     /// Answered as a PUT.
     Put {
         ticket: Ticket,
-        element: ByteBuf,
+        element: EncodedValue,
     },
     /// Answered with whether the element was not in the queue yet.
     WithdrawPut {
@@ -135,10 +138,10 @@ pub(crate) enum Operation {
 }
 
 /// Reads a count and the block behind it.
-pub(super) fn read_block(mut body: Bytes) -> Option<Block> {
+pub(super) fn read_block(mut body: Received) -> Option<Block> {
     if body.len() < 4 {
         return None;
     }
-    let count = body.get_u32_le() as usize;
+    let count = body.bytes.get_u32_le() as usize;
     Block::read(body, count)
 }

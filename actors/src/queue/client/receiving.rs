@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use bytes::{Buf, Bytes};
+use bytes::Buf;
+use fiber_core::codec::EncodedValue;
 use fiber_core::{CloseReason, Error, Result};
-use serde_bytes::ByteBuf;
+use fiber_transport::Received;
 use tokio::sync::oneshot;
 
 use super::{Client, ClientState};
@@ -26,7 +27,7 @@ pub(super) struct Receiving {
     used: u64,
     reported_used: u64,
     /// Consumers that wait for an element, in their order.
-    waiting: VecDeque<oneshot::Sender<Bytes>>,
+    waiting: VecDeque<oneshot::Sender<EncodedValue>>,
     /// The number of elements to prefetch.
     prefetch: usize,
     /// The number of times that this process has returned elements.
@@ -46,7 +47,7 @@ impl Receiving {
             let Some(element) = self.elements.pop() else { break };
             match waiting.send(element) {
                 Ok(()) => self.used += 1,
-                Err(element) => self.elements.put_back_first(&element),
+                Err(element) => self.elements.put_back_first(element),
             }
         }
     }
@@ -93,6 +94,8 @@ impl Client {
                 receiving.requested_more = true;
                 receiving.adapt();
                 self.want(receiving);
+            } else if !element.blobs.is_empty() {
+                self.report_used(receiving);
             }
             return Ok(NextElement::Now(element));
         }
@@ -126,22 +129,22 @@ impl Client {
         self.queue.send(payload);
     }
 
-    /// Sends the number of used elements, if the owner does not know it.
-    pub(super) fn report_used(&self, state: &mut ClientState) {
-        if state.receiving.reported_used != state.receiving.used {
-            self.want_no_more(&mut state.receiving);
+    /// Sends the number of used elements, if the owner does not know it. The owner keeps elements
+    /// until then: after those with blobs, this does not wait until more elements are wanted.
+    pub(super) fn report_used(&self, receiving: &mut Receiving) {
+        if receiving.reported_used != receiving.used {
+            self.want_no_more(receiving);
         }
     }
 
     /// Withdraws a consumer. Its element, if it got one, goes back.
-    pub(in crate::queue) fn withdraw(&self, mut promise: oneshot::Receiver<Bytes>) {
+    pub(in crate::queue) fn withdraw(&self, mut promise: oneshot::Receiver<EncodedValue>) {
         let mut state = self.state.lock();
         promise.close();
         state.receiving.waiting.retain(|waiting| !waiting.is_closed());
         if let Ok(element) = promise.try_recv() {
             // Later elements go back first, so that this one is before them again.
             self.return_unused(&mut state);
-            let element = ByteBuf::from(element.to_vec());
             self.queue.send(self.payload(&Operation::ReturnElement(element)));
         }
         self.want_no_more(&mut state.receiving);
@@ -160,11 +163,11 @@ impl Client {
     }
 
     /// Stores elements that the owner sent: `demanded` ones, or prefetched ones.
-    pub(super) fn received(&self, mut body: Bytes, demanded: bool) {
+    pub(super) fn received(&self, mut body: Received, demanded: bool) {
         if body.len() < 4 {
             return;
         }
-        let epoch = body.get_u32_le();
+        let epoch = body.bytes.get_u32_le();
         let Some(block) = read_block(body) else { return };
         let mut state = self.state.lock();
         let receiving = &mut state.receiving;
@@ -173,11 +176,14 @@ impl Client {
         }
         receiving.requested_more &= demanded;
         receiving.in_use.get_or_insert((Instant::now(), 0)).1 += block.count;
+        let has_blobs = !block.blobs.is_empty();
         receiving.elements.push_block(block);
         receiving.distribute();
         if demanded && !receiving.elements.is_empty() {
             // The consumers that demanded these no longer wait.
             self.return_unused(&mut state);
+        } else if has_blobs {
+            self.report_used(receiving);
         }
     }
 }

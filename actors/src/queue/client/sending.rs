@@ -6,6 +6,7 @@ use fiber_core::Result;
 use tokio::sync::oneshot;
 
 use super::{Answer, Client, State};
+use crate::mesh::Payload;
 use crate::objects::{PortRef, hold_back, release};
 use crate::queue::encoded::{Encoded, HEAD};
 use crate::queue::wire::{ADMITTED, Closing, PUT};
@@ -61,12 +62,12 @@ impl Client {
         self.check_state(&state)?;
         if element.is_long() {
             self.send_frame(&mut state);
-            let mut frame = element.into_frame();
+            let (mut frame, blobs) = element.into_frame();
             let mut head = self.queue.payload();
             head.push(PUT);
             head.extend_from_slice(&1_u32.to_le_bytes());
             frame[..HEAD].copy_from_slice(&head);
-            self.send_elements(&mut state, frame);
+            self.send_elements(&mut state, Payload::to_port(frame, blobs));
             let sending = &mut state.sending;
             return Ok((sending.in_flight > FRAMES).then(|| sending.wait_for_room()));
         }
@@ -99,10 +100,10 @@ impl Client {
         frame[count..count + 4].copy_from_slice(&sending.in_frame.to_le_bytes());
         sending.in_frame = 0;
         release();
-        self.send_elements(state, frame);
+        self.send_elements(state, frame.into());
     }
 
-    fn send_elements(self: &Arc<Self>, state: &mut State<'_>, frame: Vec<u8>) {
+    fn send_elements(self: &Arc<Self>, state: &mut State<'_>, frame: Payload) {
         state.sending.in_flight += 1;
         let client = Arc::clone(self);
         self.queue.request_then(frame, move |answer| client.arrived(answer));

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use fiber_core::blob::Blobs;
 use fiber_transport::Link;
 
 use super::unconfirmed::{SentAs, Unconfirmed};
@@ -11,7 +12,7 @@ use crate::mesh::{PeerId, PortId, Requester, push, push_head};
 use crate::queue::blocks::{Block, Blocks};
 use crate::queue::wire::{Closing, DELIVER, ENDED, PREFETCH, RECALL};
 
-/// The most bytes that are prefetched at a time, unless one element is larger.
+/// The most bytes that are prefetched at a time, with blobs, unless one element is larger.
 const PREFETCH_BYTES: usize = 1 << 20;
 
 /// All clients of a queue.
@@ -161,7 +162,7 @@ impl ClientEntry {
     fn push(&self, message: &[u8]) {
         let mut payload = push_head(self.port);
         payload.extend_from_slice(message);
-        push(&self.link, payload, Bytes::new());
+        push(&self.link, payload, Bytes::new(), Blobs::default());
     }
 
     /// Sends blocks: long ones without copying them, short ones together.
@@ -179,15 +180,15 @@ impl ClientEntry {
         };
         let mut rest = &blocks[..];
         while let Some(first) = rest.first() {
-            if first.bytes.len() >= LONG {
-                push(&self.link, head(first.count), first.bytes.clone());
+            if first.stays_alone(LONG) {
+                push(&self.link, head(first.count), first.bytes.clone(), first.blobs.clone());
                 rest = &rest[1..];
                 continue;
             }
-            let short = rest.iter().take_while(|block| block.bytes.len() < LONG).count();
+            let short = rest.iter().take_while(|block| !block.stays_alone(LONG)).count();
             let mut payload = head(rest[..short].iter().map(|block| block.count).sum());
             rest[..short].iter().for_each(|block| payload.extend_from_slice(&block.bytes));
-            push(&self.link, payload, Bytes::new());
+            push(&self.link, payload, Bytes::new(), Blobs::default());
             rest = &rest[short..];
         }
         self.unconfirmed.send(sent_as, blocks);

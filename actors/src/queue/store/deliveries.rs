@@ -40,13 +40,16 @@ impl Deliveries {
 
 #[cfg(test)]
 mod tests {
+    use fiber_core::codec::EncodedValue;
+
     use super::*;
 
     #[test]
     fn a_lost_process_returns_the_elements_that_it_has_not_acknowledged() {
         let mut deliveries = Deliveries::default();
+        let block = || Block::of(EncodedValue::new("element").unwrap());
         let [first, second, other] = [PeerId::OTHER, PeerId::OTHER, PeerId::LOCAL]
-            .map(|consumer| deliveries.begin(consumer, Block::of(b"element")));
+            .map(|consumer| deliveries.begin(consumer, block()));
         assert!(deliveries.end(first).is_some());
         assert!(deliveries.end(first).is_none(), "it is over");
         assert_eq!(deliveries.peer_lost(PeerId::OTHER).count(), 1);

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use bytes::Bytes;
+use fiber_core::codec::EncodedValue;
 use tokio::sync::oneshot;
 
 use crate::mesh::{PeerId, Requester};
@@ -10,7 +10,7 @@ use crate::objects::Ticket;
 
 /// A consumer that waits for an element.
 pub(super) enum Demand {
-    Here(oneshot::Sender<Bytes>),
+    Here(oneshot::Sender<EncodedValue>),
     /// A consumer of a client, which prefetches this many elements when it gets its element.
     Client {
         peer: PeerId,
@@ -37,7 +37,7 @@ impl Demands {
     }
 
     /// Adds a consumer of this process.
-    pub(super) fn wait_here(&mut self) -> oneshot::Receiver<Bytes> {
+    pub(super) fn wait_here(&mut self) -> oneshot::Receiver<EncodedValue> {
         let (sender, promise) = oneshot::channel();
         self.queue.push_back(Demand::Here(sender));
         promise

@@ -1,5 +1,7 @@
 //! Which consumer gets an element, and which elements get in.
 
+use fiber_core::codec::EncodedValue;
+
 use super::demands::Demand;
 use super::{BlockedPut, Capacity, QueueState};
 use crate::mesh::{PeerId, Requester};
@@ -77,7 +79,6 @@ impl QueueState {
                 Demand::Delivery { requester, .. } => {
                     let element = block.clone().into_element();
                     let delivery = self.deliveries.begin(requester.peer, block);
-                    let element = serde_bytes::Bytes::new(&element);
                     requester.answer(&Ok::<_, Closing>((delivery, element)));
                 }
             }
@@ -111,7 +112,7 @@ impl QueueState {
                 Demand::Here(_) => {}
                 Demand::Client { peer, .. } => self.clients.send_ended(peer, reason),
                 Demand::Delivery { requester, .. } => {
-                    requester.answer(&Err::<(u64, serde_bytes::ByteBuf), _>(reason));
+                    requester.answer(&Err::<(u64, EncodedValue), _>(reason));
                 }
             }
         }

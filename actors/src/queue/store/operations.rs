@@ -33,7 +33,7 @@ impl QueueState {
                 self.distribute();
                 self.end_if_over();
             }
-            Operation::ReturnElement(element) => self.return_element(&element),
+            Operation::ReturnElement(element) => self.return_element(element),
             Operation::GetDelivery { ticket } => {
                 self.demands.wait_for_delivery(ticket, requester);
                 self.distribute();
@@ -53,21 +53,20 @@ impl QueueState {
                 }
             }
             Operation::TryGet => {
-                let element = self.ready.pop();
-                requester.answer(&element.as_ref().map(|element| serde_bytes::Bytes::new(element)));
+                requester.answer(&self.ready.pop());
                 self.distribute();
             }
             Operation::TryPut(element) => {
                 let fits = self.closing.is_none() && self.blocked.is_empty() && self.has_room();
                 if fits {
                     self.unfinished.add(1);
-                    self.ready.push_block(Block::of(&element));
+                    self.ready.push_block(Block::of(element));
                     self.distribute();
                 }
                 requester.answer(&self.closing.map_or(Ok(fits), Err));
             }
             Operation::Put { ticket, element } => {
-                self.put(Some(ticket), Block::of(&element), requester);
+                self.put(Some(ticket), Block::of(element), requester);
             }
             Operation::WithdrawPut { ticket } => {
                 let is_it = |blocked: &BlockedPut| {
