@@ -1,9 +1,10 @@
-//! Large arrays: there and back, to all workers, and through several calls.
+//! Large arrays: there and back, to all workers, through several calls, and through a pipe.
 
 use std::collections::BTreeSet;
 
 use anyhow::ensure;
-use fiber::{Array, Broadcast};
+use fiber::pipe::PipeSender;
+use fiber::{Array, Broadcast, Pipe, Process, Queue};
 
 use crate::bare;
 use crate::measure::{beside_peers, median_time, proportional, rate, ready_pool, seconds};
@@ -44,7 +45,8 @@ pub(super) fn arrays(table: &mut Table) -> anyhow::Result<()> {
     there_and_back(table)?;
     through_three_calls(table)?;
     to_all_workers(table)?;
-    small(table)
+    small(table)?;
+    one_way(table)
 }
 
 fn there_and_back(table: &mut Table) -> anyhow::Result<()> {
@@ -129,6 +131,39 @@ fn small(table: &mut Table) -> anyhow::Result<()> {
         )
         .beside("bare", Figure::Throughput(bare))
         .target(Target::at_least(1.0, "bare").aim(3.0)),
+    );
+    Ok(())
+}
+
+/// Sends as many arrays as each signal asks for, so that the start of the process does not count.
+fn flood(begin: Queue<usize>, pipe: PipeSender<Array<f64>>) {
+    for count in begin.stream().wait().flatten() {
+        for _ in 0..count {
+            if pipe.send(array(MIB / 8)).wait().is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn one_way(table: &mut Table) -> anyhow::Result<()> {
+    let begin = Queue::new()?;
+    let (sender, receiver) = Pipe::one_way()?;
+    let process = Process::spawn(flood, (begin.clone(), sender));
+    let time = median_time(|| {
+        begin.put(MESSAGES).wait()?;
+        for _ in 0..MESSAGES {
+            ensure!(receiver.recv().wait()?.len() == MIB / 8, "an array is not what was sent");
+        }
+        Ok(())
+    })?;
+    begin.close().wait()?;
+    process.wait()?;
+    let bare = bare::unix_one_way(MIB, MESSAGES)?;
+    table.push(
+        Row::new("pipe of 1 MiB arrays, one way", Figure::Throughput(rate(MIB * MESSAGES, time)))
+            .beside("bare", Figure::Throughput(bare))
+            .target(Target::at_least(1.0, "bare").aim(3.0)),
     );
     Ok(())
 }
