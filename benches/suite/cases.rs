@@ -5,6 +5,7 @@ mod arrays;
 mod building;
 mod containers;
 mod endless;
+mod evolution;
 mod many;
 mod queues;
 mod rings;
@@ -45,6 +46,7 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "queue", measure: queues::queue },
     Case { name: "pipe", measure: queues::pipe },
     Case { name: "many", measure: many::many },
+    Case { name: "evolution", measure: evolution::evolution },
     Case { name: "containers", measure: containers::containers },
     Case { name: "pods", measure: containers::pods },
     Case { name: "build", measure: building::building },
