@@ -55,6 +55,40 @@ fn arrays_arrive_as_they_were_at_any_depth() {
     }
 }
 
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Plain {
+    text: Option<String>,
+    bytes: Vec<u8>,
+    floats: Vec<Vec<f64>>,
+    integers: Option<Option<Vec<i32>>>,
+}
+
+#[test]
+fn large_vectors_and_texts_arrive_as_they_were() {
+    let pool = pool(2);
+    for len in [0, 100, LARGE] {
+        let plain = Plain {
+            text: Some("ä".repeat(len)),
+            bytes: vec![200; len],
+            floats: vec![vec![0.1; len], vec![]],
+            integers: Some(Some((0..len as i32).collect())),
+        };
+        let echo = |plain: Plain, number: u32| (number, plain);
+        assert_eq!(pool.apply(echo, (plain.clone(), 3)).wait().unwrap(), (3, plain.clone()));
+        let results = pool.map(|plain: Plain| plain, vec![plain.clone(); 5]).wait().unwrap();
+        assert!(results.iter().all(|got| *got == plain));
+        let values = pool.broadcast(plain.clone()).unwrap();
+        let broadcast =
+            |values: fiber::Broadcast<Plain>| values.get().map(|plain| (*plain).clone());
+        assert_eq!(pool.try_apply(broadcast, values.clone()).wait().unwrap(), plain);
+        let child = Process::spawn(|plain: Plain| plain, plain.clone());
+        assert_eq!(child.wait().unwrap(), plain);
+        let queue = Queue::new().unwrap();
+        queue.put(plain.clone()).wait().unwrap();
+        assert_eq!(queue.get().wait().unwrap(), plain);
+    }
+}
+
 #[test]
 fn an_array_is_passed_on_through_workers_that_do_not_exist_any_more() {
     let pool = pool(2);

@@ -19,6 +19,11 @@
 //! `Serializer::collect_seq` is packed, with an iterator of known length over numbers: vectors,
 //! slices and collections; not tuples and arrays, nor newtypes of numbers.
 //!
+//! **Pieces.** Where large arrays are kept apart, so are texts, byte strings and packed runs of
+//! 32 KiB or more, if shared memory has room: 0xc1, MessagePack's marker of a long one (0xdb, 0xc6,
+//! 0xdd), the kind of a run, and the number of the blob as a big-endian `u32`. They are copied into
+//! the blob and out of it. A reader sees no difference, but for the lifetime of what it borrows.
+//!
 //! **Division of labour.** [`encode()`] writes the structure of values itself and leaves scalars,
 //! texts, bytes and extensions to rmp-serde. [`decode()`] reads by itself, because rmp-serde's
 //! deserializer does not show its position; 128-bit numbers are rmp-serde's. Errors are rmp-serde's

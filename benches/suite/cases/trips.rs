@@ -4,11 +4,12 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+use fiber::task::Portable;
 use serde::{Deserialize, Serialize};
-use serde_bytes::ByteBuf;
 
 use crate::bare;
 use crate::measure::{beside_peers, median, median_time, rate, ready_pool, seconds};
+use crate::peers::PeerResult;
 use crate::table::{Figure, Row, Table, Target};
 
 /// What this binary is asked to do when it is started again to measure over nng.
@@ -23,7 +24,7 @@ const ECHOES: usize = 2;
 
 fn nothing() {}
 
-fn echo(data: ByteBuf) -> ByteBuf {
+fn echo<T>(data: T) -> T {
     data
 }
 
@@ -93,30 +94,41 @@ pub(crate) fn answer_over_nng() -> anyhow::Result<()> {
 }
 
 pub(super) fn bytes(table: &mut Table) -> anyhow::Result<()> {
+    let bare = bare::unix_stream(MIB, MESSAGES, ECHOES)?;
+    eprintln!("  bare: {:.0} MB/s", bare / 1e6);
+    let bytes = there_and_back("1 MiB there and back", bare, vec![7_u8; MIB])?
+        .target(Target::at_least(3.0, "multiprocessing"))
+        .note(
+            "Each way the bytes are copied into shared memory and out of it, into a value. The \
+             bare link copies them into the kernel and out of it.",
+        );
+    let peers = |peer: &PeerResult| peer.rate.map(Figure::Throughput);
+    let bytes = beside_peers(bytes, table, "bytes", &[], peers);
+    table.push(bytes);
+    table.push(there_and_back("1 MiB as a String", bare, "x".repeat(MIB))?);
+    table.push(there_and_back("1 MiB as a Vec<f64>", bare, vec![1.5_f64; MIB / 8])?);
+    table.push(there_and_back("1 MiB as a Vec<i32>", bare, vec![-1 << 20; MIB / 4])?);
+    Ok(())
+}
+
+fn there_and_back<T>(name: &str, bare: f64, message: T) -> anyhow::Result<Row>
+where
+    T: Portable + Clone + PartialEq + Send + 'static,
+{
     let pool = ready_pool(ECHOES)?;
     let time = median_time(|| {
-        let data = std::iter::repeat_with(|| ByteBuf::from(vec![7; MIB])).take(MESSAGES);
+        let messages = std::iter::repeat_n(message.clone(), MESSAGES);
         let mut done = 0;
-        for outcome in pool.imap_unordered(echo, data).wait() {
-            ensure!(outcome?.len() == MIB, "a result is not what was sent");
+        for outcome in pool.imap_unordered(echo::<T>, messages).wait() {
+            let data = outcome?;
+            // To compare all would take a part of the time.
+            ensure!(done % 64 != 0 || data == message, "a result is not what was sent");
             done += 1;
         }
         ensure!(done == MESSAGES, "{done} of {MESSAGES} messages came back");
         Ok(())
     })?;
-    drop(pool);
-    let bare = bare::unix_stream(MIB, MESSAGES, ECHOES)?;
-    eprintln!("  bare: {:.0} MB/s", bare / 1e6);
-    let row = Row::new("1 MiB there and back", Figure::Throughput(rate(2 * MIB * MESSAGES, time)))
+    Ok(Row::new(name, Figure::Throughput(rate(2 * MIB * MESSAGES, time)))
         .beside("bare", Figure::Throughput(bare))
-        .target(Target::at_least(0.5, "bare").aim(0.8))
-        .target(Target::at_least(3.0, "multiprocessing"))
-        .note(
-            "Each way the bytes are copied four times: into a frame, into the kernel, out of it, \
-             and into a value. The bare link does the second and the third. Less would need memory \
-             that both processes share.",
-        );
-    let row = beside_peers(row, table, "bytes", &[], |peer| peer.rate.map(Figure::Throughput));
-    table.push(row);
-    Ok(())
+        .target(Target::at_least(0.5, "bare").aim(0.8)))
 }

@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use super::{Blob, Blobs};
+use super::{Blob, Blobs, MIN_LEN, arena};
 
 /// Where the bytes of large arrays go.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -94,6 +94,17 @@ pub(crate) fn add(blob: impl FnOnce() -> Blob) -> Option<u32> {
         blobs.push(blob);
         u32::try_from(blobs.len() - 1).ok()
     })
+}
+
+/// Adds a blob with a copy of `bytes` in shared memory to the value that this thread encodes.
+/// Returns its number, or `None` if the bytes belong into the encoding.
+#[inline]
+pub(crate) fn add_copy(bytes: &[u8]) -> Option<u32> {
+    if bytes.len() < MIN_LEN || MODE.get() == Mode::Together {
+        return None;
+    }
+    let blob = arena::copy_of(bytes)?;
+    add(|| blob)
 }
 
 /// Returns whether the value that this thread decodes has blobs.

@@ -9,13 +9,14 @@ use std::io::ErrorKind;
 use rmp::Marker;
 use rmp_serde::decode::{Error, ReadRefReader};
 use serde::de::value::SeqAccessDeserializer;
-use serde::de::{self, Visitor};
+use serde::de::{self, Error as _, Visitor};
 
 use self::access::{ExtensionAccess, QueueStream, Variant};
-use self::packed::Run;
+use self::packed::{Packed, Run};
 use self::vector::vector;
-use super::packed::Kind;
+use super::packed::{BYTES_APART, Kind, RUN_APART, TEXT_APART, is_packed};
 use super::{NIL, SOME};
+use crate::blob::{Blob, scope};
 
 /// The marker of an array without elements: a unit struct.
 const NO_ELEMENTS: u8 = Marker::FixArray(0).to_u8();
@@ -113,20 +114,60 @@ impl<'de> Deserializer<'de> {
         Ok(SeqAccessDeserializer::new(ExtensionAccess { number: Some(number), bytes: Some(bytes) }))
     }
 
-    /// Returns the kind of the packed run that follows, if one does.
+    /// Returns the byte behind the mark, if a packed run or a piece follows.
     #[inline]
-    fn peek_run(&self) -> Option<Kind> {
+    fn peek_packed(&self) -> Option<u8> {
         match self.rest {
-            [SOME, kind, ..] => Kind::from_byte(*kind),
+            [SOME, next, ..] if is_packed(*next) => Some(*next),
             _ => None,
         }
     }
 
-    /// Reads the rest of a packed run, behind its mark.
-    fn run(&mut self, kind: Kind) -> Result<Run<'de>> {
+    /// Reads a packed run behind its mark, or returns `None` if something else follows.
+    fn run(&mut self) -> Result<Option<Packed<'de>>> {
+        if self.peek() == Some(RUN_APART) {
+            let [_mark, kind] = *self.array()?;
+            let kind = Kind::from_byte(kind).ok_or_else(malformed)?;
+            let blob = self.blob()?;
+            return if blob.len() % kind.width() == 0 {
+                Ok(Some(Packed::Apart(kind, blob)))
+            } else {
+                Err(malformed())
+            };
+        }
+        let Some(kind) = self.peek().and_then(Kind::from_byte) else { return Ok(None) };
         let [_kind, len @ ..]: [u8; 5] = *self.array()?;
         let bytes = kind.width().checked_mul(u32::from_be_bytes(len) as usize);
-        Ok(Run { kind, bytes: self.bytes(bytes.ok_or_else(truncated)?)? })
+        Ok(Some(Packed::Here(Run { kind, bytes: self.bytes(bytes.ok_or_else(truncated)?)? })))
+    }
+
+    /// Reads the number of a blob, and returns the blob.
+    fn blob(&mut self) -> Result<Blob> {
+        let number = u32::from_be_bytes(*self.array()?);
+        scope::take(number)
+            .ok_or_else(|| Error::custom(format!("blob {number} did not come with the value")))
+    }
+
+    /// Reads what follows a mark.
+    fn marked<V: Visitor<'de>>(&mut self, visitor: V, binary: Binary) -> Result<V::Value> {
+        if let Some(packed) = self.run()? {
+            return self.nested(|_| packed.run().visit(visitor));
+        }
+        match self.peek() {
+            Some(TEXT_APART) => {
+                self.rest = &self.rest[1..];
+                visitor.visit_str(std::str::from_utf8(&self.blob()?)?)
+            }
+            Some(BYTES_APART) => {
+                self.rest = &self.rest[1..];
+                let blob = self.blob()?;
+                match binary {
+                    Binary::Bytes => visitor.visit_bytes(&blob),
+                    Binary::Numbers => Run { kind: Kind::U8, bytes: &blob }.visit(visitor),
+                }
+            }
+            _ => self.nested(|inner| visitor.visit_some(inner)),
+        }
     }
 
     /// Reads one level deeper.
@@ -200,13 +241,7 @@ impl<'de> Deserializer<'de> {
             | Marker::Ext8
             | Marker::Ext16
             | Marker::Ext32 => visitor.visit_newtype_struct(self.extension(marker)?),
-            Marker::Reserved => match self.peek().and_then(Kind::from_byte) {
-                Some(kind) => {
-                    let run = self.run(kind)?;
-                    self.nested(|_| run.visit(visitor))
-                }
-                None => self.nested(|inner| visitor.visit_some(inner)),
-            },
+            Marker::Reserved => self.marked(visitor, binary),
             _ => self.number(marker, visitor),
         }
     }
@@ -217,6 +252,11 @@ enum Binary {
     Bytes,
     /// A sequence, for a type that asks for one.
     Numbers,
+}
+
+#[cold]
+fn malformed() -> Error {
+    Error::custom("a list of numbers is malformed")
 }
 
 #[cold]
@@ -304,13 +344,16 @@ impl<'de> de::Deserializer<'de> for &mut Deserializer<'de> {
 
     #[inline]
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
-        if let Some(kind) = self.peek_run() {
+        if self.peek_packed().is_some() {
             self.rest = &self.rest[1..];
-            let run = self.run(kind)?;
-            return self.nested(|_| match vector::<V>(&run) {
-                Some(vector) => Ok(vector),
-                None => run.visit(visitor),
-            });
+            if let Some(packed) = self.run()? {
+                let run = packed.run();
+                return self.nested(|_| match vector::<V>(&run) {
+                    Some(vector) => Ok(vector),
+                    None => run.visit(visitor),
+                });
+            }
+            return self.marked(visitor, Binary::Numbers);
         }
         self.any(visitor, Binary::Numbers)
     }
@@ -332,7 +375,7 @@ impl<'de> de::Deserializer<'de> for &mut Deserializer<'de> {
                 self.rest = &self.rest[1..];
                 visitor.visit_none()
             }
-            Some(SOME) if self.peek_run().is_none() => {
+            Some(SOME) if self.peek_packed().is_none() => {
                 self.rest = &self.rest[1..];
                 self.nested(|inner| visitor.visit_some(inner))
             }

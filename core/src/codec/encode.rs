@@ -10,8 +10,9 @@ use rmp_serde::encode::Error;
 use serde::ser::{self, Error as _, Serialize};
 
 use self::bits::Bits;
-use super::packed::{Kind, MIN_LEN};
+use super::packed::{BYTES_APART, Kind, MIN_LEN, TEXT_APART, is_packed};
 use super::{Extension, NIL, SOME};
+use crate::blob::scope;
 
 type Result<T = ()> = std::result::Result<T, Error>;
 
@@ -35,6 +36,13 @@ impl<'out> Serializer<'out> {
     #[inline]
     fn position(&self) -> usize {
         self.rmp.get_ref().len()
+    }
+
+    /// Writes a text or bytes that are in a blob.
+    fn piece(&mut self, mark: u8, blob: u32) -> Result {
+        self.out().extend_from_slice(&[SOME, mark]);
+        self.out().extend_from_slice(&blob.to_be_bytes());
+        Ok(())
     }
 
     /// Writes the header of an enum's variant that has a value: a map of one entry.
@@ -112,13 +120,19 @@ impl<'s, 'out> ser::Serializer for &'s mut Serializer<'out> {
     #[inline]
     fn serialize_str(self, text: &str) -> Result {
         length(text.len())?;
-        self.rmp.serialize_str(text)
+        match scope::add_copy(text.as_bytes()) {
+            Some(number) => self.piece(TEXT_APART, number),
+            None => self.rmp.serialize_str(text),
+        }
     }
 
     #[inline]
     fn serialize_bytes(self, bytes: &[u8]) -> Result {
         length(bytes.len())?;
-        self.rmp.serialize_bytes(bytes)
+        match scope::add_copy(bytes) {
+            Some(number) => self.piece(BYTES_APART, number),
+            None => self.rmp.serialize_bytes(bytes),
+        }
     }
 
     #[inline]
@@ -131,7 +145,7 @@ impl<'s, 'out> ser::Serializer for &'s mut Serializer<'out> {
         let at = self.position();
         value.serialize(&mut *self)?;
         match self.rmp.get_ref()[at..] {
-            [SOME, kind, ..] if Kind::from_byte(kind).is_some() => Ok(()),
+            [SOME, next, ..] if is_packed(next) => Ok(()),
             [NIL | SOME, ..] => self.mark_some(at),
             _ => Ok(()),
         }
@@ -163,9 +177,12 @@ impl<'s, 'out> ser::Serializer for &'s mut Serializer<'out> {
         name: &'static str,
         value: &T,
     ) -> Result {
+        if name != rmp_serde::MSGPACK_EXT_STRUCT_NAME {
+            return value.serialize(self);
+        }
         let at = self.position();
-        value.serialize(&mut *self)?;
-        if name == rmp_serde::MSGPACK_EXT_STRUCT_NAME { self.make_extension(at) } else { Ok(()) }
+        scope::together(|| value.serialize(&mut *self))?;
+        self.make_extension(at)
     }
 
     #[inline]

@@ -1,9 +1,22 @@
-//! Packed runs: a sequence of numbers of one type as their plain bytes.
+//! Packed runs: a sequence of numbers of one type as their plain bytes. Pieces: a text, a byte
+//! string or a packed run whose bytes are in a blob.
 
 use std::any::type_name;
 
 /// The shortest sequence that is packed. Shorter ones have a header of one byte in MessagePack.
 pub(super) const MIN_LEN: usize = 16;
+
+/// Mark a piece, behind [`SOME`](super::SOME). They are MessagePack's markers of its type.
+pub(super) const TEXT_APART: u8 = 0xdb;
+pub(super) const BYTES_APART: u8 = 0xc6;
+/// The run's kind follows.
+pub(super) const RUN_APART: u8 = 0xdd;
+
+/// Returns whether the byte behind [`SOME`](super::SOME) begins a packed run or a piece.
+#[inline]
+pub(super) fn is_packed(byte: u8) -> bool {
+    Kind::from_byte(byte).is_some() || matches!(byte, TEXT_APART | BYTES_APART | RUN_APART)
+}
 
 macro_rules! kinds {
     ($($kind:ident $marker:literal $width:literal $($name:ident)+;)*) => {

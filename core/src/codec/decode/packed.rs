@@ -5,17 +5,35 @@ use serde::de::{self, DeserializeSeed, Error as _, Unexpected, Visitor};
 use serde::forward_to_deserialize_any;
 
 use super::Result;
+use crate::blob::Blob;
 use crate::codec::packed::Kind;
 
-/// A sequence of numbers of one type.
-pub(super) struct Run<'de> {
-    pub(super) kind: Kind,
-    /// A whole number of numbers.
-    pub(super) bytes: &'de [u8],
+/// A packed run: its bytes are in the encoding, or in a blob.
+pub(super) enum Packed<'de> {
+    Here(Run<'de>),
+    Apart(Kind, Blob),
 }
 
-impl<'de> Run<'de> {
-    pub(super) fn visit<V: Visitor<'de>>(mut self, visitor: V) -> Result<V::Value> {
+impl Packed<'_> {
+    #[inline]
+    pub(super) fn run(&self) -> Run<'_> {
+        match self {
+            Packed::Here(run) => *run,
+            Packed::Apart(kind, blob) => Run { kind: *kind, bytes: blob },
+        }
+    }
+}
+
+/// A sequence of numbers of one type.
+#[derive(Clone, Copy)]
+pub(super) struct Run<'a> {
+    pub(super) kind: Kind,
+    /// A whole number of numbers.
+    pub(super) bytes: &'a [u8],
+}
+
+impl Run<'_> {
+    pub(super) fn visit<'de, V: Visitor<'de>>(mut self, visitor: V) -> Result<V::Value> {
         let len = self.left();
         let value = visitor.visit_seq(&mut self)?;
         match self.left() {
@@ -30,7 +48,7 @@ impl<'de> Run<'de> {
     }
 }
 
-impl<'de> de::SeqAccess<'de> for Run<'de> {
+impl<'de> de::SeqAccess<'de> for Run<'_> {
     type Error = Error;
 
     #[inline]

@@ -8,8 +8,9 @@ use serde::Serialize;
 
 use super::bits::Bits;
 use super::{Result, length};
+use crate::blob::scope;
 use crate::codec::SOME;
-use crate::codec::packed::Kind;
+use crate::codec::packed::{Kind, RUN_APART};
 
 /// The numbers in a block: 1 KiB.
 const BLOCK: usize = 128;
@@ -110,6 +111,12 @@ impl Run<'_> {
 
     fn end(self) -> Result {
         let len = length(self.count)?.to_be_bytes();
+        if let Some(blob) = scope::add_copy(&self.out[self.at + HEADER..]) {
+            self.out.truncate(self.at);
+            self.out.extend_from_slice(&[SOME, RUN_APART, self.kind as u8]);
+            self.out.extend_from_slice(&blob.to_be_bytes());
+            return Ok(());
+        }
         let header = [SOME, self.kind as u8, len[0], len[1], len[2], len[3]];
         self.out[self.at..self.at + HEADER].copy_from_slice(&header);
         Ok(())
