@@ -54,4 +54,4 @@ pub use run::{BlockOn, Outcome, Tasks};
 pub use signals::{Ignored, Signals};
 pub use spin::{Spin, set_spin};
 pub use value_memory::{ValueMemory, value_memory};
-pub use wait::{block_on, forbid_waiting, waiting_allowed};
+pub use wait::{block_on, deadline_after, forbid_waiting, waiting_allowed};

@@ -8,14 +8,20 @@
 //! elements admit no more, and new arrays stay outside of shared memory, until values are gone.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
+use bytes::Bytes;
 use bytesize::ByteSize;
 use serde::Serialize;
+use tokio::sync::Notify;
 
 static LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
 static STORED: AtomicU64 = AtomicU64::new(0);
 static SHARED: AtomicU64 = AtomicU64::new(0);
+/// Wakes those that wait for room.
+static ROOM: Notify = Notify::const_new();
+static AWAITED: AtomicBool = AtomicBool::new(false);
 
 /// The memory that values take in a process. `Display` shows it in units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -77,7 +83,7 @@ pub fn is_full() -> bool {
 /// Returns how many more bytes values may take.
 #[inline]
 pub fn room() -> u64 {
-    let used = STORED.load(Relaxed).saturating_add(SHARED.load(Relaxed));
+    let used = STORED.load(SeqCst).saturating_add(SHARED.load(SeqCst));
     LIMIT.load(Relaxed).saturating_sub(used)
 }
 
@@ -87,7 +93,42 @@ pub(crate) fn share(bytes: usize) {
 }
 
 pub(crate) fn unshare(bytes: usize) {
-    SHARED.fetch_sub(bytes as u64, Relaxed);
+    SHARED.fetch_sub(bytes as u64, SeqCst);
+    wake();
+}
+
+/// Returns when values take less memory than they may.
+pub async fn wait_for_room() {
+    while is_full() {
+        let mut room = pin!(ROOM.notified());
+        room.as_mut().enable();
+        AWAITED.store(true, SeqCst);
+        // Room that came before is not announced.
+        if is_full() {
+            room.await;
+        }
+    }
+}
+
+fn wake() {
+    if AWAITED.load(SeqCst) && !is_full() && AWAITED.swap(false, SeqCst) {
+        ROOM.notify_waiters();
+    }
+}
+
+/// Returns the same bytes, which count as stored until the last clone or slice is dropped, with
+/// `more` bytes that are kept as long.
+pub fn stored(bytes: Bytes, more: usize) -> Bytes {
+    struct Counted(Bytes, #[expect(dead_code, reason = "it counts until it is dropped")] Stored);
+
+    impl AsRef<[u8]> for Counted {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+
+    let counted = Stored::new(bytes.len() + more);
+    Bytes::from_owner(Counted(bytes, counted))
 }
 
 /// Counts bytes as stored until it is dropped.
@@ -101,17 +142,13 @@ impl Stored {
         STORED.fetch_add(bytes as u64, Relaxed);
         Stored(bytes as u64)
     }
-
-    /// Counts `bytes` instead of those before.
-    pub fn set(&mut self, bytes: usize) {
-        *self = Stored::new(bytes);
-    }
 }
 
 impl Drop for Stored {
     fn drop(&mut self) {
         if self.0 > 0 {
-            STORED.fetch_sub(self.0, Relaxed);
+            STORED.fetch_sub(self.0, SeqCst);
+            wake();
         }
     }
 }
@@ -123,11 +160,14 @@ mod tests {
     #[test]
     fn bytes_count_until_they_are_dropped() {
         let before = value_memory().stored;
-        let mut stored = Stored::new(1000);
-        assert_eq!(value_memory().stored, before + 1000);
-        stored.set(10);
-        assert_eq!(value_memory().stored, before + 10);
-        drop(stored);
+        let counted = Stored::new(1000);
+        let mut bytes = stored(Bytes::from_static(b"value"), 95);
+        assert_eq!(value_memory().stored, before + 1100);
+        drop(counted);
+        let part = bytes.split_to(1);
+        drop(bytes);
+        assert_eq!((value_memory().stored, &part[..]), (before + 100, &b"v"[..]));
+        drop(part);
         assert_eq!(value_memory().stored, before);
     }
 

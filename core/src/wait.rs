@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::spin::Spin;
@@ -23,6 +24,12 @@ pub fn forbid_waiting() {
 /// Returns whether this thread may wait.
 pub fn waiting_allowed() -> bool {
     !FORBIDDEN.get()
+}
+
+/// Returns the time after `limit`. A limit of centuries, such as `Duration::MAX`, is a century.
+pub fn deadline_after(limit: Duration) -> Instant {
+    const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+    Instant::now() + limit.min(CENTURY)
 }
 
 /// Blocks this thread until `future` is ready.

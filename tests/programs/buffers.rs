@@ -1,6 +1,6 @@
 //! The memory of a call is bounded, however slowly its results are taken or its tasks run.
 
-use crate::program::Setup;
+use crate::program::{ProgramOutput, Setup};
 
 crate::tests![
     waiting_results_take_bounded_memory,
@@ -8,14 +8,12 @@ crate::tests![
     results_that_become_large_take_bounded_memory,
     waiting_arguments_take_bounded_memory,
     all_calls_together_take_bounded_memory,
+    unbounded_queues_take_bounded_memory,
 ];
 
 /// Runs the program. Returns its peak memory in MiB.
 fn peak(setup: Setup) -> u64 {
-    let ending = setup.run().code(0);
-    let peak = ending.out.lines().find_map(|line| line.strip_prefix("peak "));
-    peak.and_then(|peak| peak.parse().ok())
-        .unwrap_or_else(|| panic!("{}{}", ending.out, ending.errors))
+    number(&setup.run().code(0), "peak")
 }
 
 fn consumer(form: &str, size: u64) -> u64 {
@@ -46,20 +44,29 @@ fn waiting_arguments_take_bounded_memory() {
     assert!(peak < 200, "{peak} MiB");
 }
 
+/// Returns the number after `name` in a line of the program's output.
+fn number(ending: &ProgramOutput, name: &str) -> u64 {
+    let value = ending.out.lines().find_map(|line| line.strip_prefix(name));
+    value
+        .and_then(|value| value.trim().parse().ok())
+        .unwrap_or_else(|| panic!("{}{}", ending.out, ending.errors))
+}
+
 fn all_calls_together_take_bounded_memory() {
     let setup = Setup::new("value memory")
         .env("FIBER_CALL_BUFFER", "1GiB")
         .env("FIBER_VALUE_MEMORY", "32MiB");
     let ending = setup.run().code(0);
-    let number = |name: &str| {
-        let value = ending.out.lines().find_map(|line| line.strip_prefix(name));
-        value
-            .and_then(|value| value.parse::<u64>().ok())
-            .unwrap_or_else(|| panic!("{}", ending.out))
-    };
-    let highest = number("highest ");
+    let highest = number(&ending, "highest");
     assert!((20..64).contains(&highest), "{highest} MiB");
     assert!(ending.out.contains("shared, limit 32.0 MiB"), "{}", ending.out);
-    assert_eq!(number("left "), 0);
-    assert!(number("peak ") < 200, "{}", ending.out);
+    assert_eq!(number(&ending, "left"), 0);
+    assert!(number(&ending, "peak") < 200, "{}", ending.out);
+}
+
+fn unbounded_queues_take_bounded_memory() {
+    let ending = Setup::new("full queues").env("FIBER_VALUE_MEMORY", "16MiB").run().code(0);
+    assert_eq!(number(&ending, "stored"), 16);
+    assert_eq!(number(&ending, "left"), 0);
+    assert!(number(&ending, "peak") < 150, "{}", ending.out);
 }

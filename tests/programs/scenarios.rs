@@ -59,6 +59,7 @@ pub(crate) fn run(name: &str) -> ExitCode {
         "slow consumer" => buffers::slow_consumer(),
         "slow worker" => buffers::slow_worker(),
         "value memory" => buffers::value_memory(),
+        "full queues" => buffers::full_queues(),
         "shortage of some" => shortages::of_some(),
         "shortage while growing" => shortages::while_growing(),
         "shortage of a managed actor" => managed::shortage(),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use fiber_core::{Error, ExitReason};
+use fiber_core::{Error, ExitReason, deadline_after};
 use fiber_transport::Received;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
@@ -94,7 +94,7 @@ impl Deadlines {
     ) -> Waiter {
         let mut queue = self.queue.lock();
         queue.last += 1;
-        let deadline = (Instant::now() + limit, queue.last);
+        let deadline = (deadline_after(limit), queue.last);
         let timed =
             Arc::new(TimedWaiter { sender: Mutex::new(Some(sender)), deadline, deadlines: self });
         let is_first = queue.times.first_key_value().is_none_or(|(first, _)| deadline < *first);

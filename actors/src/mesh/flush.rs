@@ -3,6 +3,8 @@
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use fiber_core::deadline_after;
+
 use super::Mesh;
 use super::deadlines::Waiter;
 use super::pending::Pending;
@@ -10,7 +12,7 @@ use super::wire::{Payload, Query};
 
 /// Waits until all messages without an answer have arrived, for at most `limit`.
 pub(crate) fn flush(mesh: &'static Mesh, limit: Duration) {
-    let deadline = Instant::now() + limit;
+    let deadline = deadline_after(limit);
     for arrived in query_behind_all(mesh) {
         // No value is sent: the channel closes with the answer, or with the call's failure.
         let _ = arrived.recv_timeout(deadline.saturating_duration_since(Instant::now()));

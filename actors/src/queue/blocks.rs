@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use fiber_core::blob::Blobs;
 use fiber_core::codec::EncodedValue;
+use fiber_core::value_memory;
 use fiber_transport::Received;
 
 use super::encoded::Encoded;
@@ -13,6 +14,9 @@ use super::encoded::Encoded;
 pub(super) const PREFIX: usize = 4;
 /// The length up to which blocks are filled, in bytes. Longer blocks are kept as they came.
 pub(super) const FULL: usize = 32 << 10;
+/// The length from which a block counts towards the memory of values. Elements that are put and
+/// taken one by one are not worth it.
+const COUNTED: usize = 1 << 10;
 
 /// Consecutive elements, each preceded by its length.
 #[derive(Clone, Debug)]
@@ -146,6 +150,7 @@ impl Blocks {
         self.seal();
         self.count += block.count;
         self.bytes += block.len();
+        block.bytes = value_memory::stored(block.bytes, block.blobs.private_len());
         block.position = self.next;
         self.next += block.count as u64;
         self.whole.push_back(block);
@@ -179,7 +184,10 @@ impl Blocks {
 
     fn seal(&mut self) {
         if self.in_tail > 0 {
-            let bytes = Bytes::from(std::mem::take(&mut self.tail));
+            let mut bytes = Bytes::from(std::mem::take(&mut self.tail));
+            if bytes.len() >= COUNTED {
+                bytes = value_memory::stored(bytes, 0);
+            }
             let count = std::mem::take(&mut self.in_tail);
             let position = self.next - count as u64;
             self.whole.push_back(Block { bytes, blobs: Blobs::default(), count, position });

@@ -26,6 +26,7 @@ use std::sync::Arc;
 use bytes::Buf;
 use fiber_core::FailureKind;
 use fiber_core::codec::{self, EncodedValue};
+use fiber_core::value_memory::{self, value_memory};
 use parking_lot::{Mutex, MutexGuard};
 
 use self::clients::Clients;
@@ -61,6 +62,8 @@ pub(super) struct QueueState {
     ready: Blocks,
     /// Elements that wait for room.
     blocked: VecDeque<BlockedPut>,
+    /// Whether a task admits them when there is room in the memory of values.
+    memory_awaited: bool,
     demands: Demands,
     clients: Clients,
     deliveries: Deliveries,
@@ -83,6 +86,7 @@ impl Store {
             capacity,
             ready: Blocks::default(),
             blocked: VecDeque::new(),
+            memory_awaited: false,
             demands: Demands::default(),
             clients: Clients::default(),
             deliveries: Deliveries::default(),
@@ -95,6 +99,27 @@ impl Store {
 
     pub(super) fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock()
+    }
+
+    /// Admits elements when there is room in the memory of values. Nothing of this queue announces
+    /// that: other queues and calls may free it.
+    fn await_memory(&self) {
+        let (runtime, port) = (self.runtime, self.port);
+        runtime.spawn(move || async move {
+            loop {
+                value_memory::wait_for_room().await;
+                let port = runtime.registry().ports().get(port);
+                let Some(Ok(store)) = port.map(|port| port.as_any().downcast::<Store>()) else {
+                    return;
+                };
+                let mut state = store.lock();
+                state.distribute();
+                if !state.waits_for_memory() {
+                    state.memory_awaited = false;
+                    return;
+                }
+            }
+        });
     }
 }
 
@@ -128,6 +153,10 @@ impl Port for Store {
                 Err(error) => requester.fail(FailureKind::Arguments, &error),
             },
             _ => requester.fail(FailureKind::Arguments, &"a queue has no such request"),
+        }
+        if state.waits_for_memory() && !std::mem::replace(&mut state.memory_awaited, true) {
+            tracing::warn!("a queue waits for memory: {}", value_memory());
+            self.await_memory();
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fiber::{Pool, Result};
+use fiber::{Pool, Process, Queue, Result};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use serde_bytes::ByteBuf;
 
@@ -102,6 +102,44 @@ pub(super) fn value_memory() {
     println!("{}", fiber::tree().to_string().lines().last().expect("a line of memory"));
     drop(calls);
     pool.stop().wait().expect("the pool stops");
+    println!("left {}", fiber::value_memory().stored);
+    print_peak();
+}
+
+/// Fills an unbounded queue, and another one, from this process and from a child. Prints when
+/// elements wait and when they get in.
+pub(super) fn full_queues() {
+    fiber::init();
+    let moment = Duration::from_millis(50);
+    let [first, second] = [(); 2].map(|()| Queue::<ByteBuf>::new().expect("a queue is made"));
+    let mut stored = 0;
+    while first.put(give(1 << 20)).timeout(moment).wait().is_ok() {
+        stored += 1;
+    }
+    println!("stored {stored}");
+    first.try_put(give(1 << 20)).wait().expect("the queue lives").expect_err("there is no room");
+    // An empty queue takes an element, however full the memory is.
+    second.put(give(8 << 20)).wait().expect("it is empty");
+    for _ in 0..8 {
+        first.get().wait().expect("there is an element");
+    }
+    // The second queue's element alone keeps this one out.
+    let waiting = first.put(give(1 << 20)).timeout(Duration::MAX);
+    second.get().wait().expect("there is an element");
+    waiting.wait().expect("there is room again");
+    drop((first, second));
+
+    let queue = Queue::<ByteBuf>::new().expect("a queue is made");
+    let produce = |queue: Queue<ByteBuf>| {
+        (0..200).try_for_each(|_| queue.put(give(1 << 20)).wait()).expect("the queue lives");
+    };
+    let producer = Process::spawn(produce, queue.clone());
+    for _ in 0..200 {
+        assert_eq!(queue.get().wait().expect("an element comes").len(), 1 << 20);
+        work(0);
+    }
+    producer.wait().expect("all elements are in");
+    drop(queue);
     println!("left {}", fiber::value_memory().stored);
     print_peak();
 }

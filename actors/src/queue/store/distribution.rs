@@ -2,6 +2,8 @@
 
 use fiber_core::codec::EncodedValue;
 
+use fiber_core::value_memory;
+
 use super::demands::Demand;
 use super::{BlockedPut, Capacity, QueueState};
 use crate::mesh::{PeerId, Requester};
@@ -10,7 +12,18 @@ use crate::queue::blocks::Block;
 use crate::queue::wire::{ADMITTED, Closing};
 
 impl QueueState {
+    /// Returns whether an element may get in. An empty queue takes one however much memory values
+    /// take, so the queue goes on.
     pub(super) fn has_room(&self) -> bool {
+        self.is_below_capacity() && (self.ready.is_empty() || !value_memory::is_full())
+    }
+
+    /// Returns whether only the memory of values keeps elements out.
+    pub(super) fn waits_for_memory(&self) -> bool {
+        !self.blocked.is_empty() && self.is_below_capacity()
+    }
+
+    fn is_below_capacity(&self) -> bool {
         match self.capacity {
             Capacity::Unbounded => true,
             Capacity::Elements(limit) => self.ready.len() + self.clients.prefetched() < limit,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fiber_backends::{Job, JobSpec};
-use fiber_core::{Error, Exit, Result};
+use fiber_core::{Error, Exit, Result, deadline_after};
 use tokio::time::{Instant, sleep};
 
 use super::failure::not_started;
@@ -37,7 +37,7 @@ pub(super) async fn create(
 }
 
 async fn create_with_retries(runtime: &'static Runtime, spec: JobSpec) -> Result<Arc<dyn Job>> {
-    let deadline = Instant::now() + runtime.endpoint.config.start_timeout;
+    let deadline = Instant::from(deadline_after(runtime.endpoint.config.start_timeout));
     let mut pause = FIRST_PAUSE;
     loop {
         let error = match runtime.backend.create(spec.clone()).await {
