@@ -14,6 +14,9 @@ use crate::spin::Spin;
 
 thread_local! {
     static FORBIDDEN: Cell<bool> = const { Cell::new(false) };
+    /// The sleeper of this thread's next wait. A wait for a result that is there takes less time
+    /// than to make one.
+    static SLEEPER: Cell<Option<(Arc<Sleeper>, Waker)>> = const { Cell::new(None) };
 }
 
 /// Forbids waiting on this thread, because it does the work that other threads wait for.
@@ -40,16 +43,20 @@ pub fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
     if !waiting_allowed() {
         return Err(Error::WouldDeadlock);
     }
-    let sleeper = Arc::new(Sleeper { thread: thread::current(), woken: AtomicBool::new(false) });
-    let waker = Waker::from(Arc::clone(&sleeper));
+    // A thread that ends has no sleeper any more, and a wait within a wait takes a new one.
+    let kept = SLEEPER.try_with(Cell::take).ok().flatten();
+    let (sleeper, waker) = kept.unwrap_or_else(Sleeper::new);
     let mut context = Context::from_waker(&waker);
     let mut future = pin!(future);
-    loop {
+    let result = loop {
         if let Poll::Ready(result) = future.as_mut().poll(&mut context) {
-            return result;
+            break result;
         }
         sleeper.sleep();
-    }
+    };
+    // A late wake-up of this wait makes the next one poll once more.
+    let _ = SLEEPER.try_with(|kept| kept.set(Some((sleeper, waker))));
+    result
 }
 
 /// A waiting thread, and whether it was woken.
@@ -59,6 +66,13 @@ struct Sleeper {
 }
 
 impl Sleeper {
+    fn new() -> (Arc<Sleeper>, Waker) {
+        let woken = AtomicBool::new(false);
+        let sleeper = Arc::new(Sleeper { thread: thread::current(), woken });
+        let waker = Waker::from(Arc::clone(&sleeper));
+        (sleeper, waker)
+    }
+
     /// Waits until the thread is woken. Returns at once if it was woken since the last call.
     fn sleep(&self) {
         let mut spin = Spin::default();
@@ -81,5 +95,79 @@ impl Wake for Sleeper {
     fn wake_by_ref(self: &Arc<Self>) {
         self.woken.store(true, Ordering::Release);
         self.thread.unpark();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    /// Returns after another thread has woken the one that waits.
+    fn woken_by_another_thread() -> Result<u32> {
+        let mut polls = 0;
+        block_on(poll_fn(move |context| {
+            polls += 1;
+            if polls > 1 {
+                return Poll::Ready(Ok(polls));
+            }
+            let waker = context.waker().clone();
+            thread::spawn(move || waker.wake());
+            Poll::Pending
+        }))
+    }
+
+    #[test]
+    fn waits_follow_each_other_and_nest() {
+        for _ in 0..100 {
+            assert!(woken_by_another_thread().unwrap() > 1);
+            let nested = block_on(async {
+                let inner = woken_by_another_thread()?;
+                block_on(async { Ok(inner) })
+            });
+            assert!(nested.unwrap() > 1);
+        }
+        assert!(block_on(async { Err::<(), _>(Error::WouldDeadlock) }).is_err());
+    }
+
+    #[test]
+    fn a_late_wake_up_ends_no_later_wait() {
+        let mut late = None;
+        block_on(poll_fn(|context| {
+            late = Some(context.waker().clone());
+            Poll::Ready(Ok(()))
+        }))
+        .unwrap();
+        late.take().unwrap().wake();
+        let (send, receive) = std::sync::mpsc::channel();
+        let mut sent = Some(send);
+        let value = block_on(poll_fn(|context| {
+            if let Some(send) = sent.take() {
+                let waker = context.waker().clone();
+                thread::spawn(move || {
+                    send.send(5).unwrap();
+                    waker.wake();
+                });
+            }
+            receive.try_recv().map_or(Poll::Pending, |value| Poll::Ready(Ok(value)))
+        }));
+        assert_eq!(value.unwrap(), 5);
+    }
+
+    #[test]
+    fn a_thread_that_ends_can_wait() {
+        struct WaitsAtTheEnd;
+        impl Drop for WaitsAtTheEnd {
+            fn drop(&mut self) {
+                assert!(woken_by_another_thread().unwrap() > 1);
+            }
+        }
+        thread_local!(static LAST: Cell<Option<WaitsAtTheEnd>> = const { Cell::new(None) });
+        let ends = thread::spawn(|| {
+            LAST.set(Some(WaitsAtTheEnd));
+            woken_by_another_thread().unwrap()
+        });
+        assert!(ends.join().unwrap() > 1);
     }
 }
