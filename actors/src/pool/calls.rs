@@ -2,6 +2,7 @@
 //! wait for.
 
 mod decode;
+mod ordered;
 mod single;
 mod stream;
 

@@ -34,6 +34,11 @@ impl<T> Decoder<T> {
         }
     }
 
+    /// Returns the index of the next task.
+    pub(super) fn index(&self) -> u64 {
+        self.index
+    }
+
     /// Returns whether all outcomes were taken.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
@@ -61,6 +66,11 @@ impl<T: DeserializeOwned> Iterator for Decoder<T> {
             return Some(codec::decode_with(item, &self.blobs));
         }
         Some(Err(task_error(self.function, index, item)))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = (self.end - self.index) as usize;
+        (left, Some(left))
     }
 }
 

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 use fiber_core::{Error, Result, block_on};
 use serde::de::DeserializeOwned;
 
+use super::ordered::Ordered;
 use super::{Accepted, Call, cancel_method, handle_traits};
 use crate::pool::batch::ResultBatch;
 
@@ -124,8 +125,7 @@ fn polled_after_end() -> Error {
               `.wait()`, or `.detach()` to run the tasks without a handle"]
 pub struct MapCall<T> {
     call: Call<T>,
-    /// Results of consecutive tasks, with the index of the first.
-    parts: Vec<(u64, Vec<T>)>,
+    results: Ordered<T>,
     #[cfg_attr(not(feature = "progress"), expect(dead_code, reason = "progress bars show it"))]
     length: Option<u64>,
 }
@@ -134,7 +134,7 @@ handle_traits!(MapCall);
 
 impl<T: DeserializeOwned> MapCall<T> {
     pub(in crate::pool) fn new(accepted: Result<Accepted>, length: Option<u64>) -> MapCall<T> {
-        MapCall { call: Call::new(accepted), parts: Vec::new(), length }
+        MapCall { call: Call::new(accepted), results: Ordered::default(), length }
     }
 
     cancel_method! {
@@ -190,14 +190,6 @@ impl<T: DeserializeOwned> MapCall<T> {
     pub fn wait(self) -> Result<Vec<T>> {
         block_on(self)
     }
-
-    fn collect(&mut self) -> Vec<T> {
-        let mut parts = std::mem::take(&mut self.parts);
-        parts.sort_unstable_by_key(|(first, _)| *first);
-        let mut all = Vec::with_capacity(parts.iter().map(|(_, values)| values.len()).sum());
-        parts.into_iter().for_each(|(_, values)| all.extend(values));
-        all
-    }
 }
 
 impl<T: DeserializeOwned> Future for MapCall<T> {
@@ -211,14 +203,11 @@ impl<T: DeserializeOwned> Future for MapCall<T> {
             }
             let result = match batch {
                 Some(Ok(ResultBatch::Outcomes(run, _stored))) => {
-                    let first = run.start;
-                    self.call
-                        .decoder(run)
-                        .collect::<Result<Vec<T>>>()
-                        .map(|values| self.parts.push((first, values)))
+                    let outcomes = self.call.decoder(run);
+                    self.results.add(outcomes)
                 }
                 Some(Ok(ResultBatch::Failed(_, error)) | Err(error)) => Err(error),
-                None => return Poll::Ready(Ok(self.collect())),
+                None => return Poll::Ready(Ok(self.results.take())),
             };
             if let Err(error) = result {
                 if let Ok(active) = &mut self.call.active {
