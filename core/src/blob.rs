@@ -206,6 +206,7 @@ pub struct Blobs(Option<Arc<Vec<Blob>>>);
 
 impl Blobs {
     /// Returns the number of bytes in all blobs.
+    #[inline]
     pub fn total_len(&self) -> usize {
         self.iter().map(|blob| blob.len()).sum()
     }

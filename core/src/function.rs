@@ -1,6 +1,7 @@
 //! Task functions: any `fn` and any closure that captures nothing, sync or async.
 
 use std::marker::PhantomData;
+use std::mem::needs_drop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use serde::de::DeserializeOwned;
@@ -255,7 +256,10 @@ where
     let args = decode().map_err(|error| Failure::new(FailureKind::Arguments, error))?;
     let output = K::resolve(function(args), executor)
         .map_err(|message| Failure::new(FailureKind::Returned, message))?;
-    transfer::once(|| encode(&output)).map_err(|error| Failure::new(FailureKind::Result, error))
+    // A handle has something to drop.
+    let encoded =
+        if needs_drop::<K::Value>() { transfer::once(|| encode(&output)) } else { encode(&output) };
+    encoded.map_err(|error| Failure::new(FailureKind::Result, error))
 }
 
 fn encode_failure(value: &mut Vec<u8>, failure: &Failure) {

@@ -7,6 +7,7 @@
 //! worker can take more tasks, and every millisecond while a worker is idle. The feeder waits while
 //! the call's [buffer](super::buffer) is full, so an endless iterator runs in bounded memory.
 
+use std::mem::needs_drop;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -38,6 +39,7 @@ pub(super) async fn submit_while_blocked(pool: Weak<PoolState>, exchange: Arc<Ex
 }
 
 /// Writes the length of a task's arguments and the encoded arguments into `scratch`.
+#[inline]
 pub(super) fn encode<A: Serialize>(
     arguments: &A,
     scratch: &mut Vec<u8>,
@@ -45,8 +47,14 @@ pub(super) fn encode<A: Serialize>(
 ) -> Result<(KeepAlive, Blobs)> {
     scratch.clear();
     scratch.extend_from_slice(&[0; PREFIX]);
-    let (blobs, keep_alive) = transfer::repeatable(|| codec::append_apart(scratch, arguments));
-    let blobs = blobs?;
+    // A handle has something to drop, and so has an array.
+    let (blobs, keep_alive) = if needs_drop::<A>() {
+        let (blobs, keep_alive) = transfer::repeatable(|| codec::append_apart(scratch, arguments));
+        (blobs?, keep_alive)
+    } else {
+        codec::append(scratch, arguments)?;
+        (Blobs::default(), KeepAlive::default())
+    };
     let length = scratch.len() - PREFIX;
     codec::check_size(length + blobs.total_len(), limit as u64, || {
         format!("an argument of type `{}`", std::any::type_name::<A>())

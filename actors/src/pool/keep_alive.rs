@@ -31,6 +31,7 @@ impl TaskKeepAlives {
     }
 
     /// Adds the keep-alive of a task, before it is submitted.
+    #[inline]
     pub(super) fn add(&self, task: u64, keep_alive: KeepAlive) {
         if !keep_alive.is_empty() {
             self.tasks.lock().insert(task, keep_alive);
