@@ -7,10 +7,12 @@
 //! **Who owns what.** A process writes its blobs into one [arena], a memory file of its own.
 //! A range of the arena belongs to a blob until the last [`Blob`] of it is dropped, here or in the
 //! processes that borrowed it. A borrower reads the bytes in place. It may pass the blob on: it
-//! then lends what it has borrowed, so a lender's blob always outlives those that it has lent.
+//! then lends what it has borrowed, so a lender's blob outlives those that it has lent, unless the
+//! lender is killed: for that case borrowers lock what was passed on (`locks.rs`).
 
 mod allocator;
 pub mod arena;
+mod locks;
 mod mapping;
 mod ranges;
 pub(crate) mod scope;
@@ -29,7 +31,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 pub use self::arena::Unfinished;
-pub use self::mapping::{Mapping, MappingId};
+pub use self::mapping::{Mapping, MappingId, RangeLock};
 
 /// Values of at least this many bytes are kept apart from the encoding. Below, a copy costs less
 /// than the messages that lend a blob and give it back.

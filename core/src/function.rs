@@ -226,7 +226,7 @@ where
         while let Some((args, blobs, executor)) = tasks.next() {
             value.clear();
             let args = || codec::decode_with(args, blobs);
-            let encode = |output: &_| codec::append_apart(value, output);
+            let encode = |output: &_| codec::append_owned_apart(value, output);
             let called = call_encoded::<A, _, K, _>(args, invoke::<F, A, M>, executor, encode);
             let (outcome, blobs) = match called {
                 Ok(blobs) => (Outcome::Value, blobs),

@@ -82,6 +82,7 @@ fn a_range_has_its_pages_and_one_taker() {
                 for len in [pages * PAGE, PAGE] {
                     let offset = arena.take(len).expect("there is room for all");
                     memory.use_pages(offset, len);
+                    assert!(arena.are_taken(offset, len));
                     arena.free(offset, len);
                 }
             })

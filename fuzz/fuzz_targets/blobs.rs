@@ -32,7 +32,7 @@ const LIMIT: usize = 1 << 20;
 #[derive(Arbitrary, Debug)]
 enum Lie {
     Message { blobs: Vec<Place>, count: Option<u32>, rest: Vec<u8> },
-    Mapping { memory: Memory, file: Option<FileKind> },
+    Mapping { memory: Memory, is_own: bool, file: Option<FileKind> },
     Return(Vec<u8>),
     Request(Vec<u8>),
     Data { loan: u8, bytes: Vec<u8> },
@@ -168,8 +168,8 @@ fn tell(liar: &UnixStream, own: &Blob, lie: &Lie) {
             frame.extend_from_slice(rest);
             (frame, None)
         }
-        Lie::Mapping { memory, file } => {
-            let frame = [&[1][..], &number(*memory).to_le_bytes()].concat();
+        Lie::Mapping { memory, is_own, file } => {
+            let frame = [&[1][..], &number(*memory).to_le_bytes(), &[u8::from(!is_own)]].concat();
             (frame, file.as_ref().map(open))
         }
         Lie::Return(list) => (loans(2, list), None),

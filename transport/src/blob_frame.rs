@@ -4,7 +4,9 @@
 //! MESSAGE  count u32  count × blob  bytes of the INLINE blobs…  bytes of the message…
 //!              blob: INLINE  len u64
 //!                    SHARED  len u64  mapping u128  offset u64  loan u64
-//! MAPPING  mapping u128                     the memory's descriptor comes with the first byte
+//! MAPPING  mapping u128  lender u8          the memory's descriptor comes with the first byte
+//!              lender: OWNER     of the memory
+//!                      BORROWER  which passes on what is in it
 //! RETURN   loan u64…                        the peer does not use these blobs any more
 //! REQUEST  loan u64…                        the peer can't map these blobs: send their bytes
 //! DATA     loan u64  bytes…                 the answer to a request, for each loan
@@ -21,6 +23,9 @@ const MAPPING: u8 = 1;
 const RETURN: u8 = 2;
 const REQUEST: u8 = 3;
 const DATA: u8 = 4;
+
+const OWNER: u8 = 0;
+const BORROWER: u8 = 1;
 
 const INLINE: u8 = 0;
 const SHARED: u8 = 1;
@@ -51,7 +56,7 @@ pub(crate) enum SentBlob {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BlobFrame {
     Message { blobs: Vec<SentBlob>, bytes: Bytes },
-    Mapping(MappingId),
+    Mapping { id: MappingId, is_lenders_own: bool },
     Return(Vec<Loan>),
     Request(Vec<Loan>),
     Data(Loan, Bytes),
@@ -75,8 +80,8 @@ pub(crate) fn table(blobs: &[Blob], places: &[Option<SharedPlace>]) -> Vec<u8> {
 }
 
 /// Returns the frame that introduces a mapping.
-pub(crate) fn mapping(id: MappingId) -> Vec<u8> {
-    [&[MAPPING][..], &id.0.to_le_bytes()].concat()
+pub(crate) fn mapping(id: MappingId, is_own: bool) -> Vec<u8> {
+    [&[MAPPING][..], &id.0.to_le_bytes(), &[if is_own { OWNER } else { BORROWER }]].concat()
 }
 
 /// Returns the frame that gives blobs back.
@@ -129,7 +134,12 @@ fn read(frame: &mut Bytes) -> Option<BlobFrame> {
         }
         MAPPING => {
             let id = MappingId(frame.try_get_u128_le().ok()?);
-            frame.is_empty().then_some(BlobFrame::Mapping(id))
+            let is_lenders_own = match frame.try_get_u8().ok()? {
+                OWNER => true,
+                BORROWER => false,
+                _ => return None,
+            };
+            frame.is_empty().then_some(BlobFrame::Mapping { id, is_lenders_own })
         }
         RETURN => loans(frame).map(BlobFrame::Return),
         REQUEST => loans(frame).map(BlobFrame::Request),
@@ -224,7 +234,10 @@ mod tests {
             prop_assert_eq!(read(frame), message);
             prop_assert_eq!(read(give_back(&loans)), BlobFrame::Return(loans.clone()));
             prop_assert_eq!(read(request(&loans)), BlobFrame::Request(loans.clone()));
-            prop_assert_eq!(read(mapping(MappingId(7))), BlobFrame::Mapping(MappingId(7)));
+            for is_lenders_own in [true, false] {
+                let (id, frame) = (MappingId(7), mapping(MappingId(7), is_lenders_own));
+                prop_assert_eq!(read(frame), BlobFrame::Mapping { id, is_lenders_own });
+            }
             let frame = [data(9), bytes.clone()].concat();
             prop_assert_eq!(read(frame), BlobFrame::Data(9, bytes.into()));
         }

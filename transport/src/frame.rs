@@ -95,7 +95,7 @@ impl Encoder {
     /// Appends the frame that introduces a mapping, with its file.
     pub(crate) fn push_mapping(&mut self, mapping: &Arc<Mapping>) {
         self.end_chunk();
-        self.push_extended(&blob_frame::mapping(mapping.id()), Bytes::new());
+        self.push_extended(&blob_frame::mapping(mapping.id(), mapping.is_own()), Bytes::new());
         let bytes = self.tail.split().freeze();
         self.chunks.push_back(Chunk { bytes, file: Some(Arc::clone(mapping)) });
     }

@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use parking_lot::Mutex;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
     AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, shutdown, socket_with,
@@ -188,6 +189,14 @@ impl UnixLink {
         Ok(())
     }
 
+    /// Returns whether the peer's process has not closed its end.
+    fn is_peer_there(&self) -> bool {
+        let mut socket = [PollFd::new(self.stream.get_ref(), PollFlags::RDHUP)];
+        let polled = retry_on_intr(|| poll(&mut socket, Some(&Timespec::default())));
+        let ended = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+        polled.is_ok() && !socket[0].revents().intersects(ended)
+    }
+
     /// Gives a borrowed blob back.
     fn give_back(&self, loan: Loan) {
         // If the link is closed, the lender waits for the end of this process.
@@ -343,7 +352,7 @@ impl UnixIncoming {
                     self.link.request(&missing);
                 }
             }
-            BlobFrame::Mapping(id) => self.borrower.map(id),
+            BlobFrame::Mapping { id, is_lenders_own } => self.borrower.map(id, is_lenders_own),
             BlobFrame::Return(loans) => {
                 let ended = self.link.state.lock().lender.end(&loans);
                 drop(ended);

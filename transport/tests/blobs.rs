@@ -138,18 +138,91 @@ fn what_a_killed_process_had_borrowed_is_free_when_it_has_ended() {
 }
 
 #[test]
+fn what_a_killed_process_has_passed_on_stays_as_it_is() {
+    alone(async {
+        let key = SessionKey::random();
+        let mut listener = listen(LinkKind::Unix, &key, &ListenAt::default()).unwrap();
+        let address = listener.address();
+        let mut accept = async || {
+            let mut link = poll_fn(|context| listener.poll_accept(context)).await.unwrap();
+            link.incoming.set_limit(LARGE);
+            link
+        };
+        let mut reader = spawn_child("read", &[address.clone(), key.reveal()]);
+        let mut to_reader = accept().await;
+        let reader_address = to_reader.next().await.unwrap().unwrap();
+        let reader_address = String::from_utf8(reader_address.to_vec()).unwrap();
+        let mut middle = spawn_child("pass on", &[address, key.reveal(), reader_address]);
+        let mut to_middle = accept().await;
+        let blob = shared(7);
+        let place = blob.as_ptr();
+        to_middle.link.send(message(vec![blob])).unwrap();
+        assert_eq!(to_reader.next().await.unwrap().unwrap(), &[7][..], "it has the blob");
+        middle.kill().unwrap();
+        middle.wait().unwrap();
+        while to_middle.next().await.is_some_and(|message| message.is_ok()) {}
+        drop(to_middle);
+        for value in 10..15 {
+            assert_ne!(shared(value).as_ptr(), place, "the reader has it");
+            tokio::time::sleep(Duration::from_millis(60)).await;
+        }
+        to_reader.link.send(Message::new(vec![1])).unwrap();
+        assert_eq!(to_reader.next().await.unwrap().unwrap(), &[7, 7][..]);
+        to_reader.link.send(Message::new(vec![2])).unwrap();
+        while shared(20).as_ptr() != place {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        reader.kill().unwrap();
+        reader.wait().unwrap();
+    });
+}
+
+#[test]
 fn child_process() {
-    let Some((_, arguments)) = child() else { return };
+    let Some((role, arguments)) = child() else { return };
     run(async move {
         let key = arguments[1].parse().unwrap();
         let mut connection = connect(&arguments[0], &key).await.unwrap();
         connection.incoming.set_limit(LARGE);
-        let received = connection.next().await.unwrap().unwrap();
-        let [blob] = &received.blobs[..] else { panic!("one blob was lent") };
-        assert!(blob.as_shared().is_some());
-        connection.link.send(Message::new(vec![blob[LARGE - 1]])).unwrap();
-        std::future::pending::<()>().await;
+        match &*role {
+            "borrow" => borrow(connection).await,
+            "pass on" => {
+                let reader = connect(&arguments[2], &key).await.unwrap();
+                let received = connection.next().await.unwrap().unwrap();
+                reader.link.send(message(received.blobs.to_vec())).unwrap();
+                std::future::pending::<()>().await;
+            }
+            "read" => read(connection, &key).await,
+            other => panic!("there is no role `{other}`"),
+        }
     });
+}
+
+async fn borrow(mut connection: Connection) {
+    let received = connection.next().await.unwrap().unwrap();
+    let [blob] = &received.blobs[..] else { panic!("one blob was lent") };
+    assert!(blob.as_shared().is_some());
+    connection.link.send(Message::new(vec![blob[LARGE - 1]])).unwrap();
+    std::future::pending::<()>().await;
+}
+
+/// Gets a blob from a process in between. Tells its parent the first byte, the first and the last
+/// one when it is asked, and then drops the blob.
+async fn read(mut parent: Connection, key: &SessionKey) {
+    let mut listener = listen(LinkKind::Unix, key, &ListenAt::default()).unwrap();
+    parent.link.send(Message::new(listener.address().into_bytes())).unwrap();
+    let mut lender = poll_fn(|context| listener.poll_accept(context)).await.unwrap();
+    lender.incoming.set_limit(LARGE);
+    let received = lender.next().await.unwrap().unwrap();
+    let blob = received.blobs[0].clone();
+    assert!(blob.as_shared().is_some());
+    drop(received);
+    parent.link.send(Message::new(vec![blob[0]])).unwrap();
+    parent.next().await.unwrap().unwrap();
+    parent.link.send(Message::new(vec![blob[0], blob[LARGE - 1]])).unwrap();
+    parent.next().await.unwrap().unwrap();
+    drop(blob);
+    std::future::pending::<()>().await;
 }
 
 /// A bare socket, which writes frames about blobs.
@@ -243,7 +316,7 @@ fn memory_of_this_process_that_no_peer_has_borrowed_is_refused() {
             // The liar claims to pass this process's own memory on. The file is not looked at.
             connection.link.send(message(vec![blob.clone()])).unwrap();
             let file = File::open("/dev/null").unwrap();
-            liar.write_with_file(&[&[1][..], &own.to_le_bytes()].concat(), &file);
+            liar.write_with_file(&[&[1][..], &own.to_le_bytes(), &[0]].concat(), &file);
             liar.write(&lent(own, offset, len, 1));
             let received = connection.next().await.unwrap();
             assert_eq!(received.is_ok(), accepted, "{offset}, {len}");
@@ -257,7 +330,7 @@ fn a_blob_whose_memory_did_not_arrive_is_asked_for() {
         let (mut connection, mut liar) = with_liar().await;
         connection.incoming.set_limit(LARGE);
         // The descriptor of the mapping is missing, as if this process had had no room for it.
-        liar.write(&[&[1][..], &5u128.to_le_bytes()].concat());
+        liar.write(&[&[1][..], &5u128.to_le_bytes(), &[0]].concat());
         liar.write(&[&lent(5, 0, 3, 1)[..], &[10]].concat());
         liar.write(&[0, 0, 0, 0, 0, 11]);
         liar.write(&[&[4][..], &1u64.to_le_bytes(), b"abc"].concat());

@@ -49,7 +49,8 @@ pub(super) fn encode<A: Serialize>(
     scratch.extend_from_slice(&[0; PREFIX]);
     // A handle has something to drop, and so has an array.
     let (blobs, keep_alive) = if needs_drop::<A>() {
-        let (blobs, keep_alive) = transfer::repeatable(|| codec::append_apart(scratch, arguments));
+        let (blobs, keep_alive) =
+            transfer::repeatable(|| codec::append_owned_apart(scratch, arguments));
         (blobs?, keep_alive)
     } else {
         codec::append(scratch, arguments)?;

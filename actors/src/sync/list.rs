@@ -3,12 +3,11 @@
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 
-use fiber_core::{Error, Result, codec};
+use fiber_core::codec::EncodedValue;
+use fiber_core::{Error, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_bytes::ByteBuf;
 
-use super::map::encoded;
 use super::state::{ObjectState, StateHandle, generic_handle};
 use crate::mesh::Requester;
 use crate::objects::ObjectRef;
@@ -42,19 +41,19 @@ struct ListState {
     last_version: u64,
 }
 
-type VersionedItem = (u64, ByteBuf);
+type VersionedItem = (u64, EncodedValue);
 
 /// An item with its version, or the length of a list that has no such index.
 type Read = Result<VersionedItem, usize>;
 
 #[derive(Serialize, Deserialize)]
 enum Operation {
-    Push(Vec<ByteBuf>),
+    Push(Vec<EncodedValue>),
     Pop,
     Get(usize),
     /// Answered with the length if there is no such index.
-    Set(usize, ByteBuf),
-    Insert(usize, ByteBuf),
+    Set(usize, EncodedValue),
+    Insert(usize, EncodedValue),
     Remove(usize),
     Len,
     Clear,
@@ -65,12 +64,12 @@ enum Operation {
     CompareAndSet {
         index: usize,
         version: u64,
-        item: ByteBuf,
+        item: EncodedValue,
     },
 }
 
 impl ListState {
-    fn versioned(&mut self, item: ByteBuf) -> VersionedItem {
+    fn versioned(&mut self, item: EncodedValue) -> VersionedItem {
         self.last_version += 1;
         (self.last_version, item)
     }
@@ -167,7 +166,8 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> List<T> {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn extend(&self, items: impl IntoIterator<Item = T>) -> Reply<()> {
-        let items = items.into_iter().map(|item| encoded(&item)).collect::<Result<Vec<_>>>();
+        let items =
+            items.into_iter().map(|item| EncodedValue::new(&item)).collect::<Result<Vec<_>>>();
         self.change("pushing to", items.map(Operation::Push))
     }
 
@@ -219,7 +219,7 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> List<T> {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn set(&self, index: usize, item: T) -> Reply<()> {
-        let set = encoded(&item)
+        let set = EncodedValue::new(&item)
             .map(|item| self.handle.call::<Result<(), usize>>("", &Operation::Set(index, item)));
         Reply::named(format!("setting in {}", self.handle.name()), async move {
             set?.await?.map_err(|length| out_of_range("List::set", index, length))
@@ -238,7 +238,10 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> List<T> {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn insert(&self, index: usize, item: T) -> Reply<()> {
-        self.change("inserting into", encoded(&item).map(|item| Operation::Insert(index, item)))
+        self.change(
+            "inserting into",
+            EncodedValue::new(&item).map(|item| Operation::Insert(index, item)),
+        )
     }
 
     /// Removes the item at an index and returns it, or `None` if the index is out of range. Later
@@ -287,9 +290,9 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> List<T> {
     /// Returns a copy of all items, in one message of at most `max_message` bytes.
     /// [`extend`](List::extend) has an example.
     pub fn to_vec(&self) -> Reply<Vec<T>> {
-        let items = self.handle.call::<Vec<ByteBuf>>("", &Operation::All);
+        let items = self.handle.call::<Vec<EncodedValue>>("", &Operation::All);
         Reply::named(format!("getting from {}", self.handle.name()), async move {
-            items.await?.iter().map(|item| codec::decode(item)).collect()
+            items.await?.iter().map(EncodedValue::decode).collect()
         })
     }
 
@@ -316,15 +319,15 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> List<T> {
     ) -> Reply<T> {
         let (handle, read) = (self.handle.clone(), self.handle.request(&Operation::Read(index)));
         Reply::named(format!("updating {}", self.handle.name()), async move {
-            let mut read: Read = codec::decode(&read.await?)?;
+            let mut read: Read = EncodedValue::from(read.await?).decode()?;
             loop {
                 let (version, item) =
                     read.map_err(|length| out_of_range("List::update", index, length))?;
-                let mut value = codec::decode(&item)?;
+                let mut value = item.decode()?;
                 change(&mut value);
-                let item = encoded(&value)?;
+                let item = EncodedValue::new(&value)?;
                 let set = handle.request(&Operation::CompareAndSet { index, version, item });
-                match codec::decode(&set.await?)? {
+                match EncodedValue::from(set.await?).decode()? {
                     None => return Ok(value),
                     Some(other) => read = other,
                 }
@@ -341,9 +344,9 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> List<T> {
     }
 
     fn item(&self, doing: &str, operation: &Operation) -> Reply<Option<T>> {
-        let item = self.handle.call::<Option<ByteBuf>>(doing, operation);
+        let item = self.handle.call::<Option<EncodedValue>>(doing, operation);
         Reply::named(format!("{doing} {}", self.handle.name()), async move {
-            item.await?.map(|item| codec::decode(&item)).transpose()
+            item.await?.map(|item| item.decode()).transpose()
         })
     }
 }

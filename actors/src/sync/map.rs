@@ -3,7 +3,8 @@
 use std::collections::{HashMap, hash_map};
 use std::marker::PhantomData;
 
-use fiber_core::{Result, codec};
+use fiber_core::Result;
+use fiber_core::codec::{self, EncodedValue};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -55,18 +56,18 @@ struct Entry {
     rank: u64,
     /// The version of its value. Version 0 stands for a missing entry.
     version: u64,
-    value: ByteBuf,
+    value: EncodedValue,
 }
 
 /// A version with its value.
-type Read = (u64, Option<ByteBuf>);
+type Read = (u64, Option<EncodedValue>);
 
 #[derive(Serialize, Deserialize)]
 pub(super) enum Operation {
     /// Answered with the value, if any.
     Get(ByteBuf),
     /// Answered with the previous value, if any.
-    Insert(ByteBuf, ByteBuf),
+    Insert(ByteBuf, EncodedValue),
     /// Answered with the value, if any.
     Remove(ByteBuf),
     Contains(ByteBuf),
@@ -82,12 +83,12 @@ pub(super) enum Operation {
     CompareAndSet {
         key: ByteBuf,
         version: u64,
-        value: Option<ByteBuf>,
+        value: Option<EncodedValue>,
     },
 }
 
 impl MapState {
-    fn insert(&mut self, key: ByteBuf, value: ByteBuf) -> Option<ByteBuf> {
+    fn insert(&mut self, key: ByteBuf, value: EncodedValue) -> Option<EncodedValue> {
         self.last += 1;
         let (rank, version) = (self.last, self.last);
         match self.entries.entry(key) {
@@ -107,7 +108,7 @@ impl MapState {
         self.entries.get(key).map_or((0, None), |entry| (entry.version, Some(entry.value.clone())))
     }
 
-    fn in_order(&self) -> Vec<(&ByteBuf, &ByteBuf)> {
+    fn in_order(&self) -> Vec<(&ByteBuf, &EncodedValue)> {
         let mut entries: Vec<_> = self.entries.iter().collect();
         entries.sort_unstable_by_key(|(_, entry)| entry.rank);
         entries.into_iter().map(|(key, entry)| (key, &entry.value)).collect()
@@ -157,14 +158,14 @@ pub(super) fn call_for_value<T: DeserializeOwned + Send + 'static>(
     doing: &str,
     operation: Result<Operation>,
 ) -> Reply<Option<T>> {
-    let value = operation.map(|operation| handle.call::<Option<ByteBuf>>(doing, &operation));
+    let value = operation.map(|operation| handle.call::<Option<EncodedValue>>(doing, &operation));
     Reply::named(format!("{doing} {}", handle.name()), async move {
-        value?.await?.map(|value| codec::decode(&value)).transpose()
+        value?.await?.map(|value| value.decode()).transpose()
     })
 }
 
-pub(super) fn encoded<T: Serialize + ?Sized>(value: &T) -> Result<ByteBuf> {
-    codec::encode(value).map(ByteBuf::from)
+pub(super) fn encoded_key<T: Serialize + ?Sized>(key: &T) -> Result<ByteBuf> {
+    codec::encode(key).map(ByteBuf::from)
 }
 
 impl<K, V> Map<K, V>
@@ -192,7 +193,7 @@ where
 
     /// Returns a copy of the value of a key. [`insert`](Map::insert) has an example.
     pub fn get(&self, key: &K) -> Reply<Option<V>> {
-        call_for_value(&self.handle, "getting from", encoded(key).map(Operation::Get))
+        call_for_value(&self.handle, "getting from", encoded_key(key).map(Operation::Get))
     }
 
     /// Sets the value of a key. Returns the previous value.
@@ -207,7 +208,8 @@ where
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn insert(&self, key: K, value: V) -> Reply<Option<V>> {
-        let operation = encoded(&key).and_then(|key| Ok(Operation::Insert(key, encoded(&value)?)));
+        let operation = encoded_key(&key)
+            .and_then(|key| Ok(Operation::Insert(key, EncodedValue::new(&value)?)));
         call_for_value(&self.handle, "inserting into", operation)
     }
 
@@ -223,14 +225,14 @@ where
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn remove(&self, key: &K) -> Reply<Option<V>> {
-        call_for_value(&self.handle, "removing from", encoded(key).map(Operation::Remove))
+        call_for_value(&self.handle, "removing from", encoded_key(key).map(Operation::Remove))
     }
 
     /// Returns whether the map has a key. The value does not travel. [`remove`](Map::remove) has an
     /// example.
     pub fn contains_key(&self, key: &K) -> Reply<bool> {
         let contains =
-            encoded(key).map(|key| self.handle.call("asking", &Operation::Contains(key)));
+            encoded_key(key).map(|key| self.handle.call("asking", &Operation::Contains(key)));
         Reply::named(format!("asking {}", self.handle.name()), async move { contains?.await })
     }
 
@@ -284,12 +286,12 @@ where
     /// an example. All travel in one message of at most `max_message` bytes.
     pub fn entries(&self) -> Reply<Vec<(K, V)>> {
         let entries =
-            self.handle.call::<Vec<(ByteBuf, ByteBuf)>>("getting from", &Operation::Entries);
+            self.handle.call::<Vec<(ByteBuf, EncodedValue)>>("getting from", &Operation::Entries);
         Reply::named(format!("getting from {}", self.handle.name()), async move {
             entries
                 .await?
                 .iter()
-                .map(|(key, value)| Ok((codec::decode(key)?, codec::decode(value)?)))
+                .map(|(key, value)| Ok((codec::decode(key)?, value.decode()?)))
                 .collect()
         })
     }
@@ -315,20 +317,20 @@ where
         mut change: impl FnMut(&mut Option<V>) + Send + 'static,
     ) -> Reply<Option<V>> {
         let handle = self.handle.clone();
-        let read = encoded(key).map(|key| (handle.request(&Operation::Read(key.clone())), key));
+        let read = encoded_key(key).map(|key| (handle.request(&Operation::Read(key.clone())), key));
         Reply::named(format!("updating {}", self.handle.name()), async move {
             let (read, key) = read?;
-            let mut read: Read = codec::decode(&read.await?)?;
+            let mut read: Read = EncodedValue::from(read.await?).decode()?;
             loop {
                 let (version, current) = read;
-                let mut value = current.map(|value| codec::decode(&value)).transpose()?;
+                let mut value = current.map(|value| value.decode()).transpose()?;
                 change(&mut value);
                 let set = Operation::CompareAndSet {
                     key: key.clone(),
                     version,
-                    value: value.as_ref().map(encoded).transpose()?,
+                    value: value.as_ref().map(EncodedValue::new).transpose()?,
                 };
-                match codec::decode(&handle.request(&set).await?)? {
+                match EncodedValue::from(handle.request(&set).await?).decode()? {
                     None => return Ok(value),
                     Some(other) => read = other,
                 }

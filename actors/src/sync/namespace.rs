@@ -1,11 +1,12 @@
 //! Named values of any types that processes share.
 
-use fiber_core::{Result, codec};
+use fiber_core::Result;
+use fiber_core::codec::{self, EncodedValue};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
-use super::map::{MapState, Operation, call_for_value, encoded};
+use super::map::{MapState, Operation, call_for_value, encoded_key};
 use super::state::StateHandle;
 use crate::objects::ObjectRef;
 use crate::reply::Reply;
@@ -56,13 +57,14 @@ impl Namespace {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn get<T: DeserializeOwned + Send + 'static>(&self, name: &str) -> Reply<Option<T>> {
-        call_for_value(&self.handle, "getting from", encoded(name).map(Operation::Get))
+        call_for_value(&self.handle, "getting from", encoded_key(name).map(Operation::Get))
     }
 
     /// Sets the value of a name. The previous value comes back with the answer and is dropped, so
     /// both cost their size. [`get`](Namespace::get) has an example.
     pub fn set<T: Serialize>(&self, name: &str, value: T) -> Reply<()> {
-        let insert = encoded(name).and_then(|name| Ok(Operation::Insert(name, encoded(&value)?)));
+        let insert = encoded_key(name)
+            .and_then(|name| Ok(Operation::Insert(name, EncodedValue::new(&value)?)));
         let response = insert.map(|insert| self.handle.request(&insert));
         Reply::named(format!("setting in {}", self.handle.name()), async move {
             response?.await.map(drop)
@@ -81,8 +83,8 @@ impl Namespace {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn remove(&self, name: &str) -> Reply<bool> {
-        let removed = encoded(name)
-            .map(|name| self.handle.call::<Option<ByteBuf>>("", &Operation::Remove(name)));
+        let removed = encoded_key(name)
+            .map(|name| self.handle.call::<Option<EncodedValue>>("", &Operation::Remove(name)));
         Reply::named(format!("removing from {}", self.handle.name()), async move {
             Ok(removed?.await?.is_some())
         })

@@ -6,12 +6,13 @@ use std::marker::PhantomData;
 use std::panic::Location;
 use std::sync::Arc;
 
-use fiber_core::{FailureKind, Result, codec};
+use fiber_core::codec::{self, EncodedValue};
+use fiber_core::{FailureKind, Result};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::mesh::{PeerId, Port, PortId, Request, Requester};
+use crate::mesh::{Payload, PeerId, Port, PortId, Request, Requester};
 use crate::objects::{Handle, ObjectRef, PortRef, Response, Ticket, made_at, send_held_back};
 use crate::runtime::Runtime;
 
@@ -42,7 +43,7 @@ impl<S: ObjectState> Port for StatePort<S> {
     }
 
     fn receive(&self, request: Request) {
-        match codec::decode::<S::Operation>(&request.body) {
+        match EncodedValue::from(request.body).decode::<S::Operation>() {
             Ok(operation) => self.state.lock().apply(operation, request.requester),
             Err(error) => request.requester.fail(FailureKind::Arguments, &error),
         }
@@ -80,11 +81,11 @@ impl<S: ObjectState> StateHandle<S> {
         Ok(StateHandle { handle: Handle::local(port_ref, port), state: PhantomData })
     }
 
-    fn payload(&self, operation: &S::Operation) -> Vec<u8> {
-        let mut payload = self.handle.payload();
-        codec::append(&mut payload, operation).expect("operations can be serialised");
+    fn payload(&self, operation: &S::Operation) -> Payload {
+        let mut frame = self.handle.payload();
+        let blobs = codec::append_apart(&mut frame, operation);
         send_held_back();
-        payload
+        Payload::to_port(frame, blobs.expect("operations can be serialised"))
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::marker::PhantomData;
 
-use fiber_core::{Result, codec};
+use fiber_core::Result;
+use fiber_core::codec::EncodedValue;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_bytes::ByteBuf;
 
 use super::state::{ObjectState, StateHandle, generic_handle};
 use crate::mesh::Requester;
@@ -38,21 +38,21 @@ generic_handle!(Value<T>);
 
 struct ValueState {
     version: u64,
-    value: ByteBuf,
+    value: EncodedValue,
 }
 
 /// A version with its value.
-type Read = (u64, ByteBuf);
+type Read = (u64, EncodedValue);
 
 #[derive(Serialize, Deserialize)]
 enum Operation {
     Get,
     /// Answered with the previous value.
-    Replace(ByteBuf),
+    Replace(EncodedValue),
     /// Sets the value if it still has this version, and answers with a [`Read`] if it has not.
     CompareAndSet {
         version: u64,
-        value: ByteBuf,
+        value: EncodedValue,
     },
     /// Answered with a [`Read`].
     Read,
@@ -63,11 +63,11 @@ impl ObjectState for ValueState {
 
     fn apply(&mut self, operation: Operation, requester: Requester) {
         match operation {
-            Operation::Get => requester.answer_bytes(&self.value),
+            Operation::Get => requester.answer(&self.value),
             Operation::Replace(value) => {
                 self.version += 1;
                 let previous = std::mem::replace(&mut self.value, value);
-                requester.answer_bytes(&previous);
+                requester.answer(&previous);
             }
             Operation::CompareAndSet { version, value } if version == self.version => {
                 (self.version, self.value) = (version + 1, value);
@@ -98,13 +98,13 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Value<T> {
     /// ```
     #[track_caller]
     pub fn new(value: T) -> Result<Value<T>> {
-        let state = ValueState { version: 0, value: codec::encode(&value)?.into() };
+        let state = ValueState { version: 0, value: EncodedValue::new(&value)? };
         Ok(Value { handle: StateHandle::new("value", state)?, marker: PhantomData })
     }
 
     /// Returns a copy of the value. [`set`](Value::set) has an example.
     pub fn get(&self) -> Reply<T> {
-        self.handle.call("getting", &Operation::Get)
+        self.value("getting", &Operation::Get)
     }
 
     /// Sets the value. The previous one comes back with the answer and is dropped, so both cost
@@ -136,8 +136,8 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Value<T> {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn replace(&self, value: T) -> Reply<T> {
-        match codec::encode(&value) {
-            Ok(value) => self.handle.call("replacing", &Operation::Replace(value.into())),
+        match EncodedValue::new(&value) {
+            Ok(value) => self.value("replacing", &Operation::Replace(value)),
             Err(error) => Reply::failed(error),
         }
     }
@@ -158,17 +158,25 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Value<T> {
     pub fn update(&self, mut change: impl FnMut(&mut T) + Send + 'static) -> Reply<T> {
         let (handle, read) = (self.handle.clone(), self.handle.request(&Operation::Read));
         Reply::named(format!("updating {}", self.handle.name()), async move {
-            let (mut version, mut current): Read = codec::decode(&read.await?)?;
+            let (mut version, mut current): Read = EncodedValue::from(read.await?).decode()?;
             loop {
-                let mut value: T = codec::decode(&current)?;
+                let mut value: T = current.decode()?;
                 change(&mut value);
-                let encoded = codec::encode(&value)?.into();
+                let encoded = EncodedValue::new(&value)?;
                 let set = handle.request(&Operation::CompareAndSet { version, value: encoded });
-                match codec::decode(&set.await?)? {
+                match EncodedValue::from(set.await?).decode()? {
                     None => return Ok(value),
                     Some(other) => (version, current) = other,
                 }
             }
         })
+    }
+
+    fn value(&self, doing: &str, operation: &Operation) -> Reply<T> {
+        let value = self.handle.call::<EncodedValue>(doing, operation);
+        Reply::named(
+            format!("{doing} {}", self.handle.name()),
+            async move { value.await?.decode() },
+        )
     }
 }

@@ -59,10 +59,8 @@ pub fn copy_of(bytes: &[u8]) -> Option<Blob> {
 
 /// Returns whether a peer can have borrowed these bytes, if they are of this process's arena.
 pub(super) fn can_be_lent(mapping: &Mapping, offset: usize, len: usize) -> bool {
-    match ARENA.get() {
-        Some(arena) if arena.mapping.id() == mapping.id() => arena.allocator.are_taken(offset, len),
-        _ => true,
-    }
+    let is_taken = |arena: &Arena| arena.allocator.are_taken(offset, len);
+    !mapping.is_own() || ARENA.get().is_some_and(is_taken)
 }
 
 struct Arena {

@@ -6,8 +6,11 @@
 //! - The owner of an arena writes only to a range that it has taken from the free ones, through a
 //!   unique reference, and before it makes a blob of the range.
 //! - It frees a range when the last blob of it is dropped. A blob that was lent to another process
-//!   is dropped here only after that process has given it back or has ended. So no process
-//!   reads a range that is being written.
+//!   is dropped here only after that process has given it back, or has ended and nobody to whom it
+//!   has passed the blob on has a [lock](RangeLock) on it. So no process reads a range that is being
+//!   written. A receiver of what was passed on locks it before it looks whether the lender's socket
+//!   is open. A process closes its sockets before it has ended for others, so either the receiver
+//!   finds it closed and reads nothing, or the owner finds the lock.
 //! - All other processes map the memory without the right to write.
 //! - They are processes of one session, which hold its key and run this code.
 
@@ -24,6 +27,8 @@ use parking_lot::Mutex;
 use rustix::fs::SealFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 
+use super::locks::{self, Locks};
+
 /// Identifies an arena among all processes of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MappingId(pub u128);
@@ -39,6 +44,22 @@ pub struct Mapping {
     len: usize,
     base: NonNull<u8>,
     is_own: bool,
+    locks: Mutex<Locks>,
+}
+
+/// Shows the owner of an arena that this process reads a range of it, also when those through which
+/// it came here have ended.
+#[derive(Debug)]
+pub struct RangeLock {
+    mapping: Arc<Mapping>,
+    offset: usize,
+    len: usize,
+}
+
+impl Drop for RangeLock {
+    fn drop(&mut self) {
+        self.mapping.locks.lock().remove(self.offset, self.len);
+    }
 }
 
 // SAFETY: the mapping belongs to the process, not to a thread; shared references only read, but for
@@ -56,7 +77,8 @@ impl Mapping {
     ) -> io::Result<Arc<Mapping>> {
         let len = size(&writable)?;
         let base = map(&writable, len, ProtFlags::READ | ProtFlags::WRITE)?;
-        let mapping = Arc::new(Mapping { id, file: read_only, len, base, is_own: true });
+        let (file, locks) = (read_only, Mutex::default());
+        let mapping = Arc::new(Mapping { id, file, len, base, is_own: true, locks });
         KNOWN.lock().insert(id, Arc::downgrade(&mapping));
         Ok(mapping)
     }
@@ -72,7 +94,8 @@ impl Mapping {
         }
         let len = size(&file)?;
         let base = map(&file, len, ProtFlags::READ)?;
-        let mapping = Arc::new(Mapping { id, file, len, base, is_own: false });
+        let locks = Mutex::default();
+        let mapping = Arc::new(Mapping { id, file, len, base, is_own: false, locks });
         known.retain(|_, mapping| mapping.strong_count() > 0);
         known.insert(id, Arc::downgrade(&mapping));
         Ok(mapping)
@@ -86,6 +109,28 @@ impl Mapping {
     /// Returns the descriptor to send to other processes.
     pub fn file(&self) -> &OwnedFd {
         &self.file
+    }
+
+    /// Returns whether this is the arena of this process.
+    pub fn is_own(&self) -> bool {
+        self.is_own
+    }
+
+    /// Locks a range that another process than its owner has lent.
+    ///
+    /// # Errors
+    /// The system's error, as for lack of a descriptor or of memory for locks.
+    pub fn lock(self: &Arc<Mapping>, offset: usize, len: usize) -> io::Result<RangeLock> {
+        self.locks.lock().add(&self.file, offset, len)?;
+        Ok(RangeLock { mapping: Arc::clone(self), offset, len })
+    }
+
+    /// Returns whether a process has a lock on the range. For the memory of another process, the
+    /// locks of this one do not count.
+    pub fn is_locked(&self, offset: usize, len: usize) -> bool {
+        let locks = self.locks.lock();
+        let file = if self.is_own { None } else { locks.file() };
+        locks::is_locked(file.unwrap_or(&self.file), offset, len)
     }
 
     /// Returns the length in bytes.

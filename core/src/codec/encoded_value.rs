@@ -75,6 +75,8 @@ mod tests {
         let outer = EncodedValue::new(&(array.clone(), Some(inner.clone()), 5)).unwrap();
         assert_eq!(outer.blobs.len(), 2);
         assert!(outer.bytes.len() < 100);
+        // A reference has nothing to drop, unlike what it refers to.
+        assert_eq!(EncodedValue::new(&Some(&array)).unwrap().blobs.len(), 1);
         let (first, read, number): (Array<u8>, Option<EncodedValue>, u8) = outer.decode().unwrap();
         assert_eq!((first, read.as_ref(), number), (array.clone(), Some(&inner), 5));
         let (text, last): (String, Array<u8>) = read.unwrap().decode().unwrap();

@@ -12,7 +12,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use fiber_core::blob::{Blob, Mapping, MappingId};
+use fiber_core::blob::{Blob, Mapping, MappingId, RangeLock};
 use rustix::io::Errno;
 use rustix::process::Pid;
 use tokio::time::sleep;
@@ -78,12 +78,24 @@ impl Lender {
         requested
     }
 
-    /// Keeps the blobs until the borrower has ended.
+    /// Keeps the blobs until the borrower has ended, and those to whom it has passed them on do not
+    /// use them.
     pub(super) async fn wait_for_end_of(self, borrower: Pid) {
-        if self.lent.is_empty() {
+        let mut lent: Vec<Blob> = self.lent.into_values().collect();
+        if lent.is_empty() {
             return;
         }
         while !matches!(rustix::process::test_kill_process(borrower), Err(Errno::SRCH)) {
+            sleep(LOOK).await;
+        }
+        loop {
+            lent.retain(|blob| {
+                blob.as_shared()
+                    .is_some_and(|place| place.mapping().is_locked(place.offset(), place.len()))
+            });
+            if lent.is_empty() {
+                return;
+            }
             sleep(LOOK).await;
         }
     }
@@ -93,6 +105,8 @@ impl Lender {
 struct Borrowed {
     link: Weak<UnixLink>,
     loan: Loan,
+    /// On memory that the lender has borrowed itself.
+    _lock: Option<RangeLock>,
 }
 
 impl Drop for Borrowed {
@@ -106,7 +120,8 @@ impl Drop for Borrowed {
 /// The borrower's side.
 pub(super) struct Borrower {
     link: Weak<UnixLink>,
-    mappings: HashMap<MappingId, Arc<Mapping>>,
+    /// With whether they are the lender's own.
+    mappings: HashMap<MappingId, (Arc<Mapping>, bool)>,
     /// Descriptors that have arrived, `None` for one for which there was no room.
     pub(super) files: VecDeque<Option<OwnedFd>>,
     /// Messages that wait for the bytes of blobs, and those after them.
@@ -140,11 +155,11 @@ impl Borrower {
     }
 
     /// Takes the descriptor that came with the frame of this mapping.
-    pub(super) fn map(&mut self, id: MappingId) {
+    pub(super) fn map(&mut self, id: MappingId, is_lenders_own: bool) {
         // The lender sends the bytes of blobs whose mapping is missing.
         let Some(file) = self.files.pop_front().flatten() else { return };
         match Mapping::adopt(id, file) {
-            Ok(mapping) => drop(self.mappings.insert(id, mapping)),
+            Ok(mapping) => drop(self.mappings.insert(id, (mapping, is_lenders_own))),
             Err(error) => tracing::warn!("blobs come by the socket: {error}"),
         }
     }
@@ -166,15 +181,27 @@ impl Borrower {
             SentBlob::Inline(bytes) => return Ok(Ok(Blob::private(bytes))),
             SentBlob::Shared(place) => place,
         };
-        let Some(mapping) = self.mappings.get(&place.mapping) else { return Ok(Err(place.loan)) };
-        let hold = Arc::new(Borrowed { link: self.link.clone(), loan: place.loan });
+        let Some((mapping, is_lenders_own)) = self.mappings.get(&place.mapping) else {
+            return Ok(Err(place.loan));
+        };
         let number = |number| usize::try_from(number).unwrap_or(usize::MAX);
-        Blob::borrowed(Arc::clone(mapping), number(place.offset), number(place.len), hold)
-            .map(Ok)
-            .ok_or_else(|| {
-                let problem = "the peer lent a blob that is outside of the memory that it can lend";
-                io::Error::new(io::ErrorKind::InvalidData, problem)
-            })
+        let (offset, len) = (number(place.offset), number(place.len));
+        let link = self.link.clone();
+        let lock = if *is_lenders_own {
+            None
+        } else {
+            let Ok(lock) = mapping.lock(offset, len) else { return Ok(Err(place.loan)) };
+            // The order matters: see `fiber_core::blob::Mapping`.
+            if !link.upgrade().is_some_and(|link| link.is_peer_there()) {
+                return Err(io::ErrorKind::ConnectionReset.into());
+            }
+            Some(lock)
+        };
+        let hold = Arc::new(Borrowed { link, loan: place.loan, _lock: lock });
+        Blob::borrowed(Arc::clone(mapping), offset, len, hold).map(Ok).ok_or_else(|| {
+            let problem = "the peer lent a blob that is outside of the memory that it can lend";
+            io::Error::new(io::ErrorKind::InvalidData, problem)
+        })
     }
 
     /// Completes the blob of a loan whose bytes were requested.
