@@ -18,7 +18,7 @@ use crate::table::Table;
 
 pub(crate) use actors::{OVER_NNG as CALL_OVER_NNG, answer_over_nng as answer_call_over_nng};
 pub(crate) use containers::{WITH_BACKEND, answer_with_backend, be_bare_if_asked};
-pub(crate) use sealed::serve_if_asked;
+pub(crate) use sealed::{ARRAYS_OVER_NNG, answer_arrays_over_nng, serve_if_asked};
 pub(crate) use trips::{OVER_NNG, answer_over_nng};
 
 /// A case by its name on the command line.

@@ -34,6 +34,7 @@ fn main() -> ExitCode {
     let done = match names.as_slice() {
         [name] if name == cases::OVER_NNG => cases::answer_over_nng(),
         [name] if name == cases::WITH_BACKEND => cases::answer_with_backend(),
+        [name] if name == cases::ARRAYS_OVER_NNG => cases::answer_arrays_over_nng(),
         [name] if name == cases::CALL_OVER_NNG => cases::answer_call_over_nng(),
         names => run(names),
     };

@@ -2,16 +2,17 @@
 
 use std::env;
 use std::future::poll_fn;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use bytes::Bytes;
+use fiber::Array;
 use fiber_core::{LinkKind, SessionKey};
 use fiber_transport::{Connection, ListenAt, Message, connect, listen};
 
 use crate::bare::{self, FRAME_BYTES, FRAMES, PING_BYTES};
-use crate::measure::{median, rate, seconds};
+use crate::measure::{median, rate, ready_pool, seconds};
 use crate::table::{Figure, Row, Table, Target};
 
 /// Set in the process at the other end.
@@ -20,7 +21,14 @@ const ROUNDS: usize = 21;
 /// In each round.
 const PINGS: usize = 1_000;
 const WARM_UP: usize = 1_000;
-const LIMIT: usize = 1 << 20;
+const LIMIT: usize = 32 << 20;
+/// Bytes of a large array, how many are sent in a round, and how many rounds there are.
+const ARRAY: usize = 16 << 20;
+const ARRAYS: usize = 32;
+const ARRAY_ROUNDS: usize = 5;
+
+/// What this binary is asked to do when it is started again to send arrays over nng.
+pub(crate) const ARRAYS_OVER_NNG: &str = "arrays-over-nng";
 
 pub(super) fn sealed(table: &mut Table) -> anyhow::Result<()> {
     let [sealed, bare] = block_on(measure())?;
@@ -35,6 +43,61 @@ pub(super) fn sealed(table: &mut Table) -> anyhow::Result<()> {
     let added =
         Row::new("what a sealed link adds to that", seconds(sealed.ping.saturating_sub(bare.ping)));
     table.push(added.target(Target::Below(Figure::Seconds(10e-6))));
+    arrays(table)
+}
+
+/// Arrays for tasks in containers and pods, which share no memory, beside frames of their size.
+fn arrays(table: &mut Table) -> anyhow::Result<()> {
+    let bare = block_on(measure_large_frames())?;
+    let output = Command::new(env::current_exe()?)
+        .arg(ARRAYS_OVER_NNG)
+        .env("FIBER_LINK", "nng")
+        .stderr(Stdio::inherit())
+        .output()?;
+    ensure!(output.status.success(), "sending arrays over nng failed ({})", output.status);
+    let time: f64 = String::from_utf8(output.stdout)?.trim().parse().context("no time")?;
+    let rate = |seconds: f64| Figure::Throughput((ARRAY * ARRAYS) as f64 / seconds);
+    let row = Row::new("arrays of 16 MiB to tasks over a sealed link", rate(time))
+        .beside("bare frames", rate(bare.as_secs_f64()))
+        .target(Target::at_least(0.8, "bare frames"));
+    table.push(row);
+    Ok(())
+}
+
+async fn measure_large_frames() -> anyhow::Result<Duration> {
+    let key = SessionKey::random();
+    let mut listener = listen(LinkKind::Nng, &key, &ListenAt::default())?;
+    let peer = format!("{} {}", listener.address(), key.reveal());
+    let _peer = Peer(Command::new(env::current_exe()?).env(PEER, peer).spawn()?);
+    let mut link = poll_fn(|context| listener.poll_accept(context)).await?;
+    link.incoming.set_limit(LIMIT);
+    let frame = Bytes::from(vec![7; ARRAY]);
+    let mut times = Vec::new();
+    for _ in 0..ARRAY_ROUNDS {
+        let start = Instant::now();
+        for _ in 0..ARRAYS {
+            link.link.send(Message::with_body(Vec::new(), frame.clone()))?;
+        }
+        ping(&mut link).await?;
+        times.push(start.elapsed());
+    }
+    Ok(median(times))
+}
+
+/// Prints the seconds in which tasks of a worker behind a sealed link get all arrays.
+pub(crate) fn answer_arrays_over_nng() -> anyhow::Result<()> {
+    let pool = ready_pool(1)?;
+    let array = Array::build(ARRAY / 8, |elements: &mut [f64]| elements.fill(1.0));
+    let last = |array: Array<f64>| array[array.len() - 1];
+    let mut times = Vec::new();
+    for _ in 0..ARRAY_ROUNDS {
+        let start = Instant::now();
+        for result in pool.imap(last, std::iter::repeat_n(array.clone(), ARRAYS)).wait() {
+            ensure!(result? == 1.0, "a result is wrong");
+        }
+        times.push(start.elapsed());
+    }
+    println!("{}", median(times).as_secs_f64());
     Ok(())
 }
 
