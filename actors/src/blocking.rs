@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use fiber_core::{BlockOn, Result, block_on, shortage};
+use fiber_core::{BlockOn, Result, block_on, shortage, waiting_allowed};
 use fiber_transport::BusyPoll;
 use futures_core::Stream;
 use futures_util::task::AtomicWaker;
@@ -108,6 +108,13 @@ impl<T, S: Stream<Item = Result<T>> + Unpin> Iterator for Blocking<S> {
     fn next(&mut self) -> Option<Result<T>> {
         if self.refused {
             return None;
+        }
+        // Most results are there, and need no one to wake this thread.
+        if waiting_allowed()
+            && let Poll::Ready(next) =
+                Pin::new(&mut self.stream).poll_next(&mut Context::from_waker(Waker::noop()))
+        {
+            return next;
         }
         let next = poll_fn(|context| Pin::new(&mut self.stream).poll_next(context).map(Ok));
         block_on(next).unwrap_or_else(|error| {
