@@ -225,12 +225,11 @@ impl Exchange {
         }
     }
 
-    /// Adds a task to the open block. Returns the number of tasks and bytes in it.
-    #[inline]
-    pub(super) fn add(&self, encoded: &[u8]) -> (u64, usize) {
+    /// Adds tasks to the open block. Returns the number of tasks and bytes in it.
+    pub(super) fn add(&self, encoded: &[u8], tasks: u64) -> (u64, usize) {
         let mut open = self.open.lock();
         open.bytes.extend_from_slice(encoded);
-        open.count += 1;
+        open.count += tasks;
         (open.count, open.bytes.len())
     }
 

@@ -2,11 +2,13 @@
 //!
 //! A single task is encoded on the caller's thread. The tasks of an iterator, which may block or be
 //! endless, are encoded on a thread of the call's own. They collect in the open block of the
-//! exchange. The feeder submits the block when it is full, or when a worker is idle and the block
-//! is worth a message. While the iterator blocks the feeder, the pool takes the block: when a
-//! worker can take more tasks, and every millisecond while a worker is idle. The feeder waits while
-//! the call's [buffer](super::buffer) is full, so an endless iterator runs in bounded memory.
+//! exchange, one by one, or many at a time if the iterator can't block. The feeder submits the
+//! block when it is full, or when a worker is idle and the block is worth a message. While the
+//! iterator blocks the feeder, the pool takes the block: when a worker can take more tasks, and
+//! every millisecond while a worker is idle. The feeder waits while the call's
+//! [buffer](super::buffer) is full, so an endless iterator runs in bounded memory.
 
+use std::any::type_name;
 use std::mem::needs_drop;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -23,6 +25,10 @@ use super::state::{Cancellation, PoolState};
 /// The feeder submits a block of this many tasks or bytes.
 const BLOCK_TASKS: u64 = 4096;
 const BLOCK_BYTES: usize = 64 << 10;
+/// The feeder adds tasks of a [prompt](is_prompt) iterator to the open block when it has gathered
+/// this many tasks or bytes. The lock of the block takes longer than the rest of a short task.
+const GATHERED_TASKS: u64 = 64;
+const GATHERED_BYTES: usize = 4 << 10;
 /// After how many tasks the feeder checks whether the buffer is full, besides after each block.
 const CHECK_TASKS: u64 = 16;
 
@@ -72,12 +78,21 @@ pub(super) fn feed_one(pool: &PoolState, exchange: &Exchange, encoded: Vec<u8>, 
 }
 
 /// Submits the tasks of an iterator. It blocks, so it runs on a thread of its own.
-pub(super) fn feed<A: Serialize>(
+pub(super) fn feed<A: Serialize, I: Iterator<Item = A>>(
     pool: &PoolState,
     exchange: &Arc<Exchange>,
-    items: impl Iterator<Item = A>,
+    items: I,
 ) {
-    let mut feeder = Feeder { pool, exchange, fed: 0, check_at: 0, scratch: Vec::new() };
+    let mut feeder = Feeder {
+        pool,
+        exchange,
+        fed: 0,
+        check_at: 0,
+        scratch: Vec::new(),
+        gathers: !needs_drop::<A>() && is_prompt::<I>(),
+        gathered: Vec::new(),
+        gathered_tasks: 0,
+    };
     let all = std::panic::AssertUnwindSafe(|| {
         items.take_while(|_| !exchange.is_stopped()).for_each(|item| feeder.add(&item))
     });
@@ -96,6 +111,17 @@ pub(super) fn feed<A: Serialize>(
     pool.finish_feeding(exchange.id);
 }
 
+/// Returns whether the iterator is one of the standard library that runs no code of the program, so
+/// that it never keeps the feeder waiting with tasks that it has gathered.
+///
+/// No other type has one of these names: that of a user's type begins with its crate.
+fn is_prompt<I>() -> bool {
+    let name = type_name::<I>();
+    ["core::ops::range::Range", "alloc::vec::into_iter::IntoIter<", "core::array::iter::IntoIter<"]
+        .iter()
+        .any(|prompt| name.starts_with(prompt))
+}
+
 struct Feeder<'a> {
     pool: &'a PoolState,
     exchange: &'a Arc<Exchange>,
@@ -103,6 +129,11 @@ struct Feeder<'a> {
     /// At how many tasks to check whether the buffer is full.
     check_at: u64,
     scratch: Vec<u8>,
+    /// Whether tasks are gathered before they are added to the open block.
+    gathers: bool,
+    /// The tasks that are to be added to the open block.
+    gathered: Vec<u8>,
+    gathered_tasks: u64,
 }
 
 impl Feeder<'_> {
@@ -129,10 +160,32 @@ impl Feeder<'_> {
         }
     }
 
-    /// Adds the task in `scratch` to the open block.
+    /// Adds the task in `scratch` to the open block, now or with others.
     #[inline]
-    fn add_to_open(&self) {
-        let (tasks, bytes) = self.exchange.add(&self.scratch);
+    fn add_to_open(&mut self) {
+        if !self.gathers {
+            let open = self.exchange.add(&self.scratch, 1);
+            return self.submit_if_due(open);
+        }
+        self.gathered.extend_from_slice(&self.scratch);
+        self.gathered_tasks += 1;
+        if self.gathered_tasks >= GATHERED_TASKS || self.gathered.len() >= GATHERED_BYTES {
+            let open = self.add_gathered();
+            self.submit_if_due(open);
+        }
+    }
+
+    /// Adds the gathered tasks to the open block. Returns the number of tasks and bytes in it.
+    fn add_gathered(&mut self) -> (u64, usize) {
+        let open = self.exchange.add(&self.gathered, self.gathered_tasks);
+        self.gathered.clear();
+        self.gathered_tasks = 0;
+        open
+    }
+
+    /// Submits the open block, which has so many tasks and bytes, if it is full or a worker waits.
+    #[inline]
+    fn submit_if_due(&mut self, (tasks, bytes): (u64, usize)) {
         let full = tasks >= BLOCK_TASKS || bytes >= BLOCK_BYTES;
         if full || (self.exchange.is_worth_sending(tasks) && self.pool.has_idle()) {
             self.submit_open();
@@ -148,12 +201,16 @@ impl Feeder<'_> {
     }
 
     /// Leaves a task out of the open block, which holds consecutive tasks.
-    fn skip(&self, index: u64) {
+    fn skip(&mut self, index: u64) {
         self.submit_open();
         self.exchange.open_at(index + 1);
     }
 
-    fn submit_open(&self) {
+    /// Submits the open block with the gathered tasks.
+    fn submit_open(&mut self) {
+        if self.gathered_tasks > 0 {
+            self.add_gathered();
+        }
         if let Some(run) = self.exchange.take_open() {
             self.pool.submit(run);
         }
@@ -167,5 +224,37 @@ impl Feeder<'_> {
             self.exchange.wait_for_room(self.fed, least);
         }
         self.check_at = self.fed + CHECK_TASKS;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_iterators_without_code_of_the_program_are_prompt() {
+        fn prompt<I: IntoIterator>(_: I) -> bool {
+            is_prompt::<I::IntoIter>()
+        }
+        assert!(prompt(0..5_u64));
+        assert!(prompt(0..=5_i8));
+        assert!(prompt(0..));
+        assert!(prompt(vec![1, 2]));
+        assert!(prompt([1.5, 2.5]));
+        assert!(!prompt((0..5).map(|x| x + 1)));
+        assert!(!prompt(vec![1].into_iter().filter(|x| *x > 0)));
+        assert!(!prompt(std::sync::mpsc::channel::<u8>().1));
+        assert!(!prompt(std::iter::repeat_n(1, 2)));
+        assert!(!prompt(std::iter::from_fn(|| Some(1))));
+        mod core {
+            pub(super) struct Range;
+            impl Iterator for Range {
+                type Item = u8;
+                fn next(&mut self) -> Option<u8> {
+                    None
+                }
+            }
+        }
+        assert!(!prompt(core::Range));
     }
 }

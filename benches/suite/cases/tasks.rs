@@ -53,7 +53,7 @@ pub(super) fn map(table: &mut Table) -> anyhow::Result<()> {
     })?;
     drop(pool);
     let row = Row::new("map of a million integers", Figure::Rate(rate(INTEGERS as usize, time)))
-        .target(Target::at_least(3.0, "multiprocessing"));
+        .target(Target::at_least(5.0, "multiprocessing"));
     let row = beside_peers(row, table, "map", &[], |peer| peer.rate.map(Figure::Rate));
     table.push(row);
     Ok(())
