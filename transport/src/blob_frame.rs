@@ -1,7 +1,7 @@
 //! Frames about blobs.
 //!
 //! ```text
-//! MESSAGE  count u32  count × blob  bytes of the INLINE blobs…  bytes of the message…
+//! MESSAGE  count u32  count × blob  INLINE blobs, each after padding…  bytes of the message…
 //!              blob: INLINE  len u64
 //!                    SHARED  len u64  mapping u128  offset u64  loan u64
 //! MAPPING  mapping u128  lender u8          the memory's descriptor comes with the first byte
@@ -11,12 +11,16 @@
 //! REQUEST  loan u64…                        the peer can't map these blobs: send their bytes
 //! DATA     loan u64  bytes…                 the answer to a request, for each loan
 //! ```
-//! Numbers are little-endian. Only MESSAGE with INLINE blobs goes over nng.
+//! Numbers are little-endian. Only MESSAGE with INLINE blobs goes over nng. The bytes of an INLINE
+//! blob begin at a multiple of 16 from the header of the frame, which a receiver of long frames has
+//! at the start of its memory: so it reads arrays in place.
 
 use std::io;
 
 use bytes::{Buf, Bytes};
 use fiber_core::blob::{Blob, MappingId};
+
+use crate::frame::EXTENDED_HEADER_LEN;
 
 const MESSAGE: u8 = 0;
 const MAPPING: u8 = 1;
@@ -29,6 +33,9 @@ const BORROWER: u8 = 1;
 
 const INLINE: u8 = 0;
 const SHARED: u8 = 1;
+
+/// The alignment of the bytes of INLINE blobs.
+pub(crate) const ALIGNMENT: usize = 16;
 
 /// Bytes of the shortest entry of a message's table.
 const SHORTEST_ENTRY: usize = 9;
@@ -60,6 +67,11 @@ pub(crate) enum BlobFrame {
     Return(Vec<Loan>),
     Request(Vec<Loan>),
     Data(Loan, Bytes),
+}
+
+/// Returns the number of bytes before an INLINE blob, at this offset after the frame's header.
+pub(crate) fn padding(offset: usize) -> usize {
+    (EXTENDED_HEADER_LEN + offset).next_multiple_of(ALIGNMENT) - EXTENDED_HEADER_LEN - offset
 }
 
 /// Returns the start of the frame of a message with these blobs. The bytes of those without a place
@@ -121,6 +133,7 @@ impl BlobFrame {
 }
 
 fn read(frame: &mut Bytes) -> Option<BlobFrame> {
+    let len = frame.len();
     match frame.try_get_u8().ok()? {
         MESSAGE => {
             let count = frame.try_get_u32_le().ok()? as usize;
@@ -128,8 +141,8 @@ fn read(frame: &mut Bytes) -> Option<BlobFrame> {
                 return None;
             }
             let entries: Vec<_> = (0..count).map(|_| entry(frame)).collect::<Option<_>>()?;
-            let blobs =
-                entries.into_iter().map(|entry| entry.blob(frame)).collect::<Option<_>>()?;
+            let mut blob = |entry: Entry| entry.blob(frame, len);
+            let blobs = entries.into_iter().map(&mut blob).collect::<Option<_>>()?;
             Some(BlobFrame::Message { blobs, bytes: std::mem::take(frame) })
         }
         MAPPING => {
@@ -157,12 +170,18 @@ enum Entry {
 }
 
 impl Entry {
-    fn blob(self, rest: &mut Bytes) -> Option<SentBlob> {
-        match self {
-            Entry::Inline(len) if len <= rest.len() => Some(SentBlob::Inline(rest.split_to(len))),
-            Entry::Inline(_) => None,
-            Entry::Shared(place) => Some(SentBlob::Shared(place)),
+    /// Returns the blob, whose bytes are next in a frame of `frame_len` bytes.
+    fn blob(self, rest: &mut Bytes, frame_len: usize) -> Option<SentBlob> {
+        let len = match self {
+            Entry::Inline(len) => len,
+            Entry::Shared(place) => return Some(SentBlob::Shared(place)),
+        };
+        let padding = padding(frame_len - rest.len());
+        if len > rest.len().checked_sub(padding)? {
+            return None;
         }
+        rest.advance(padding);
+        Some(SentBlob::Inline(rest.split_to(len)))
     }
 }
 
@@ -225,6 +244,7 @@ mod tests {
             let mut frame = table(&private, &places);
             for blob in &sent {
                 if let SentBlob::Inline(bytes) = blob {
+                    frame.resize(frame.len() + padding(frame.len()), 0);
                     frame.extend_from_slice(bytes);
                 }
             }

@@ -17,7 +17,7 @@ use crate::blob_frame::{self, SharedPlace};
 /// The length of the header before each message, in bytes.
 pub const HEADER_LEN: usize = 4;
 /// The length of the header before a frame about blobs, in bytes.
-const EXTENDED_HEADER_LEN: usize = 12;
+pub(crate) const EXTENDED_HEADER_LEN: usize = 12;
 /// Stands in place of the length in the header of a frame about blobs.
 const EXTENDED: u32 = u32::MAX;
 
@@ -73,12 +73,17 @@ impl Encoder {
         let table = blob_frame::table(&message.blobs, &places);
         let is_inline = |place: &Option<SharedPlace>| place.is_none();
         let blobs = message.blobs.iter().zip(&places);
-        let inline: Vec<_> = blobs.filter(|(_, place)| is_inline(place)).map(|(b, _)| b).collect();
-        let inline_len: usize = inline.iter().map(|blob| blob.len()).sum();
-        let rest = message.head.len() + message.body.len();
-        self.push_header(table.len() + inline_len + rest);
+        let mut len = table.len();
+        let mut inline = Vec::new();
+        for (blob, _) in blobs.filter(|(_, place)| is_inline(place)) {
+            let padding = blob_frame::padding(len);
+            len += padding + blob.len();
+            inline.push((padding, blob));
+        }
+        self.push_header(len + message.head.len() + message.body.len());
         self.tail.extend_from_slice(&table);
-        for blob in inline {
+        for (padding, blob) in inline {
+            self.tail.extend_from_slice(&[0; blob_frame::ALIGNMENT][..padding]);
             self.append(blob.to_bytes());
         }
         self.tail.extend_from_slice(&message.head);

@@ -91,6 +91,7 @@ fn over_nng_the_bytes_are_sent() {
         assert_eq!(received.bytes, &b"\x01body"[..]);
         assert!(received.blobs[0].iter().all(|byte| *byte == 7));
         assert!(received.blobs[0].as_shared().is_none());
+        assert!(received.blobs.iter().all(|blob| blob.as_ptr().align_offset(16) == 0));
         assert_eq!((received.blobs[0].len(), received.blobs[1].len()), (LARGE, 40_000));
         assert_eq!(far.next().await.unwrap().unwrap(), &[9][..]);
     });
