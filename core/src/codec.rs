@@ -59,8 +59,8 @@ pub fn append<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> Result<()>
     scope::together(|| append_value(out, value))
 }
 
-/// Appends `value` to `out`, and returns its blobs: the large arrays in it, whose bytes are not in
-/// `out`.
+/// Appends `value` to `out`, and returns its blobs: the large arrays, texts and lists of numbers in
+/// it, whose bytes are not in `out`.
 ///
 /// # Errors
 /// As [`append`].

@@ -138,8 +138,9 @@ options! {
             /// and elements of queues, and large arrays in shared memory. At the limit, calls and
             /// queues wait for room. Without one: half of the memory that the process can have.
             value_memory: Option<ByteSize> = None,
-            /// Whether a process writes large arrays into shared memory, for other processes of its
-            /// host to read. Otherwise, and between hosts, their bytes are sent.
+            /// Whether a process writes large arrays, vectors of numbers and texts into shared
+            /// memory, for other processes of its host to read. Otherwise, and between hosts, their
+            /// bytes are sent.
             shared_memory: bool = true,
             /// Whether SIGINT, SIGTERM and SIGHUP end the children before they end this process.
             signals: bool = true,

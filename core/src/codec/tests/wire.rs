@@ -1,7 +1,8 @@
 //! Bytes on the wire: rmp-serde's, malformed ones, and the limits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
+use proptest::collection::vec;
 use proptest::prelude::*;
 use serde::de::IgnoredAny;
 use serde::ser::{SerializeMap, SerializeSeq, SerializeStruct};
@@ -186,6 +187,7 @@ enum Everything {
     Unit,
     Numbers(i8, u64, i128, f32, f64, bool, char),
     Texts { text: String, bytes: ByteBuf, deep: Option<Option<()>> },
+    Runs(Vec<u8>, Option<Vec<f64>>, VecDeque<i64>),
     Many(Vec<Everything>),
     Entries(BTreeMap<Option<u8>, Everything>),
     Extended(Extended),
@@ -198,6 +200,12 @@ fn everything() -> impl Strategy<Value = Everything> {
             .prop_map(|(a, b, c, d, e, f, g)| Everything::Numbers(a, b, c, d, e, f, g)),
         any::<(String, Vec<u8>, Option<Option<()>>)>()
             .prop_map(|(text, bytes, deep)| Everything::Texts { text, bytes: bytes.into(), deep }),
+        (vec(any::<u8>(), 0..40), any::<Option<()>>(), vec(any::<i64>(), 0..40)).prop_map(
+            |(bytes, floats, integers)| {
+                let floats = floats.map(|()| integers.iter().map(|x| *x as f64).collect());
+                Everything::Runs(bytes, floats, integers.into())
+            }
+        ),
         any::<(i8, Vec<u8>)>()
             .prop_map(|(number, bytes)| Everything::Extended(Extended((number, bytes.into())))),
     ];
