@@ -131,6 +131,11 @@ impl ExecutorState {
         if call == Some(self.outcomes.call) { None } else { self.take_outcomes() }
     }
 
+    /// Returns whether nothing waits for the current task: no outcome, and no task of its run.
+    pub(super) fn is_last(&self) -> bool {
+        self.outcomes.count == 0 && self.run.as_ref().is_none_or(|run| run.len() == 0)
+    }
+
     /// Takes the outcomes that were not sent.
     pub(super) fn take_outcomes(&mut self) -> Option<Results> {
         self.outcomes.take()

@@ -1,6 +1,7 @@
 //! The monitor of a worker's executors. It runs on the runtime's thread, which no task can block.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -81,6 +82,8 @@ fn look_at(
         *seen = Observation::default();
         return None;
     };
+    // Then an earlier look would find nothing to send or to return.
+    let is_last = executor.is_last() && queue.queued.load(Ordering::Relaxed) == 0;
     if seen.started != executor.started || seen.since.is_none() {
         *seen = Observation {
             started: executor.started,
@@ -88,7 +91,7 @@ fn look_at(
             reported_running: false,
             reported_overdue: false,
         };
-        return Some(INTERVAL);
+        return Some(if is_last { BLOCKED_AFTER } else { INTERVAL });
     }
     let ran = now - seen.since.unwrap_or(now);
     let results = executor.take_outcomes();
@@ -107,7 +110,7 @@ fn look_at(
         queue.report(WorkerEvent::Running { call: current.call, index: current.index });
     }
     if !blocked {
-        return Some(INTERVAL);
+        return Some(if is_last { BLOCKED_AFTER - ran } else { INTERVAL });
     }
     let limit = Duration::from_nanos(current.timeout);
     if limit.is_zero() {
