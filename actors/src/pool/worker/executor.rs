@@ -260,7 +260,8 @@ fn next_run(work: &mut Work, executors: u64) -> Option<LocalRun> {
 }
 
 /// Makes the run's next task the current one. Returns the range of its arguments.
-#[inline]
+// As a call, it would return the range through memory, which takes 5 % of the shortest tasks.
+#[inline(always)]
 fn claim(state: &mut ExecutorState, arguments: &[u8]) -> Option<(usize, usize)> {
     state.current = None;
     let run = state.run.as_mut()?;
