@@ -20,7 +20,8 @@ type Element = (u64, Option<Array<u64>>);
 
 /// Returns whether processes of this host share arrays: not over nng.
 fn is_sharing() -> bool {
-    !std::env::var("FIBER_LINK").is_ok_and(|link| link == "nng")
+    let has = |name: &str, value: &str| std::env::var(name).is_ok_and(|set| set == value);
+    !has("FIBER_LINK", "nng") && !has("FIBER_SHARED_MEMORY", "false")
 }
 
 fn array(len: usize, from: u64) -> Array<u64> {
@@ -192,6 +193,30 @@ fn a_pipe_carries_arrays_both_ways() {
     let sender = Process::spawn(send, one);
     Process::spawn(answer, other).wait().unwrap();
     sender.wait().unwrap();
+}
+
+#[test]
+fn arrays_that_no_end_of_a_pipe_can_receive_are_freed() {
+    let (sender, receiver) = Pipe::one_way().unwrap();
+    let ended = Event::new().unwrap();
+    let send = |sender: PipeSender<Array<u64>>, sent: Event| {
+        (0..20).for_each(|n| sender.send(array(SHORT, n)).wait().unwrap());
+        sent.set().wait().unwrap();
+        until_arrays_are_free();
+        drop(sender);
+    };
+    let receive = |receiver: PipeReceiver<Array<u64>>, sent: Event, ended: Event| {
+        sent.wait_set().wait().unwrap();
+        // More arrive with these.
+        (0..5).for_each(|n| check(&receiver.recv().wait().unwrap(), SHORT, n));
+        drop(receiver);
+        ended.wait_set().wait().unwrap();
+    };
+    let sent = Event::new().unwrap();
+    let receiver = Process::spawn(receive, (receiver, sent.clone(), ended.clone()));
+    Process::spawn(send, (sender, sent)).wait().unwrap();
+    ended.set().wait().unwrap();
+    receiver.wait().unwrap();
 }
 
 #[test]

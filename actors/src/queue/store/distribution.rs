@@ -66,6 +66,7 @@ impl QueueState {
 
     /// Sends elements to the consumers that wait, and admits blocked elements while there is room.
     pub(super) fn distribute(&mut self) {
+        self.drop_unreadable();
         let mut served: Vec<(PeerId, usize, Vec<Block>)> = Vec::new();
         loop {
             while self.has_room()

@@ -52,13 +52,22 @@ impl QueueState {
             return;
         }
         match role {
-            PipeRole::Reader => self.ready.clear(),
+            PipeRole::Reader => {}
             // Elements that wait for room were sent, so they can still be received.
             PipeRole::Writer => std::mem::take(&mut self.blocked)
                 .into_iter()
                 .for_each(|blocked| self.admit(blocked)),
         }
         self.close(Closing::OtherEndGone);
+    }
+
+    /// Drops the elements that no process will receive. Some come back after the end of the last
+    /// reader: those that its process had prefetched.
+    pub(super) fn drop_unreadable(&mut self) {
+        let is_pipe = self.closing == Some(Closing::OtherEndGone);
+        if is_pipe && self.pipe_ends.are_gone(PipeRole::Reader) {
+            self.ready.clear();
+        }
     }
 }
 
