@@ -309,6 +309,24 @@ fn a_broadcast_array_is_read_by_all_workers() {
 }
 
 #[test]
+fn idle_workers_drop_a_broadcast_array_with_its_last_handle() {
+    fn broadcast() {
+        let pool = pool(3);
+        let unread = pool.broadcast(numbers(1)).unwrap();
+        let read = pool.broadcast(numbers(2)).unwrap();
+        let first = |array: fiber::Broadcast<Array<u64>>| array.get().unwrap()[0];
+        assert_eq!(pool.map(first, vec![read.clone(); 9]).wait().unwrap(), [2; 9]);
+        drop((unread, read));
+        // The test runner has a deadline.
+        while fiber::value_memory().shared > 0 {
+            std::thread::yield_now();
+        }
+    }
+    // In a process of its own, in which no other test has arrays.
+    Process::spawn(broadcast, ()).wait().unwrap();
+}
+
+#[test]
 fn an_array_that_a_worker_keeps_outlives_the_call() {
     use std::sync::Mutex;
     static KEPT: Mutex<Vec<Array<u64>>> = Mutex::new(Vec::new());

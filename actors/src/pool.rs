@@ -19,6 +19,7 @@ mod state;
 mod submit;
 mod wire;
 mod worker;
+mod worker_handle;
 
 use std::fmt;
 use std::sync::Arc;

@@ -17,6 +17,9 @@ use super::batch::Release;
 
 /// Bytes that a block of arguments takes besides the arguments.
 const OVERHEAD: u64 = 256;
+/// A call takes one part in this many of the process's memory for values at a time, because others
+/// take at the same time.
+const SHARE: u64 = 4;
 /// How many tasks the feeder may be ahead, however small they are.
 const MAX_AHEAD: u64 = 64 << 10;
 
@@ -110,7 +113,7 @@ impl Buffer {
     /// `least` tasks however large they are.
     pub(super) fn room(&self, pending: u64, least: u64) -> u64 {
         let enough = least.saturating_sub(pending + self.untaken.load(SeqCst));
-        let common = value_memory::room();
+        let common = value_memory::room() / SHARE;
         let free = match self.max_outcomes {
             Some(max) => max.saturating_sub(self.outcomes.load(SeqCst)).min(common),
             None if common == 0 => 0,

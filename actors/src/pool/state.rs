@@ -3,23 +3,24 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use actix::Recipient;
 use fiber_core::{Error, Exit, ExitReason, Meta, PoolEndReason, Result, codec};
-use fiber_transport::{Link, Received};
+use fiber_transport::Received;
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
 use super::controller::ControllerRequest;
 use super::exchange::Exchange;
 use super::run::{CallId, Run};
-use super::scheduler::{Effects, MIN_PENDING, Scheduler, Usage, WorkerId};
+use super::scheduler::{Effects, MIN_PENDING, Scheduler, Usage};
 use super::wire::{FromWorker, PoolCommand, ToWorker, WorkerEvent};
+use super::worker_handle::Worker;
 use crate::runtime::{ProcessCommand, Runtime};
 
-/// A worker that dies after less than this died young.
-const YOUNG: Duration = Duration::from_secs(1);
+/// How long a worker without tasks keeps a broadcast value that was dropped.
+const LINGER: Duration = Duration::from_millis(100);
 
 /// How a cancelled call's running tasks end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,23 +59,6 @@ pub(super) enum Phase {
 pub(super) struct Readiness {
     pub(super) ready: usize,
     pub(super) wanted: usize,
-}
-
-/// The pool's handle of a worker's process.
-#[derive(Debug)]
-pub(crate) struct Worker {
-    pub(super) id: WorkerId,
-    /// The name of the supervisor's child, which is the same for a replacement.
-    pub(super) child: String,
-    pub(super) link: Arc<dyn Link>,
-    pub(super) commands: mpsc::UnboundedSender<ProcessCommand>,
-    pub(super) ready_since: Instant,
-}
-
-impl Worker {
-    fn is_young(&self) -> bool {
-        self.ready_since.elapsed() < YOUNG
-    }
 }
 
 impl PoolState {
@@ -158,9 +142,8 @@ impl PoolState {
     }
 
     fn perform(&self, effects: Effects<Arc<Worker>, Arc<Exchange>>) {
-        // Sending fails if the worker is gone. Its tasks are queued again when `lost` reports that.
         for (worker, assignment) in effects.assignments {
-            let _ = worker.link.send(ToWorker::Assignment(assignment).message());
+            worker.assign(assignment);
         }
         for (worker, call) in effects.recalls {
             let _ = worker.link.send(ToWorker::Command(PoolCommand::Return { call }).message());
@@ -216,8 +199,7 @@ impl PoolState {
     pub(super) fn join(&self, worker: Arc<Worker>, threads: u64, quota: Option<u64>) {
         let broadcasts = self.broadcasts.lock();
         for (id, value) in &*broadcasts {
-            let _ =
-                worker.link.send(ToWorker::Broadcast { id: *id, value: value.clone() }.message());
+            worker.broadcast(*id, value.clone());
         }
         let child = worker.child.clone();
         let count = self.with_scheduler(|scheduler, effects| {
@@ -278,19 +260,27 @@ impl PoolState {
         self.check_not_ended()?;
         let mut broadcasts = self.broadcasts.lock();
         for worker in self.scheduler.lock().handles() {
-            let _ = worker.link.send(ToWorker::Broadcast { id, value: value.clone() }.message());
+            worker.broadcast(id, value.clone());
         }
         broadcasts.insert(id, value);
         Ok(())
     }
 
-    pub(super) fn drop_broadcast(&self, id: u64) {
+    pub(super) fn drop_broadcast(self: &Arc<PoolState>, id: u64) {
         let mut broadcasts = self.broadcasts.lock();
         broadcasts.remove(&id);
         for worker in self.scheduler.lock().handles() {
-            let drop_it = PoolCommand::DropBroadcast { id };
-            let _ = worker.link.send(ToWorker::Command(drop_it).message());
+            worker.drop_broadcast(id);
         }
+        drop(broadcasts);
+        let pool = Arc::downgrade(self);
+        self.runtime.spawn(move || async move {
+            tokio::time::sleep(LINGER).await;
+            if let Some(pool) = pool.upgrade() {
+                let workers = pool.scheduler.lock().handles();
+                workers.iter().for_each(|worker| worker.send_held_back());
+            }
+        });
     }
 
     /// Fails all calls, and those that come.

@@ -2,14 +2,14 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Instant;
 
 use fiber_core::{ExitReason, Result};
 use futures_util::future::LocalBoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{ControllerRequest, PoolSpec};
-use crate::pool::state::{PoolState, Worker};
+use crate::pool::state::PoolState;
+use crate::pool::worker_handle::Worker;
 use crate::process::ProcessControl;
 use crate::runtime::{Launch, Runtime, SchedulingPolicy, StartRequest, launch, monitor};
 use crate::supervisor::{ChildContext, Running, Start};
@@ -69,13 +69,9 @@ impl Start for WorkerStart {
             })?;
             let place = launched.place();
             let (commands, inbox) = mpsc::unbounded_channel();
-            let worker = Arc::new(Worker {
-                id: NEXT.fetch_add(1, Ordering::Relaxed),
-                child,
-                link: Arc::clone(&launched.connection.link),
-                commands: commands.clone(),
-                ready_since: Instant::now(),
-            });
+            let id = NEXT.fetch_add(1, Ordering::Relaxed);
+            let link = Arc::clone(&launched.connection.link);
+            let worker = Arc::new(Worker::new(id, child, link, commands.clone()));
             if let Some(pool) = pool.upgrade() {
                 pool.join(Arc::clone(&worker), spec.worker_main.threads, spec.quota);
             }

@@ -1,0 +1,96 @@
+//! The pool's handle of a worker's process.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fiber_transport::{Link, Received};
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+
+use super::scheduler::WorkerId;
+use super::wire::{Assignment, PoolCommand, ToWorker};
+use crate::runtime::ProcessCommand;
+
+/// A worker that dies after less than this died young.
+const YOUNG: Duration = Duration::from_secs(1);
+/// A broadcast value of at least this many bytes in its message is sent at once.
+const LARGE: usize = 64 << 10;
+
+/// See the module's documentation.
+pub(crate) struct Worker {
+    pub(super) id: WorkerId,
+    /// The name of the supervisor's child, which is the same for a replacement.
+    pub(super) child: String,
+    pub(super) link: Arc<dyn Link>,
+    pub(super) commands: mpsc::UnboundedSender<ProcessCommand>,
+    ready_since: Instant,
+    /// Changes of broadcast values that go ahead of the worker's next tasks. A message for each
+    /// change would wake each of many workers one time more.
+    held_back: Mutex<Vec<ToWorker>>,
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl Worker {
+    pub(super) fn new(
+        id: WorkerId,
+        child: String,
+        link: Arc<dyn Link>,
+        commands: mpsc::UnboundedSender<ProcessCommand>,
+    ) -> Worker {
+        let (ready_since, held_back) = (Instant::now(), Mutex::default());
+        Worker { id, child, link, commands, ready_since, held_back }
+    }
+
+    pub(super) fn is_young(&self) -> bool {
+        self.ready_since.elapsed() < YOUNG
+    }
+
+    /// Sends tasks, behind what was held back.
+    pub(super) fn assign(&self, assignment: Assignment) {
+        // The lock keeps the order: another thread may be sending what was held back.
+        let mut held_back = self.held_back.lock();
+        self.send_all(&mut held_back);
+        self.send(ToWorker::Assignment(assignment));
+    }
+
+    /// Sends a broadcast value, at the latest before tasks that may read it.
+    pub(super) fn broadcast(&self, id: u64, value: Received) {
+        let mut held_back = self.held_back.lock();
+        let is_large = value.len() + value.blobs.private_len() >= LARGE;
+        held_back.push(ToWorker::Broadcast { id, value });
+        if is_large {
+            self.send_all(&mut held_back);
+        }
+    }
+
+    /// Lets the worker drop a broadcast value, at the latest with the next
+    /// [`send_held_back`](Worker::send_held_back).
+    pub(super) fn drop_broadcast(&self, id: u64) {
+        let is_it =
+            |held: &ToWorker| matches!(held, ToWorker::Broadcast { id: held, .. } if *held == id);
+        let mut held_back = self.held_back.lock();
+        match held_back.iter().position(is_it) {
+            Some(unsent) => drop(held_back.remove(unsent)),
+            None => held_back.push(ToWorker::Command(PoolCommand::DropBroadcast { id })),
+        }
+    }
+
+    pub(super) fn send_held_back(&self) {
+        self.send_all(&mut self.held_back.lock());
+    }
+
+    fn send_all(&self, held_back: &mut Vec<ToWorker>) {
+        held_back.drain(..).for_each(|message| self.send(message));
+    }
+
+    fn send(&self, message: ToWorker) {
+        // It fails if the worker is gone. Its tasks are queued again when `lost` reports that.
+        let _ = self.link.send(message.message());
+    }
+}
