@@ -86,9 +86,9 @@ pub struct Queue<T> {
 impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
     /// Makes a queue that holds any number of elements. This process owns it.
     ///
-    /// It starts no process. The elements stay in this process's memory until they are taken, so a
-    /// producer that is faster than all consumers fills it: [`bounded`](Queue::bounded) sets a
-    /// limit.
+    /// It starts no process. The elements stay in this process's memory until they are taken. At the
+    /// limit of all its values, the option `value_memory`, producers wait as for a bounded queue.
+    /// [`bounded`](Queue::bounded) sets a limit of the queue's own.
     ///
     /// # Errors
     /// [`Error::NotInitialised`], a wrong configuration, or an error of the system.
@@ -146,7 +146,8 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
     ///
     /// The returned future is ready when the element is in. The exception is an unbounded queue of
     /// another process: there it is ready at once, unless more than 256 KiB of elements wait behind
-    /// the two frames in flight.
+    /// the two frames in flight. An unbounded queue of this process has room unless values take as
+    /// much memory as they may.
     ///
     /// Its errors are [`Error::Closed`], [`Error::OwnerEnded`], [`Error::Encode`] and
     /// [`Error::TooLarge`]. If the owner dies, elements that were put but not taken are lost.
