@@ -39,7 +39,7 @@ const ADDRESS_SPACE: u64 = 1 << 47;
 static ENABLED: AtomicBool = AtomicBool::new(false);
 static ARENA: OnceLock<Arena> = OnceLock::new();
 
-/// Lets blobs of this process use shared memory, up to the limit of [`value_memory`].
+/// Lets blobs of this process use shared memory, up to the limit of [`value_memory`](mod@value_memory).
 pub fn enable(enabled: bool) {
     ENABLED.store(enabled, Ordering::Relaxed);
 }
