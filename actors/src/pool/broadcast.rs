@@ -9,6 +9,7 @@ use dashmap::DashMap;
 use fiber_core::transfer::{self, KeepAlive};
 use fiber_core::{Error, Result, codec};
 use fiber_transport::Received as Encoded;
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -101,7 +102,9 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Broadcast<T> {
             )
         })?;
         let decode = || {
-            codec::decode_with::<T>(&received.encoded, &received.encoded.blobs)
+            // The encoded form is dropped, so the value is there once.
+            let encoded = received.encoded.lock().take().unwrap_or_default();
+            codec::decode_with::<T>(&encoded, &encoded.blobs)
                 .map(|value| Arc::new(value) as Arc<dyn Any + Send + Sync>)
         };
         let value = received.value.get_or_init(decode).clone()?;
@@ -135,16 +138,41 @@ impl<'de, T> Deserialize<'de> for Broadcast<T> {
 
 /// A value in a worker.
 struct Received {
-    encoded: Encoded,
+    /// `None` when it has been decoded.
+    encoded: Mutex<Option<Encoded>>,
     value: OnceLock<Result<Arc<dyn Any + Send + Sync>>>,
 }
 
 static RECEIVED: LazyLock<DashMap<u64, Arc<Received>>> = LazyLock::new(DashMap::new);
 
 pub(super) fn receive(id: u64, encoded: Encoded) {
+    let encoded = Mutex::new(Some(encoded));
     RECEIVED.insert(id, Arc::new(Received { encoded, value: OnceLock::new() }));
 }
 
 pub(super) fn forget(id: u64) {
     RECEIVED.remove(&id);
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn a_worker_has_a_value_encoded_or_decoded() {
+        let id = u64::MAX;
+        receive(id, Bytes::from(codec::encode("words").unwrap()).into());
+        let has_encoded = || RECEIVED.get(&id).unwrap().encoded.lock().is_some();
+        assert!(has_encoded());
+        let broadcast = Broadcast::<String> { id, owner: None, value: PhantomData };
+        assert_eq!(*broadcast.get().unwrap(), "words");
+        assert!(!has_encoded());
+        assert_eq!(*broadcast.get().unwrap(), "words");
+        let other = Broadcast::<u32> { id, owner: None, value: PhantomData };
+        assert!(other.get().unwrap_err().to_string().contains("another type"));
+        forget(id);
+        assert!(broadcast.get().is_err());
+    }
 }
