@@ -14,8 +14,10 @@ use crate::table::{Figure, Row, Table, Target};
 const MANY: usize = 1024;
 const FEW: usize = 4;
 const TASKS: usize = 100_000;
-/// After so many rounds, a worker that has had no task will not get one.
+/// The least number of rounds.
 const ROUNDS: usize = 5;
+/// After so many rounds, a worker that has had no task will not get one.
+const MAX_ROUNDS: usize = 50;
 
 fn pid(_: u64) -> u32 {
     process::id()
@@ -86,7 +88,7 @@ struct Done {
 /// Runs all tasks several times, of which every worker has to do some.
 fn rounds(pool: &Pool, workers: usize) -> anyhow::Result<Done> {
     let (mut times, mut pids, mut until_all) = (Vec::new(), BTreeSet::new(), 0);
-    for round in 1..=ROUNDS {
+    for round in 1..=MAX_ROUNDS {
         let start = Instant::now();
         let results =
             pool.imap_unordered(pid, 0..TASKS as u64).wait().collect::<fiber::Result<Vec<_>>>()?;
@@ -96,6 +98,9 @@ fn rounds(pool: &Pool, workers: usize) -> anyhow::Result<Done> {
         eprintln!("  round {round}: {:.1?}, {} workers have worked", times[round - 1], pids.len());
         if until_all == 0 && pids.len() == workers {
             until_all = round;
+        }
+        if until_all > 0 && round >= ROUNDS {
+            break;
         }
     }
     ensure!(
