@@ -9,7 +9,7 @@
 //! A range of the arena belongs to a blob until the last [`Blob`] of it is dropped, here or in the
 //! processes that borrowed it. A borrower reads the bytes in place. It may pass the blob on: it
 //! then lends what it has borrowed, so a lender's blob outlives those that it has lent, unless the
-//! lender is killed: for that case borrowers lock what was passed on (`locks.rs`).
+//! lender is killed: for that case borrowers lock blobs that were passed on (`locks.rs`).
 
 mod allocator;
 pub mod arena;

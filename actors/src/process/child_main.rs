@@ -70,7 +70,7 @@ impl ProcessMain {
     }
 }
 
-/// What the parent has sent; the main thread waits for it.
+/// The messages of the parent, for which the main thread waits.
 #[derive(Default)]
 struct Progress {
     state: Mutex<ProgressState>,
