@@ -7,10 +7,10 @@
 //!   unique reference, and before it makes a blob of the range.
 //! - It frees a range when the last blob of it is dropped. A blob that was lent to another process
 //!   is dropped here only after that process has given it back, or has ended and no process to
-//!   which it has passed the blob on has a [lock](RangeLock) on it. So no process reads a range that
-//!   is being written. The receiver of a blob that was passed on locks the range, and then checks
-//!   that the lender's socket is open. A process closes its sockets before it has ended for others,
-//!   so either the receiver finds it closed and reads nothing, or the owner finds the lock.
+//!   which it has passed the blob on has a [lock](RangeLock) on it. So no process reads a range
+//!   that is being written. The receiver of a blob that was passed on locks the range, and then
+//!   checks that the lender's socket is open. A process closes its sockets before it has ended for
+//!   others, so either the receiver finds it closed and reads nothing, or the owner finds the lock.
 //! - All other processes map the memory without the right to write.
 //! - They are processes of one session, which hold its key and run this code.
 
