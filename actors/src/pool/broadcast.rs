@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use dashmap::DashMap;
+use fiber_core::codec::EncodedValue;
 use fiber_core::transfer::{self, KeepAlive};
 use fiber_core::{Error, Result, codec};
 use fiber_transport::Received as Encoded;
@@ -104,7 +105,8 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Broadcast<T> {
         let decode = || {
             // The encoded form is dropped, so the value is there once.
             let encoded = received.encoded.lock().take().unwrap_or_default();
-            codec::decode_with::<T>(&encoded, &encoded.blobs)
+            EncodedValue::from(encoded)
+                .decode::<T>()
                 .map(|value| Arc::new(value) as Arc<dyn Any + Send + Sync>)
         };
         let value = received.value.get_or_init(decode).clone()?;

@@ -65,12 +65,7 @@ fn arrays(table: &mut Table) -> anyhow::Result<()> {
 }
 
 async fn measure_large_frames() -> anyhow::Result<Duration> {
-    let key = SessionKey::random();
-    let mut listener = listen(LinkKind::Nng, &key, &ListenAt::default())?;
-    let peer = format!("{} {}", listener.address(), key.reveal());
-    let _peer = Peer(Command::new(env::current_exe()?).env(PEER, peer).spawn()?);
-    let mut link = poll_fn(|context| listener.poll_accept(context)).await?;
-    link.incoming.set_limit(LIMIT);
+    let (mut link, _peer) = connect_peer().await?;
     let frame = Bytes::from(vec![7; ARRAY]);
     let mut times = Vec::new();
     for _ in 0..ARRAY_ROUNDS {
@@ -116,12 +111,7 @@ impl Measured {
 
 /// Sealed, and bare, in turns: whatever else the machine does meanwhile, it does to both.
 async fn measure() -> anyhow::Result<[Measured; 2]> {
-    let key = SessionKey::random();
-    let mut listener = listen(LinkKind::Nng, &key, &ListenAt::default())?;
-    let peer = format!("{} {}", listener.address(), key.reveal());
-    let _peer = Peer(Command::new(env::current_exe()?).env(PEER, peer).spawn()?);
-    let mut link = poll_fn(|context| listener.poll_accept(context)).await?;
-    link.incoming.set_limit(LIMIT);
+    let (mut link, _peer) = connect_peer().await?;
     let pair = bare::NngPair::new()?;
     for _ in 0..WARM_UP {
         ping(&mut link).await?;
@@ -164,6 +154,17 @@ async fn ping(connection: &mut Connection) -> anyhow::Result<()> {
     let answer = connection.next().await.context("the other end is gone")??;
     ensure!(answer.len() == PING_BYTES, "another message came back");
     Ok(())
+}
+
+/// A link to another process, and that process.
+async fn connect_peer() -> anyhow::Result<(Connection, Peer)> {
+    let key = SessionKey::random();
+    let mut listener = listen(LinkKind::Nng, &key, &ListenAt::default())?;
+    let peer = format!("{} {}", listener.address(), key.reveal());
+    let process = Peer(Command::new(env::current_exe()?).env(PEER, peer).spawn()?);
+    let mut link = poll_fn(|context| listener.poll_accept(context)).await?;
+    link.incoming.set_limit(LIMIT);
+    Ok((link, process))
 }
 
 struct Peer(Child);

@@ -44,11 +44,6 @@ pub fn enable(enabled: bool) {
     ENABLED.store(enabled, Ordering::Relaxed);
 }
 
-/// Returns the number of bytes that blobs of this process use in shared memory.
-pub fn used() -> usize {
-    value_memory().shared as usize
-}
-
 /// Returns a blob with a copy of `bytes` in shared memory, or `None` if this process shares no
 /// memory, or has no room.
 pub fn copy_of(bytes: &[u8]) -> Option<Blob> {
@@ -190,10 +185,10 @@ mod tests {
         let again = copy_of(&[9; 100_000]).unwrap();
         assert_eq!(again.as_shared().unwrap().offset(), place);
         drop(again);
-        assert_eq!(used(), 0);
+        assert_eq!(value_memory().shared, 0);
 
         let large: Vec<_> = (0..4).map(|_| Unfinished::new(64 << 20).unwrap().finish()).collect();
-        assert_eq!(used(), 256 << 20);
+        assert_eq!(value_memory().shared, 256 << 20);
         drop(large);
         let pages = rustix::fs::fstat(ARENA.get().unwrap().mapping.file()).unwrap().st_blocks * 512;
         assert!(pages <= KEPT as i64, "{pages} bytes are still there");
