@@ -45,7 +45,6 @@ mod machine;
 mod nested;
 mod spec;
 mod start;
-mod strategy;
 mod supervisor_ref;
 mod tree;
 
@@ -54,12 +53,12 @@ pub(crate) use actor_loop::current_actor;
 pub use backoff::Backoff;
 pub use builder::SupervisorBuilder;
 pub use child_ref::ChildRef;
+pub use fiber_core::stats::Strategy;
 pub use identity::Down;
 pub use machine::Supervisor;
 pub(crate) use spec::check_name;
 pub use spec::{ChildSpec, Counts, Restart, Shutdown};
 pub use start::{ChildContext, Control, Running, Start};
-pub use strategy::Strategy;
 pub use supervisor_ref::SupervisorRef;
 pub use tree::{Branch, ChildKind, ChildState, Tree, tree};
 

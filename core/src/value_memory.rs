@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqC
 
 use bytes::Bytes;
 use bytesize::ByteSize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 static LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
@@ -24,7 +24,7 @@ static ROOM: Notify = Notify::const_new();
 static AWAITED: AtomicBool = AtomicBool::new(false);
 
 /// The memory that values take in a process. `Display` shows it in units.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ValueMemory {
     /// Bytes of encoded arguments, results and elements of queues that the process stores.

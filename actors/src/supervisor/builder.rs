@@ -13,12 +13,12 @@ use super::machine::{Options, Supervisor};
 use super::nested::SupervisorStart;
 use super::spec::{ChildSpec, Shutdown, check_name, check_names};
 use super::start::{ChildContext, Start};
-use super::strategy::Strategy;
 use super::supervisor_ref::SupervisorRef;
 use super::tree::{ChildState, Entry};
 use crate::options::builder_options;
 use crate::reply::Reply;
 use crate::runtime::Runtime;
+use fiber_core::stats::Strategy;
 
 /// Configures and starts a [`Supervisor`]. [`Supervisor::builder`] returns one.
 ///

@@ -1,50 +1,12 @@
 //! The tree of all supervisors of this process and their children.
 
-mod display;
-
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use dashmap::DashMap;
-use fiber_core::{ExitReason, ValueMemory, value_memory};
-use serde::Serialize;
-
-use super::strategy::Strategy;
-
-/// What a branch of the [tree](tree()) is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub enum ChildKind {
-    /// A supervisor.
-    Supervisor {
-        /// Which children it restarts together.
-        strategy: Strategy,
-        /// How many times it has restarted a child.
-        restarts: u64,
-    },
-    /// An actix actor.
-    Actor,
-    /// A process, container or pod.
-    Process,
-    /// Something else.
-    Other(String),
-}
-
-/// The state of a branch of the [tree](tree()).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum ChildState {
-    /// It starts for the first time.
-    Starting,
-    /// It runs.
-    Running,
-    /// It has ended, and a restart follows or is under way.
-    Restarting,
-    /// Its supervisor stops it.
-    Stopping,
-    /// It has ended, and is not restarted.
-    Ended,
-}
+pub use fiber_core::stats::{Branch, ChildKind, ChildState, Tree};
+use fiber_core::{ExitReason, value_memory};
 
 /// A branch, without the branches below.
 #[derive(Clone, Debug)]
@@ -138,11 +100,16 @@ impl Drop for Entry {
 /// # Ok::<(), fiber::Error>(())
 /// ```
 pub fn tree() -> Tree {
+    Tree::new(roots(), value_memory())
+}
+
+/// Returns the supervisors that are no children of others, oldest first.
+fn roots() -> Vec<Branch> {
     let mut all: Vec<(u64, EntryData)> =
         ENTRIES.iter().map(|entry| (*entry.key(), entry.value().clone())).collect();
     all.sort_by_key(|(id, _)| *id);
     let mut branches: Vec<(u64, Option<u64>, Branch)> =
-        all.into_iter().map(|(id, data)| (id, data.parent, Branch::new(data))).collect();
+        all.into_iter().map(|(id, data)| (id, data.parent, data.branch())).collect();
     let mut roots = Vec::new();
     // From the back, so that a branch has all its children when it is moved to its parent.
     while let Some((_, parent, mut branch)) = branches.pop() {
@@ -156,78 +123,16 @@ pub fn tree() -> Tree {
         }
     }
     roots.reverse();
-    Tree { roots, memory: value_memory() }
+    roots
 }
 
-/// A snapshot of the supervisors of a process, their children, and the memory of its values.
-/// `Display` draws it.
-#[derive(Clone, Debug, Serialize)]
-#[non_exhaustive]
-pub struct Tree {
-    /// The supervisors that are no children of others, oldest first.
-    pub roots: Vec<Branch>,
-    /// The memory that values take in this process.
-    pub memory: ValueMemory,
-}
-
-impl Tree {
-    /// Returns the branch with this full name: `app/counter`. [`tree`](tree()) has an example.
-    pub fn find(&self, path: &str) -> Option<&Branch> {
-        let mut names = path.split('/');
-        let first = names.next()?;
-        let root = self.roots.iter().find(|branch| branch.name == first)?;
-        names.try_fold(root, |branch, name| branch.children.iter().find(|child| child.name == name))
-    }
-}
-
-/// A supervisor or a child in a [`Tree`], with its own children. `Display` draws it.
-#[derive(Clone, Debug, Serialize)]
-#[non_exhaustive]
-pub struct Branch {
-    /// The name, without those of the supervisors above.
-    pub name: String,
-    /// The kind of child.
-    pub kind: ChildKind,
-    /// The current state.
-    pub state: ChildState,
-    /// Where it runs: `pid 4711`.
-    pub place: Option<String>,
-    /// How many times it was restarted.
-    pub restarts: u64,
-    /// Why its last incarnation ended.
-    pub last_exit: Option<ExitReason>,
-    /// When it entered its state.
-    pub since: SystemTime,
-    /// Its children, in the order of their start.
-    pub children: Vec<Branch>,
-}
-
-impl Branch {
-    fn new(data: EntryData) -> Branch {
-        Branch {
-            name: data.name,
-            kind: data.kind,
-            state: data.state,
-            place: data.place,
-            restarts: data.incarnation.saturating_sub(1),
-            last_exit: data.last_exit,
-            since: data.since,
-            children: Vec::new(),
-        }
-    }
-
-    /// Returns how long the branch has been in its state.
-    ///
-    /// # Examples
-    /// ```
-    /// # fiber::init();
-    /// let app = fiber::Supervisor::builder("app").start().wait()?;
-    /// println!("app has run for {:?}", fiber::tree().find("app").unwrap().age());
-    /// # app.stop().wait()?;
-    /// # Ok::<(), fiber::Error>(())
-    /// ```
-    pub fn age(&self) -> Duration {
-        self.since.elapsed().unwrap_or_default()
+impl EntryData {
+    fn branch(self) -> Branch {
+        let mut branch = Branch::new(self.name, self.kind, self.state, self.since);
+        branch.place = self.place;
+        branch.restarts = self.incarnation.saturating_sub(1);
+        branch.last_exit = self.last_exit;
+        branch
     }
 }
 

@@ -2,10 +2,10 @@
 
 use fiber_core::ExitReason;
 
-use super::super::strategy::Strategy;
 use super::child::{Child, ChildPhase, StartOrder, StopCause};
 use super::event::Key;
 use super::state::{Phase, Sequence, StopMode, Supervisor};
+use fiber_core::stats::Strategy;
 
 enum Step {
     /// There may be more to do now.

@@ -15,10 +15,10 @@ use super::super::identity::Identity;
 use super::super::intensity::{Failures, Intensity};
 use super::super::spec::ChildSpec;
 use super::super::start::ChildContext;
-use super::super::strategy::Strategy;
 use super::super::tree::{Entry, EntryId};
 use super::child::{Child, ChildPhase, Origin};
 use super::event::{Event, Key, Timer};
+use fiber_core::stats::Strategy;
 
 /// A supervisor: an actix actor that starts, watches, restarts and stops its children.
 ///

@@ -9,11 +9,11 @@ use super::super::actor_loop::{catch_panic, catch_panic_async};
 use super::super::identity::DownGuard;
 use super::super::spec::{Restart, Shutdown};
 use super::super::start::{ChildContext, Control};
-use super::super::strategy::Strategy;
 use super::super::tree::{ChildKind, ChildState};
 use super::child::{ChildPhase, Origin, StartOrder, StopCause, StopStep, Stopping, Uptime};
 use super::event::{ChildEvent, Event, Key, Task, Timer, TimerPurpose};
 use super::state::{Phase, Sequence, StopMode, Supervisor};
+use fiber_core::stats::Strategy;
 
 /// Time limit for the end of a killed child; after it, the supervisor goes on without waiting.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,0 +1,222 @@
+//! What a session is doing: the figures that the inspector, the command `fiber` and metrics show.
+//!
+//! A head reports its whole session as [`SessionStats`]. The lists in it are flat: each item names
+//! the process that it belongs to. All types serialize; in JSON, times are seconds since 1970 and
+//! durations are seconds.
+
+mod distribution;
+mod event;
+mod pool;
+mod process;
+mod tree;
+mod units;
+
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::distribution::Distribution;
+pub use self::event::{Event, EventKind, TaskName};
+pub use self::pool::{
+    CallStats, FunctionStats, PoolPhase, PoolStats, RunningTask, TaskCounts, WorkerStats,
+};
+pub use self::process::{ProcessFigures, ProcessRole, ProcessState, ProcessStats};
+pub use self::tree::{Branch, ChildKind, ChildState, Strategy, Tree};
+use crate::id::ProcessId;
+
+/// What a session is doing, as its head knows it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct SessionStats {
+    /// The session's number, in hexadecimal.
+    pub session: String,
+    /// The file name of the program.
+    pub program: String,
+    /// The backend that starts the head's children.
+    pub backend: String,
+    /// When the head took these figures.
+    #[serde(with = "units::time")]
+    pub taken_at: SystemTime,
+    /// The last events, oldest first: at most 256.
+    pub events: Vec<Event>,
+    /// The figures.
+    #[serde(flatten)]
+    pub report: Report,
+}
+
+impl SessionStats {
+    #[doc(hidden)]
+    pub fn new(session: u64, program: String, backend: String, report: Report) -> SessionStats {
+        SessionStats {
+            session: format!("{session:016x}"),
+            program,
+            backend,
+            taken_at: SystemTime::now(),
+            events: Vec::new(),
+            report,
+        }
+    }
+}
+
+/// What a process and the processes below it are doing.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Report {
+    /// The processes, each one before its children.
+    pub processes: Vec<ProcessStats>,
+    /// The supervisors of each process that has any.
+    pub supervisors: Vec<Supervisors>,
+    /// The pools.
+    pub pools: Vec<PoolStats>,
+    /// The queues and pipes, each in the process that owns it.
+    pub queues: Vec<QueueStats>,
+    /// The actors that other processes can reach.
+    pub actors: Vec<ActorStats>,
+    /// The rings that run.
+    pub rings: Vec<RingStats>,
+}
+
+impl Report {
+    /// Returns whether it lists nothing.
+    #[doc(hidden)]
+    pub fn is_empty(&self) -> bool {
+        self.processes.is_empty()
+            && self.supervisors.is_empty()
+            && self.pools.is_empty()
+            && self.queues.is_empty()
+            && self.actors.is_empty()
+            && self.rings.is_empty()
+    }
+
+    /// Adds the report of a child, whose full name is `name`, about itself and what is below it.
+    #[doc(hidden)]
+    pub fn add_below(&mut self, name: &str, mut below: Report) {
+        for process in &mut below.processes {
+            process.name = format!("{name}/{}", process.name);
+        }
+        self.processes.append(&mut below.processes);
+        self.supervisors.append(&mut below.supervisors);
+        self.pools.append(&mut below.pools);
+        self.queues.append(&mut below.queues);
+        self.actors.append(&mut below.actors);
+        self.rings.append(&mut below.rings);
+    }
+
+    /// Returns the process with this id.
+    pub fn process(&self, id: ProcessId) -> Option<&ProcessStats> {
+        self.processes.iter().find(|process| process.id == id)
+    }
+}
+
+/// The supervisors of a process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Supervisors {
+    /// The process.
+    pub process: ProcessId,
+    /// The supervisors that are no children of others, with their children.
+    pub roots: Vec<Branch>,
+}
+
+impl Supervisors {
+    #[doc(hidden)]
+    pub fn new(process: ProcessId, roots: Vec<Branch>) -> Supervisors {
+        Supervisors { process, roots }
+    }
+}
+
+/// A queue, or one direction of a pipe.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct QueueStats {
+    /// The process that owns it.
+    pub process: ProcessId,
+    /// A number that identifies it in that process.
+    pub number: u64,
+    /// Whether it is a direction of a pipe.
+    pub pipe: bool,
+    /// Elements that no consumer has been sent.
+    pub length: u64,
+    /// Bytes of these elements.
+    pub bytes: u64,
+    /// Elements that were put, and wait for room.
+    pub blocked: u64,
+    /// Consumers that wait for an element.
+    pub waiting: u64,
+    /// Elements that were put since it was created.
+    pub put: u64,
+}
+
+impl QueueStats {
+    #[doc(hidden)]
+    pub fn new(process: ProcessId, number: u64) -> QueueStats {
+        QueueStats {
+            process,
+            number,
+            pipe: false,
+            length: 0,
+            bytes: 0,
+            blocked: 0,
+            waiting: 0,
+            put: 0,
+        }
+    }
+}
+
+/// An actor that other processes can reach.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ActorStats {
+    /// The process in which it runs.
+    pub process: ProcessId,
+    /// Its type, or the name that it was given.
+    pub name: String,
+    /// Messages that wait in its inbox.
+    pub waiting: u64,
+    /// Messages that it has handled.
+    pub handled: u64,
+    /// Messages whose handler panicked.
+    pub failed: u64,
+    /// The times from a message's arrival to the return of its handler.
+    pub latency: Distribution,
+}
+
+impl ActorStats {
+    #[doc(hidden)]
+    pub fn new(process: ProcessId, name: String) -> ActorStats {
+        ActorStats {
+            process,
+            name,
+            waiting: 0,
+            handled: 0,
+            failed: 0,
+            latency: Distribution::default(),
+        }
+    }
+}
+
+/// A ring that runs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct RingStats {
+    /// The process that started it.
+    pub process: ProcessId,
+    /// Its name.
+    pub name: String,
+    /// The function that its ranks run.
+    pub function: String,
+    /// The current start of all ranks, counted from 1.
+    pub attempt: u64,
+    /// The last checkpoint that all ranks have taken.
+    pub checkpoint: Option<u64>,
+    /// The pid of each rank's process, while it runs.
+    pub ranks: Vec<Option<u32>>,
+}
+
+impl RingStats {
+    #[doc(hidden)]
+    pub fn new(process: ProcessId, name: String, function: String) -> RingStats {
+        RingStats { process, name, function, attempt: 0, checkpoint: None, ranks: Vec::new() }
+    }
+}

@@ -1,0 +1,154 @@
+//! The figures of a process.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+use super::units;
+use crate::id::ProcessId;
+
+/// A process of a session.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ProcessStats {
+    /// Its id in the session.
+    pub id: ProcessId,
+    /// The process that started it; `None` for the head.
+    pub parent: Option<ProcessId>,
+    /// Its name: that of the program for the head, else the names of its supervisors and its own:
+    /// `squares/worker-1`.
+    pub name: String,
+    /// What it does.
+    pub role: ProcessRole,
+    /// Its state.
+    pub state: ProcessState,
+    /// Where it runs: `pid 4711`, `container fiber-…`.
+    pub place: String,
+    /// The host name of its machine or container, once it has connected.
+    pub host: String,
+    /// Its pid on that host, once it has connected.
+    pub pid: Option<u32>,
+    /// When it was started.
+    #[serde(with = "units::time")]
+    pub since: SystemTime,
+    /// How many processes of this name have ended before it.
+    pub restarts: u64,
+    /// The figures of its last heartbeat.
+    pub figures: Option<ProcessFigures>,
+    /// The last lines of its output, oldest first.
+    pub tail: Vec<String>,
+}
+
+impl ProcessStats {
+    #[doc(hidden)]
+    pub fn new(id: ProcessId, name: String, role: ProcessRole, since: SystemTime) -> ProcessStats {
+        ProcessStats {
+            id,
+            parent: None,
+            name,
+            role,
+            state: ProcessState::Running,
+            place: String::new(),
+            host: String::new(),
+            pid: None,
+            since,
+            restarts: 0,
+            figures: None,
+            tail: Vec::new(),
+        }
+    }
+}
+
+/// What a process does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum ProcessRole {
+    /// It is the process that a user started.
+    Head,
+    /// It is a worker of a pool.
+    Worker,
+    /// It runs one function: a `Process`.
+    Function,
+    /// It runs a managed actor.
+    Actor,
+    /// It is a node of a ring.
+    RingNode,
+}
+
+impl fmt::Display for ProcessRole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ProcessRole::Head => "head",
+            ProcessRole::Worker => "worker",
+            ProcessRole::Function => "function",
+            ProcessRole::Actor => "actor",
+            ProcessRole::RingNode => "ring node",
+        })
+    }
+}
+
+/// The state of a process that has not ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum ProcessState {
+    /// It starts.
+    Starting,
+    /// It can't start yet, for instance because no machine has room for it. Holds the engine's
+    /// message.
+    Waiting(String),
+    /// It works.
+    Running,
+}
+
+impl fmt::Display for ProcessState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ProcessState::Starting => f.write_str("starting"),
+            ProcessState::Waiting(reason) => write!(f, "waiting: {reason}"),
+            ProcessState::Running => f.write_str("running"),
+        }
+    }
+}
+
+/// The figures of a process that only the process itself knows. They come with its heartbeats.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ProcessFigures {
+    /// When the process took them.
+    #[serde(with = "units::time")]
+    pub taken_at: SystemTime,
+    /// CPU time that it has used, in user and system mode.
+    #[serde(with = "units::duration")]
+    pub cpu: Duration,
+    /// Resident memory in bytes, with pages that it shares with others.
+    pub memory: u64,
+    /// Its threads.
+    pub threads: u32,
+    /// Bytes that its links have sent and received. Values in shared memory don't count.
+    pub sent: u64,
+    /// See `sent`.
+    pub received: u64,
+    /// Bytes of encoded values that it stores.
+    pub stored: u64,
+    /// Bytes of its values in shared memory.
+    pub shared: u64,
+}
+
+impl ProcessFigures {
+    #[doc(hidden)]
+    pub fn new(taken_at: SystemTime) -> ProcessFigures {
+        ProcessFigures {
+            taken_at,
+            cpu: Duration::ZERO,
+            memory: 0,
+            threads: 0,
+            sent: 0,
+            received: 0,
+            stored: 0,
+            shared: 0,
+        }
+    }
+}
