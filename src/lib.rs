@@ -501,6 +501,8 @@ mod documents {
     struct Arrays;
     #[doc = include_str!("../docs/coming-from.md")]
     struct ComingFrom;
+    #[doc = include_str!("../docs/observability.md")]
+    struct Observability;
     #[doc = include_str!("../docs/ring.md")]
     struct Rings;
     #[doc = include_str!("../docs/docker.md")]

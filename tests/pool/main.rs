@@ -7,6 +7,7 @@ mod ends;
 mod errors;
 mod initializers;
 mod iterators;
+mod logs;
 #[path = "../tricky/mod.rs"]
 mod tricky;
 mod values;

@@ -12,6 +12,7 @@ mod executable;
 mod intruders;
 mod leftovers;
 mod limits;
+mod logs;
 mod memory;
 mod network;
 mod output;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         ("executable", executable::TESTS),
         ("leftovers", leftovers::TESTS),
         ("limits", limits::TESTS),
+        ("logs", logs::TESTS),
         ("memory", memory::TESTS),
         ("network", network::TESTS),
         ("output", output::TESTS),

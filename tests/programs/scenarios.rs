@@ -2,6 +2,7 @@
 
 mod buffers;
 mod detached;
+mod logs;
 mod managed;
 mod network;
 mod shortages;
@@ -63,6 +64,7 @@ pub(crate) fn run(name: &str) -> ExitCode {
         "shortage of some" => shortages::of_some(),
         "shortage while growing" => shortages::while_growing(),
         "shortage of a managed actor" => managed::shortage(),
+        "logging tasks" => logs::tasks(),
         "detached" => detached::detached(),
         "shortage of all" => shortages::of_all(),
         "shortage of a guard" => shortages::of_a_guard(),

@@ -190,6 +190,8 @@ impl PoolBuilder {
         let name = self.options.name_or_numbered("pool", &NUMBERS);
         let max_message = config.max_message.as_u64() as usize;
         let worker_main = WorkerMain {
+            pool: name.clone(),
+            name: String::new(),
             threads: self.threads as u64,
             initializer: self.initializer.transpose()?,
             max_message: max_message as u64,

@@ -10,6 +10,7 @@ mod executor;
 mod local_run;
 mod monitor;
 mod outcomes;
+mod task_span;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -30,10 +31,15 @@ use crate::process::Initializer;
 use crate::runtime::{ChildMain, ControlMessage, ParentMessage, Runtime, StartedMain};
 use executor::ExecutorState;
 use local_run::LocalRun;
+use task_span::WorkerNames;
 
 /// The configuration of a worker's process.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct WorkerMain {
+    /// The name of the pool.
+    pub(crate) pool: String,
+    /// The worker's name in its pool, which `WorkerStart` sets.
+    pub(crate) name: String,
     pub(crate) threads: u64,
     pub(crate) initializer: Option<Initializer>,
     pub(crate) max_message: u64,
@@ -53,6 +59,7 @@ struct WorkQueue {
     /// Wakes the monitor when a blocked executor continues.
     unblocked: Notify,
     max_message: usize,
+    names: WorkerNames,
 }
 
 /// Work that no executor has taken.
@@ -75,6 +82,7 @@ impl ChildMain for WorkerMain {
             entries: Mutex::default(),
             unblocked: Notify::new(),
             max_message: self.max_message as usize,
+            names: WorkerNames { pool: self.pool, worker: self.name },
         });
         let arrived = Arc::new(Notify::new());
         tokio::task::spawn_local(monitor::run(Arc::clone(&queue), Arc::clone(&arrived)));

@@ -27,8 +27,9 @@ impl WorkerStart {
         runtime: &'static Runtime,
         child: String,
         pool: &Arc<PoolState>,
-        spec: PoolSpec,
+        mut spec: PoolSpec,
     ) -> WorkerStart {
+        spec.worker_main.name.clone_from(&child);
         WorkerStart { runtime, child, pool: Arc::downgrade(pool), spec }
     }
 }

@@ -9,9 +9,11 @@ use fiber_core::at_exit::flush_output;
 use fiber_core::blob::Blobs;
 use fiber_core::{BlockOn, Failure, FailureKind, Outcome, Spin, Tasks, codec, shortage};
 use parking_lot::{Mutex, MutexGuard};
+use tracing::span::EnteredSpan;
 
 use super::local_run::LocalRun;
 use super::outcomes::PendingOutcomes;
+use super::task_span::TaskCallsite;
 use super::{Work, WorkQueue};
 use crate::blocking::BlockingRuntime;
 use crate::objects::wait_until_attached;
@@ -62,6 +64,8 @@ fn run(queue: &WorkQueue, index: usize) {
         flush_after_task: false,
         busy: false,
         runtime: BlockingRuntime::default(),
+        callsite: None,
+        span: None,
     };
     while let Some(entry) = executor.take_run() {
         entry.run(&mut executor);
@@ -163,6 +167,10 @@ struct Executor<'a> {
     /// Whether the queue counts this executor as busy.
     busy: bool,
     runtime: BlockingRuntime,
+    /// The callsite of the current run's spans, if a subscriber may want them.
+    callsite: Option<&'static TaskCallsite>,
+    /// The span of the claimed task.
+    span: Option<EnteredSpan>,
 }
 
 impl Executor<'_> {
@@ -203,6 +211,7 @@ impl Executor<'_> {
         drop(work);
         self.busy = true;
         let entry = run.entry;
+        self.callsite = TaskCallsite::of(entry.name());
         self.arguments = run.arguments.clone();
         self.blobs = run.blobs.clone();
         let mut state = self.state.lock();
@@ -220,6 +229,12 @@ impl Executor<'_> {
     /// Returns whether the worker has one thread, so that no other task can have locked the output.
     fn is_only_executor(&self) -> bool {
         self.queue.executors.len() == 1
+    }
+
+    #[cold]
+    fn enter_span(&mut self, callsite: &'static TaskCallsite) {
+        let current = self.state.lock().current;
+        self.span = current.and_then(|task| callsite.enter(&self.queue.names, task.index));
     }
 
     /// Sends an outcome in a message of its own, after the outcomes that were not sent.
@@ -286,11 +301,15 @@ impl Tasks for Executor<'_> {
     #[inline]
     fn next(&mut self) -> Option<(&[u8], &Blobs, &dyn BlockOn)> {
         let (start, end) = self.claimed?;
+        if let Some(callsite) = self.callsite {
+            self.enter_span(callsite);
+        }
         Some((&self.arguments[start..end], &self.blobs, &self.runtime))
     }
 
     #[inline]
     fn finish(&mut self, mut outcome: Outcome, value: &mut Vec<u8>, mut blobs: Blobs) {
+        self.span = None;
         // The outcome makes the pool drop its keep-alives of the objects whose handles are in the
         // arguments. By then this process has to be one of their holders.
         wait_until_attached();
