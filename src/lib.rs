@@ -27,6 +27,7 @@
 //! - [`Queue`], [`Pipe`], [`sync`]: objects that processes share, by handles.
 //! - [`Supervisor`]: actix actors and processes that are restarted when they fail, as in
 //!   Erlang/OTP; [`tree`] shows all.
+//! - [`stats`](mod@stats): what pools, workers, queues and actors are doing, and events.
 //! - [`Config`]: the configuration, from code, environment and `fiber.toml`.
 //!
 //! A task function is any `fn`, or any closure that captures nothing. Fiber sends its offset in the
@@ -49,7 +50,7 @@
 //! `k8s-latest`, a default feature, chooses the version of Kubernetes' API for `kubernetes`.
 //! Without default features, the program enables one of k8s-openapi's version features.
 
-pub use fiber_actors::{actix, init, supervisor, sync};
+pub use fiber_actors::{actix, init, stats, supervisor, sync};
 pub use fiber_core::Meta;
 
 /// Makes an `async fn main`, or a plain one, the entry of a program that uses fiber.

@@ -17,6 +17,7 @@ mod remote;
 mod reply;
 mod ring;
 mod runtime;
+pub mod stats;
 pub mod supervisor;
 pub mod sync;
 mod tokio_runtime;
@@ -39,6 +40,6 @@ pub use reply::Reply;
 pub use ring::{
     NoArguments, Number, Reduction, Rendezvous, Ring, RingBuilder, RingFunction, RingNode, RingRun,
 };
-pub use runtime::init;
+pub use runtime::{init, stats};
 #[doc(no_inline)]
 pub use supervisor::tree;

@@ -16,6 +16,7 @@ mod progress;
 mod run;
 mod scheduler;
 mod state;
+mod stats;
 mod submit;
 mod wire;
 mod worker;

@@ -10,7 +10,10 @@
 mod child;
 mod child_exit;
 mod child_main;
+mod children;
 mod exit;
+mod figures;
+mod inspector;
 mod launch;
 mod listen;
 mod parent_info;
@@ -21,6 +24,7 @@ mod thread;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
 
 use actix_rt::ArbiterHandle;
 use dashmap::DashMap;
@@ -34,6 +38,8 @@ use parking_lot::Mutex;
 
 pub use self::child::init;
 pub(crate) use self::child_main::{ChildMain, ParentMessage, StartRequest, StartedMain};
+use self::children::Children;
+pub use self::inspector::stats;
 pub(crate) use self::launch::{
     Launch, Launched, ProcessCommand, SchedulingPolicy, launch, monitor,
 };
@@ -65,6 +71,8 @@ pub(crate) struct Runtime {
     listening: Listening,
     /// The jobs of children that have not ended.
     jobs: DashMap<ProcessId, Arc<dyn Job>>,
+    children: Children,
+    started: SystemTime,
 }
 
 impl Runtime {
@@ -92,6 +100,7 @@ impl Runtime {
         let endpoint = Endpoint::new(ProcessId::random(), config, SessionKey::random(), arbiter);
         let runtime = Runtime::new(endpoint, backend, None);
         *current = Some(runtime);
+        runtime.spawn(move || inspector::serve(runtime));
         fiber_core::at_exit::at_exit(exit::shutdown_on_exit);
         if endpoint.config.signals {
             runtime.spawn(move || signals::end_by_signal(ignored));
@@ -129,6 +138,8 @@ impl Runtime {
             mesh: Mesh::new(endpoint),
             listening: Listening::new(listen_on),
             jobs: DashMap::new(),
+            children: Children::default(),
+            started: SystemTime::now(),
         }))
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::{mpsc, watch};
 
+use crate::output::Tail;
 use crate::{Job, JobState};
 
 /// A command from the owner of a job to the job's task.
@@ -34,21 +35,29 @@ impl JobCommands {
 #[derive(Debug)]
 struct JobHandle {
     place: String,
+    tail: Tail,
     states: watch::Receiver<JobState>,
     commands: mpsc::UnboundedSender<JobCommand>,
 }
 
-/// Creates a handle for the job at `place`, with the sender of its states and the receiver of its
+/// Creates a handle for the job at `place` with the output `tail`, with the sender of its states and the receiver of its
 /// commands for the job's task.
-pub(crate) fn new(place: String) -> (Arc<dyn Job>, watch::Sender<JobState>, JobCommands) {
+pub(crate) fn new(
+    place: String,
+    tail: Tail,
+) -> (Arc<dyn Job>, watch::Sender<JobState>, JobCommands) {
     let (state, states) = watch::channel(JobState::Starting);
     let (commands, receiver) = mpsc::unbounded_channel();
-    (Arc::new(JobHandle { place, states, commands }), state, JobCommands(receiver))
+    (Arc::new(JobHandle { place, tail, states, commands }), state, JobCommands(receiver))
 }
 
 impl Job for JobHandle {
     fn place(&self) -> String {
         self.place.clone()
+    }
+
+    fn tail(&self) -> Vec<String> {
+        self.tail.lines()
     }
 
     fn states(&self) -> watch::Receiver<JobState> {

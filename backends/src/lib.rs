@@ -131,6 +131,10 @@ pub trait Job: Debug + Send + Sync {
     /// Returns where it runs, for logs and errors: `pid 4711`, `container fiber-…`.
     fn place(&self) -> String;
 
+    /// Returns the last lines of its output, oldest first. With [`OutputMode::File`] there are none
+    /// before its end.
+    fn tail(&self) -> Vec<String>;
+
     /// Returns a receiver of its states, from the current one on.
     fn states(&self) -> watch::Receiver<JobState>;
 

@@ -76,12 +76,17 @@ struct LocalJob {
     /// Whether this process has killed it.
     killed: AtomicBool,
     reaped: AtomicBool,
+    tail: Tail,
     states: watch::Sender<JobState>,
 }
 
 impl Job for LocalJob {
     fn place(&self) -> String {
         format!("pid {}", self.pid.as_raw_nonzero())
+    }
+
+    fn tail(&self) -> Vec<String> {
+        self.tail.lines()
     }
 
     fn states(&self) -> watch::Receiver<JobState> {
@@ -136,13 +141,14 @@ fn spawn(spec: &JobSpec, gpus: &GpuAllocator) -> Result<Arc<LocalJob>> {
         .ok_or_else(|| failed("it has no pid".into()))?;
     let group = Group::of(pid);
     resources::limit(pid, &grant).map_err(failed)?;
+    let tail = Tail::default();
     let job = Arc::new(LocalJob {
         pid,
+        tail: tail.clone(),
         killed: AtomicBool::new(false),
         reaped: AtomicBool::new(false),
         states: watch::Sender::new(JobState::Running),
     });
-    let tail = Tail::default();
     let target = |stream| OutputTarget::new(spec.output, stream, &spec.name);
     let out = child
         .stdout

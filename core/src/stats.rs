@@ -95,12 +95,18 @@ impl Report {
         for process in &mut below.processes {
             process.name = format!("{name}/{}", process.name);
         }
-        self.processes.append(&mut below.processes);
-        self.supervisors.append(&mut below.supervisors);
-        self.pools.append(&mut below.pools);
-        self.queues.append(&mut below.queues);
-        self.actors.append(&mut below.actors);
-        self.rings.append(&mut below.rings);
+        self.add(below);
+    }
+
+    /// Adds what another report lists.
+    #[doc(hidden)]
+    pub fn add(&mut self, mut other: Report) {
+        self.processes.append(&mut other.processes);
+        self.supervisors.append(&mut other.supervisors);
+        self.pools.append(&mut other.pools);
+        self.queues.append(&mut other.queues);
+        self.actors.append(&mut other.actors);
+        self.rings.append(&mut other.rings);
     }
 
     /// Returns the process with this id.

@@ -23,6 +23,7 @@ mod pending_peers;
 #[cfg(feature = "nng")]
 mod seal;
 pub mod shared_memory;
+mod traffic;
 pub mod unix;
 
 use std::fmt::Debug;
@@ -44,6 +45,7 @@ pub use listen_at::{ListenAt, local_ip_towards};
 pub use pending_peers::PendingPeers;
 #[cfg(feature = "nng")]
 pub use seal::Keys;
+pub use traffic::traffic;
 
 /// A message: a short head, and a body that is sent without a copy if it is large.
 #[derive(Clone, Debug, Default)]

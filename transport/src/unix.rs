@@ -39,6 +39,7 @@ use self::loans::{Borrower, Lender};
 use self::sys::{Read, read, watch};
 use crate::blob_frame::{self, BlobFrame, Loan};
 use crate::frame::{Chunk, Decoder, Encoder, Frame};
+use crate::traffic::count_sent;
 use crate::{Closed, Connection, Incoming, Link, Listener, Message, Received, UNPROVEN_LIMIT};
 
 /// The size of one read in bytes.
@@ -253,6 +254,7 @@ impl UnixLink {
         }
         let file = pieces.front().and_then(|first| first.file.as_ref());
         let mut written = retry_on_intr(|| sys::send(&self.stream, &slices[..count], file))?;
+        count_sent(written);
         if let Some(first) = pieces.front_mut() {
             first.file = None;
         }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fiber_core::codec::EncodedValue;
+use fiber_core::stats::ProcessRole;
 use fiber_core::transfer::KeepAlive;
 use fiber_core::{ExitReason, Meta, OutputMode, Result};
 use fiber_transport::Received;
@@ -118,6 +119,7 @@ impl Start for ManagerStart {
         let main = ActorMain { snapshot, ..self.main.clone() };
         let spec = Launch {
             name: self.name.clone(),
+            role: ProcessRole::Actor,
             restarts: context.restarts(),
             retry_creation: context.restarts() > 0,
             meta: self.meta,

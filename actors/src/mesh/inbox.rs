@@ -1,22 +1,27 @@
 //! The messages that wait for an actor.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
+use std::time::Instant;
 
 use fiber_core::entry::EntryRef;
-use fiber_core::{ExitReason, Failure, FailureKind};
+use fiber_core::stats::{ActorStats, Distribution, Report};
+use fiber_core::{ExitReason, Failure, FailureKind, ProcessId};
 use fiber_transport::{Link, Received};
 use parking_lot::Mutex;
 
 use super::pending::Calls;
 use super::wire::{self, AnswerFrame, CallFailure, CallId, NO_ANSWER};
+use crate::stats::{Source, register};
 
 /// The messages for one actor, in the order of their arrival. The inbox outlives the incarnations
 /// of the actor.
 pub(crate) struct Inbox {
     state: Mutex<InboxState>,
     capacity: usize,
+    /// The actor's type.
+    reader: OnceLock<&'static str>,
 }
 
 #[derive(Default)]
@@ -24,6 +29,12 @@ struct InboxState {
     waiting: VecDeque<IncomingMessage>,
     reader: Option<Waker>,
     closed: Option<ExitReason>,
+    /// When the first of the messages arrived that the actor is about to handle.
+    since: Option<Instant>,
+    failed: u64,
+    /// The times from a message's arrival to the return of its handler. Messages that are handled
+    /// in one turn count with the time of the first.
+    latency: Distribution,
 }
 
 /// A message from another process, or from this one by a remote address.
@@ -36,7 +47,7 @@ pub(crate) struct IncomingMessage {
 impl Inbox {
     /// Returns an inbox for at most `capacity` messages.
     pub(crate) fn new(capacity: usize) -> Inbox {
-        Inbox { state: Mutex::default(), capacity }
+        Inbox { state: Mutex::default(), capacity, reader: OnceLock::new() }
     }
 
     /// Adds a message, or fails it if the inbox is full or closed.
@@ -49,6 +60,9 @@ impl Inbox {
                     CallFailure::Full { capacity: self.capacity }
                 }
                 None => {
+                    if state.since.is_none() {
+                        state.since = Some(Instant::now());
+                    }
                     state.waiting.push_back(message);
                     if let Some(reader) = state.reader.take() {
                         drop(state);
@@ -76,6 +90,26 @@ impl Inbox {
         }
     }
 
+    /// Notes that the actor has handled `handled` messages, the last of which made its handler
+    /// panic if `failed`.
+    pub(crate) fn note_turn(&self, handled: u64, failed: bool) {
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        let more = (!state.waiting.is_empty()).then_some(now);
+        if let Some(since) = std::mem::replace(&mut state.since, more) {
+            let nanos = now.saturating_duration_since(since).as_nanos() as u64;
+            state.latency.record(nanos, handled);
+        }
+        state.failed += u64::from(failed);
+    }
+
+    /// Makes the figures of this inbox visible as those of an actor of type `reader`.
+    pub(crate) fn read_by(self: &Arc<Inbox>, reader: &'static str) {
+        if self.reader.set(reader).is_ok() {
+            register(self);
+        }
+    }
+
     pub(crate) fn is_open(&self) -> bool {
         self.state.lock().closed.is_none()
     }
@@ -91,6 +125,17 @@ impl Inbox {
             .into_iter()
             .for_each(|message| message.responder.fail(&CallFailure::Stopped(reason.clone())));
         reader.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Source for Inbox {
+    fn report(&self, process: ProcessId, report: &mut Report) {
+        let state = self.state.lock();
+        let name = self.reader.get().copied().unwrap_or_default();
+        let mut stats = ActorStats::new(process, name.to_string());
+        (stats.waiting, stats.failed) = (state.waiting.len() as u64, state.failed);
+        (stats.handled, stats.latency) = (state.latency.count(), state.latency.clone());
+        report.actors.push(stats);
     }
 }
 

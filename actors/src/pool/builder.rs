@@ -210,6 +210,7 @@ impl PoolBuilder {
             );
             PoolState::new(runtime, name, max_message, controller)
         });
+        crate::stats::register(&state);
         Ok(Pool::of(state))
     }
 

@@ -121,6 +121,7 @@ impl Controller {
         // has no limit. The pool itself gives up if no worker is left and none can be started: see
         // `MissingWorkers`.
         let supervisor = Supervisor::builder(&*self.name)
+            .quiet()
             .intensity(u32::MAX, Duration::from_secs(1))
             .backoff(Backoff::new(PAUSES.0, PAUSES.1).reset_after(RESET_AFTER));
         let arbiter = self.runtime.arbiter().clone();
@@ -129,6 +130,11 @@ impl Controller {
             Ok(supervisor) => controller.supervisor_started(supervisor, context),
             Err(error) => controller.fail(error.to_string()),
         }));
+        context.run_interval(super::stats::INTERVAL, |controller, _| {
+            if let Some(pool) = controller.pool.upgrade() {
+                pool.note_progress();
+            }
+        });
         if self.spec.bounds.start() < self.spec.bounds.end() {
             context.run_interval(SCALE_INTERVAL, Controller::scale_with_tasks);
         }

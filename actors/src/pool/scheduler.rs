@@ -26,6 +26,7 @@ mod caller;
 mod deaths;
 mod dispatch;
 mod effects;
+mod figures;
 mod worker;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -36,10 +37,13 @@ use super::run::{CallId, Run};
 use super::wire::Results;
 use call::{Call, run_size};
 use dispatch::Requeue;
+use figures::{Counts, FunctionRecord};
 use worker::{Worker, find};
 
 pub(crate) use caller::{CallOptions, Caller};
+pub(crate) use deaths::Loss;
 pub(crate) use effects::{Completion, Effects};
+pub(crate) use figures::{WorkerFigures, function_name};
 pub(crate) use worker::Usage;
 
 /// Identifies one incarnation of a worker.
@@ -59,8 +63,8 @@ pub(crate) struct Scheduler<W, C> {
     workers: HashMap<WorkerId, Worker<W>>,
     /// Workers that can take more tasks, idle ones first.
     available: VecDeque<WorkerId>,
-    /// Mean nanoseconds of a task, by function.
-    task_nanos: HashMap<EntryRef, f64>,
+    functions: HashMap<EntryRef, FunctionRecord>,
+    counts: Counts,
     /// Workers without pending tasks.
     idle: usize,
     /// Threads of all workers.
@@ -75,7 +79,8 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
             queue: BTreeSet::new(),
             workers: HashMap::new(),
             available: VecDeque::new(),
-            task_nanos: HashMap::new(),
+            functions: HashMap::new(),
+            counts: Counts::default(),
             idle: 0,
             threads: 0,
         }
@@ -161,6 +166,7 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
         let Some(worker) = self.workers.get_mut(&id) else { return };
         worker.blocked = false;
         let mut outcomes = results.outcomes;
+        self.counts.bytes_in += (outcomes.len() + results.blobs.total_len()) as u64;
         let mut done = 0;
         let call = &mut self.calls.get_mut(&results.call);
         let mut retries = Vec::new();
@@ -181,10 +187,17 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
             }
         }
         if let (Some(call), true) = (call, done > 0) {
-            let mean = self.task_nanos.entry(call.entry).or_insert(0.0);
-            let sample = results.busy as f64 / done as f64;
-            *mean = if *mean == 0.0 { sample.max(1.0) } else { 0.5 * *mean + 0.5 * sample };
-            call.caller.set_run_size(run_size(*mean));
+            let retried = retries.len() as u64;
+            let failed = u64::from(results.failed).min(done);
+            let function = self.functions.entry(call.entry).or_default();
+            function.count(done, results.busy);
+            function.done += done - retried;
+            function.failed += failed - retried.min(failed);
+            self.counts.retried += retried;
+            call.caller.set_run_size(run_size(function.nanos));
+            worker.counts.done += done;
+            worker.counts.failed += failed;
+            worker.counts.busy += results.busy;
         }
         self.update_throttling(results.call, effects);
         self.release(id, done);
@@ -299,7 +312,7 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
             self.idle += usize::from(was_busy && !worker.draining);
         } else if !worker.long_running.is_empty() {
             let pending = &worker.pending;
-            worker.long_running.retain(|(call, index)| find(pending, *call, *index).is_some());
+            worker.long_running.retain(|task| find(pending, task.call, task.index).is_some());
         }
     }
 

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use actix::Recipient;
+use fiber_core::stats::TaskName;
 use fiber_core::{Error, Exit, ExitReason, Meta, PoolEndReason, Result, codec};
 use fiber_transport::Received;
 use parking_lot::Mutex;
@@ -14,8 +15,10 @@ use tokio::sync::watch;
 use super::controller::ControllerRequest;
 use super::exchange::Exchange;
 use super::run::{CallId, Run};
-use super::scheduler::{Effects, MIN_PENDING, Scheduler, Usage};
+use super::scheduler::{Completion, Effects, MIN_PENDING, Scheduler, Usage};
+use super::stats::History;
 use super::wire::{FromWorker, PoolCommand, ToWorker, WorkerEvent};
+use super::worker::BLOCKED_AFTER;
 use super::worker_handle::Worker;
 use crate::runtime::{ProcessCommand, Runtime};
 
@@ -44,6 +47,9 @@ pub(crate) struct PoolState {
     pub(super) readiness: watch::Sender<Readiness>,
     pub(super) broadcasts: Mutex<HashMap<u64, Received>>,
     pub(super) controller: Recipient<ControllerRequest>,
+    pub(super) history: Mutex<History>,
+    /// Workers that have died.
+    pub(super) deaths: AtomicU64,
 }
 
 /// The phase of a pool's life.
@@ -80,6 +86,8 @@ impl PoolState {
             readiness: watch::Sender::new(Readiness::default()),
             broadcasts: Mutex::default(),
             controller,
+            history: Mutex::default(),
+            deaths: AtomicU64::new(0),
         }
     }
 
@@ -158,7 +166,15 @@ impl PoolState {
                 let _ = worker.commands.send(ProcessCommand::Shutdown);
             }
         }
+        // An abandoned task is the consequence of its worker's end.
+        for (worker, exit, loss) in effects.losses {
+            self.worker_ended(&worker, exit, loss);
+        }
         for (exchange, completion) in effects.completions {
+            if let Completion::Abandoned { index, workers, exit } = &completion {
+                let task = TaskName::new(exchange.id, exchange.function, *index);
+                self.task_abandoned(task, *workers, exit);
+            }
             exchange.complete(completion);
         }
     }
@@ -202,6 +218,7 @@ impl PoolState {
             worker.broadcast(*id, value.clone());
         }
         let child = worker.child.clone();
+        self.worker_started(&worker);
         let count = self.with_scheduler(|scheduler, effects| {
             scheduler.join(worker.id, worker, threads, quota, effects);
             scheduler.workers()
@@ -240,7 +257,8 @@ impl PoolState {
                     scheduler.returned(id, call, first, count, effects)
                 }
                 WorkerEvent::Running { call, index } => {
-                    scheduler.note_long_running(id, call, index)
+                    let since = Instant::now() - BLOCKED_AFTER;
+                    scheduler.note_long_running(id, call, index, since)
                 }
                 WorkerEvent::Overdue { call, index } => scheduler.overdue(id, call, index, effects),
                 WorkerEvent::RunsCancelled => scheduler.runs_cancelled(id, effects),

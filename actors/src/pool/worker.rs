@@ -12,6 +12,8 @@ mod monitor;
 mod outcomes;
 mod task_span;
 
+pub(super) use monitor::BLOCKED_AFTER;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -159,6 +161,7 @@ impl WorkQueue {
         self.send(Results {
             call: assignment.call,
             busy: 1,
+            failed: assignment.count,
             runs: vec![run],
             outcomes: outcomes.into(),
             blobs: Blobs::default(),

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use fiber_core::ProcessId;
 use fiber_transport::{Link, Received};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
@@ -22,6 +23,9 @@ pub(crate) struct Worker {
     pub(super) id: WorkerId,
     /// The name of the supervisor's child, which is the same for a replacement.
     pub(super) child: String,
+    pub(super) process: ProcessId,
+    /// Where it runs, for users: `pid 4711`.
+    pub(super) place: String,
     pub(super) link: Arc<dyn Link>,
     pub(super) commands: mpsc::UnboundedSender<ProcessCommand>,
     ready_since: Instant,
@@ -40,11 +44,13 @@ impl Worker {
     pub(super) fn new(
         id: WorkerId,
         child: String,
+        process: ProcessId,
+        place: String,
         link: Arc<dyn Link>,
         commands: mpsc::UnboundedSender<ProcessCommand>,
     ) -> Worker {
         let (ready_since, held_back) = (Instant::now(), Mutex::default());
-        Worker { id, child, link, commands, ready_since, held_back }
+        Worker { id, child, process, place, link, commands, ready_since, held_back }
     }
 
     pub(super) fn is_young(&self) -> bool {

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use fiber_core::codec::EncodedValue;
+use fiber_core::stats::ProcessRole;
 use fiber_core::transfer::KeepAlive;
 use fiber_core::{
     Exit, ExitReason, Failure, FailureKind, Function, Meta, Outcome, OutputMode, Portable, Result,
@@ -136,6 +137,7 @@ impl PendingProcess {
             runtime,
             Launch {
                 name: status.name.clone(),
+                role: ProcessRole::Function,
                 restarts: context.restarts(),
                 retry_creation: context.restarts() > 0,
                 meta,

@@ -116,6 +116,11 @@ impl Blocks {
         self.count
     }
 
+    /// Returns the number of elements that were ever pushed.
+    pub(super) fn pushed(&self) -> u64 {
+        self.next
+    }
+
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }

@@ -38,6 +38,7 @@ impl QueueHandle {
         let runtime = Runtime::get()?;
         let ports = runtime.registry().ports();
         let store = ports.open(|port| Store::new(runtime, port, capacity));
+        crate::stats::register(&store);
         let port_ref = PortRef::local(runtime, name, store.port)?;
         let inner = QueueHandleInner {
             handle: Handle::local(port_ref, store.clone()),

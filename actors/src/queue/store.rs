@@ -24,9 +24,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Buf;
-use fiber_core::FailureKind;
 use fiber_core::codec::{self, EncodedValue};
+use fiber_core::stats::{QueueStats, Report};
 use fiber_core::value_memory::{self, value_memory};
+use fiber_core::{FailureKind, ProcessId};
 use parking_lot::{Mutex, MutexGuard};
 
 use self::clients::Clients;
@@ -41,6 +42,7 @@ use super::wire::{Closing, OPERATION, PUT, WANT, read_block};
 use crate::mesh::{PeerId, Port, PortId, Request, Requester};
 use crate::objects::Ticket;
 use crate::runtime::Runtime;
+use crate::stats::Source;
 
 /// The capacity of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,6 +128,20 @@ impl Store {
 impl Drop for Store {
     fn drop(&mut self) {
         self.runtime.registry().ports().close(self.port);
+    }
+}
+
+impl Source for Store {
+    fn report(&self, process: ProcessId, report: &mut Report) {
+        let state = self.state.lock();
+        let mut stats = QueueStats::new(process, self.port.0);
+        stats.pipe = !state.pipe_ends.is_empty();
+        stats.length = state.ready.len() as u64;
+        stats.bytes = state.ready.bytes() as u64;
+        stats.blocked = state.blocked.iter().map(|put| put.block.len() as u64).sum();
+        stats.waiting = state.demands.len() as u64;
+        stats.put = state.ready.pushed();
+        report.queues.push(stats);
     }
 }
 

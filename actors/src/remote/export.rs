@@ -15,6 +15,7 @@ use crate::runtime::Runtime;
 /// Makes an inbox for an actor, and passes its messages to the actor until that ends.
 pub(super) fn export<A: Actor>(runtime: &'static Runtime, addr: Addr<A>) -> ActorId {
     let inbox = Arc::new(Inbox::new(usize::MAX));
+    inbox.read_by(std::any::type_name::<A>());
     let watched = addr.clone();
     let actor = runtime.registry().export(Arc::clone(&inbox), move || watched.connected());
     let limit = message_limit(runtime.config());
@@ -22,6 +23,7 @@ pub(super) fn export<A: Actor>(runtime: &'static Runtime, addr: Addr<A>) -> Acto
         let mut dispatch = Dispatch::new(limit);
         let mut addr = addr;
         poll_fn(|task| {
+            let mut turn = 0;
             while let Poll::Ready(next) = inbox.poll_next(task) {
                 let Some(message) = next else { return Poll::Ready(()) };
                 if !addr.connected() {
@@ -31,6 +33,10 @@ pub(super) fn export<A: Actor>(runtime: &'static Runtime, addr: Addr<A>) -> Acto
                 }
                 // The actor handles the message elsewhere, so a panic here does not concern it.
                 let _ = dispatch.handle(&mut addr, &mut (), message);
+                turn += 1;
+            }
+            if turn > 0 {
+                inbox.note_turn(turn, false);
             }
             dispatch.poll_answers(task);
             Poll::Pending

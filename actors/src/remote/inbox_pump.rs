@@ -24,7 +24,7 @@ use crate::mesh::{CallFailure, Inbox, IncomingMessage, Responder};
 use crate::objects::{are_attached, when_attached};
 
 /// The number of messages that are handled before other tasks of the thread run.
-const TURN: usize = 64;
+const TURN: u64 = 64;
 
 /// Calls that are being handled.
 #[derive(Default)]
@@ -156,6 +156,7 @@ impl Host {
     where
         A: Actor<Context = Context<A>>,
     {
+        self.inbox.read_by(std::any::type_name::<A>());
         let mut dispatch = Dispatch::new(self.limit);
         dispatch.running = Arc::clone(&self.running);
         // The owner may kill this process as soon as it has the answer.
@@ -203,6 +204,7 @@ where
         while context.state() == ActorState::Running {
             let Poll::Ready(Some(message)) = this.inbox.poll_next(task) else { break };
             if let Err(panic) = this.dispatch.handle(actor, context, message) {
+                this.inbox.note_turn(turn + 1, true);
                 // The actor may be in an invalid state. Its supervisor catches the panic.
                 resume_unwind(Box::new(panic));
             }
@@ -215,6 +217,7 @@ where
         }
         this.dispatch.poll_answers(task);
         if turn > 0 {
+            this.inbox.note_turn(turn, false);
             flush_output();
             this.busy_poll.restart();
         }

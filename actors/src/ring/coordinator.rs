@@ -14,10 +14,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fiber_core::codec::EncodedValue;
+use fiber_core::stats::{Report, RingStats};
 use fiber_core::transfer::KeepAlive;
 use fiber_core::{
-    Error, Exit, ExitReason, Failure, FailureKind, Meta, OutputMode, RankActivity, Result,
-    RingEndReason, RingProblem, codec,
+    Error, Exit, ExitReason, Failure, FailureKind, Meta, OutputMode, ProcessId, RankActivity,
+    Result, RingEndReason, RingProblem, codec,
 };
 use fiber_transport::Link;
 use parking_lot::Mutex;
@@ -27,6 +28,7 @@ use self::rank_child::RankStart;
 use super::rank::RingMain;
 use super::wire::{CoordinatorMessage, RankAddress, RankMessage};
 use crate::runtime::{ControlMessage, ProcessCommand, Runtime};
+use crate::stats::Source;
 use crate::supervisor::{
     Backoff, ChildSpec, Restart, Shutdown, Strategy, Supervisor, SupervisorRef,
 };
@@ -103,6 +105,16 @@ impl RunState {
             // It fails only for a rank that has died, which the supervisor handles.
             let _ = link.send(message());
         }
+    }
+}
+
+impl Source for Coordinator {
+    fn report(&self, process: ProcessId, report: &mut Report) {
+        let run = self.run.lock();
+        let mut stats = RingStats::new(process, self.name.clone(), self.function.to_string());
+        (stats.attempt, stats.checkpoint) = (run.attempt, run.last_checkpoint());
+        stats.ranks = self.pids.borrow().clone();
+        report.rings.push(stats);
     }
 }
 

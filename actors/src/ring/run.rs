@@ -49,6 +49,7 @@ impl<T> RingRun<T> {
         let (done, outcome) = oneshot::channel();
         let coordinator = match prepared {
             Ok((coordinator, policy)) => {
+                crate::stats::register(&coordinator);
                 let run = Arc::clone(&coordinator).run(policy);
                 coordinator.runtime.spawn(move || async move { drop(done.send(run.await)) });
                 Some(coordinator)

@@ -94,7 +94,7 @@ fn run(info: ParentInfo, key: SessionKey) -> ! {
             connection.link.set_peer_timeout(EARLY_LINK_TIMEOUT);
             let link = Arc::clone(&connection.link);
             let early = tokio::task::spawn_local(send_heartbeats(link, EARLY_HEARTBEAT, || {
-                ControlMessage::Heartbeat.message()
+                ControlMessage::Heartbeat { figures: None, below: None }.message()
             }));
             let first = first_message(&mut connection).await;
             let Some(ControlMessage::Start { config, request }) = first else {
@@ -116,13 +116,13 @@ fn run(info: ParentInfo, key: SessionKey) -> ! {
             tokio::task::spawn_local(send_heartbeats(
                 Arc::clone(&connection.link),
                 heartbeat,
-                || ControlMessage::Heartbeat.message(),
+                || runtime.heartbeat().message(),
             ));
             let parent = runtime.mesh().add_link(info.parent, &connection.link);
             let started = request.start(runtime, Arc::clone(&connection.link));
             let started = started.unwrap_or_else(|error| fail(&error.to_string()));
             let _ = sender.send(started.run);
-            receive(connection, started.receive, parent).await
+            receive(runtime, connection, started.receive, parent).await
         });
     });
     match main.recv() {
@@ -153,6 +153,7 @@ async fn first_message(connection: &mut Connection) -> Option<ControlMessage> {
 
 /// Receives messages of the parent until the link closes, and ends this process then.
 async fn receive(
+    runtime: &'static Runtime,
     mut connection: Connection,
     mut receive: Box<dyn FnMut(ParentMessage)>,
     mut parent: MeshPeer,
@@ -164,11 +165,17 @@ async fn receive(
                 receive(ParentMessage::Data(message));
             }
             Some(&MESH) => parent.receive(message),
-            _ => {
-                if let Some(ControlMessage::Shutdown) = ControlMessage::read(&message) {
-                    receive(ParentMessage::Shutdown);
+            _ => match ControlMessage::read(&message) {
+                Some(ControlMessage::Shutdown) => receive(ParentMessage::Shutdown),
+                Some(ControlMessage::Inspect { number, request }) => {
+                    let link = Arc::clone(&connection.link);
+                    tokio::task::spawn_local(async move {
+                        let answer = runtime.inspect(request).await;
+                        let _ = link.send(ControlMessage::Inspected { number, answer }.message());
+                    });
                 }
-            }
+                _ => {}
+            },
         }
     }
     // If the parent is alive, it must not take this for a normal end.

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fiber_backends::{Job, JobSpec, JobState, Locality};
+use fiber_core::stats::ProcessRole;
 use fiber_core::{Exit, ExitReason, Meta, OutputMode, ProcessId, variables};
 use fiber_transport::{Connection, PeerInfo};
 use tokio::time::timeout;
@@ -38,6 +39,7 @@ const MAX_LAG_REMOTE: Duration = Duration::from_secs(5);
 /// A child process to start.
 pub(crate) struct Launch {
     pub(crate) name: String,
+    pub(crate) role: ProcessRole,
     pub(crate) restarts: u64,
     /// Whether to retry for `start_timeout` if the backend can't create the job. A job that has run
     /// before fails then for lack of descriptors, processes or memory, or because its engine does
@@ -79,6 +81,7 @@ impl Drop for JobGuard {
     fn drop(&mut self) {
         self.job.kill();
         unexpect_child(self.id);
+        self.runtime.children.remove(self.id);
         // The job stays in the list until it has ended, so that the exit of this process waits.
         let (runtime, id, job) = (self.runtime, self.id, Arc::clone(&self.job));
         if let JobState::Ended(_) = *job.states().borrow() {
@@ -108,6 +111,7 @@ pub(crate) async fn launch(runtime: &'static Runtime, launch: Launch) -> Result<
     };
     let parent = runtime.endpoint.id;
     let info = ParentInfo { id, parent, parent_pid, address: address.url.clone() };
+    let name = launch.name.clone();
     let spec = JobSpec {
         name: launch.name,
         arguments: std::env::args_os().skip(1).collect(),
@@ -126,6 +130,7 @@ pub(crate) async fn launch(runtime: &'static Runtime, launch: Launch) -> Result<
         }
     };
     runtime.jobs.insert(id, Arc::clone(&job));
+    runtime.children.add(id, name, launch.role, launch.restarts, Arc::clone(&job));
     let job_guard = JobGuard { runtime, id, max_lag, job };
     if is_exiting() {
         return Err(not_started("this program is about to end".into()));
@@ -147,6 +152,7 @@ pub(crate) async fn launch(runtime: &'static Runtime, launch: Launch) -> Result<
     };
     let failure = match outcome {
         Ok(Ready { info, connection, peer, address }) => {
+            runtime.children.connected(&info, &connection.link);
             return Ok(Launched { info, connection, address, peer, job_guard });
         }
         Err(failure) => failure,

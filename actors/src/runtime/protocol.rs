@@ -1,5 +1,7 @@
 //! The messages between a parent and its child, apart from those of the child's main and the mesh.
 
+use fiber_core::inspect::Request;
+use fiber_core::stats::{ProcessFigures, Report};
 use fiber_core::{Config, codec};
 use fiber_transport::{Message, Received};
 use serde::{Deserialize, Serialize};
@@ -16,8 +18,13 @@ pub(crate) enum ControlMessage {
     Ready { address: Option<String> },
     /// Child to parent: the work can't start.
     Failed(String),
-    /// Child to parent: the process is alive.
-    Heartbeat,
+    /// Child to parent: the process is alive. With its figures, and what there is to say about its
+    /// objects and its own children.
+    Heartbeat { figures: Option<ProcessFigures>, below: Option<Box<Report>> },
+    /// Parent to child: a request of somebody who looks at the session.
+    Inspect { number: u64, request: Request },
+    /// Child to parent: its answer, in JSON, or a message for the user.
+    Inspected { number: u64, answer: Result<String, String> },
     /// Parent to child: end when the accepted work is done.
     Shutdown,
 }

@@ -107,6 +107,12 @@ impl SupervisorBuilder {
         backoff => options.backoff;
     }
 
+    /// Emits no events when children are restarted, because the caller does.
+    pub(crate) fn quiet(mut self) -> SupervisorBuilder {
+        self.options.is_quiet = true;
+        self
+    }
+
     /// Adds a child, which starts after those before it. [`SupervisorBuilder`] has an example.
     ///
     /// [`SupervisorRef::add_child`] adds one to a running supervisor.

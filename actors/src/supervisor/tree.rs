@@ -1,12 +1,15 @@
 //! The tree of all supervisors of this process and their children.
 
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::SystemTime;
 
 use dashmap::DashMap;
 pub use fiber_core::stats::{Branch, ChildKind, ChildState, Tree};
-use fiber_core::{ExitReason, value_memory};
+use fiber_core::stats::{Report, Supervisors};
+use fiber_core::{ExitReason, ProcessId, value_memory};
+
+use crate::stats::{Source, register};
 
 /// A branch, without the branches below.
 #[derive(Clone, Debug)]
@@ -30,7 +33,24 @@ impl EntryData {
     }
 }
 
-static ENTRIES: LazyLock<DashMap<u64, EntryData>> = LazyLock::new(DashMap::new);
+static ENTRIES: LazyLock<DashMap<u64, EntryData>> = LazyLock::new(|| {
+    static SOURCE: LazyLock<Arc<AllSupervisors>> = LazyLock::new(Arc::default);
+    register(&SOURCE);
+    DashMap::new()
+});
+
+/// The supervisors of this process, as a source of figures.
+#[derive(Default)]
+struct AllSupervisors;
+
+impl Source for AllSupervisors {
+    fn report(&self, process: ProcessId, report: &mut Report) {
+        let roots = roots();
+        if !roots.is_empty() {
+            report.supervisors.push(Supervisors::new(process, roots));
+        }
+    }
+}
 
 /// Identifies an entry of the tree, which may be gone.
 #[derive(Clone, Copy, Debug)]
@@ -75,6 +95,10 @@ impl Entry {
 
     pub(super) fn update(&self, change: impl FnOnce(&mut EntryData)) {
         self.0.update(change);
+    }
+
+    pub(super) fn last_exit(&self) -> Option<ExitReason> {
+        ENTRIES.get(&self.0.0).and_then(|data| data.last_exit.clone())
     }
 }
 

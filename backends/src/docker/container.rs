@@ -47,13 +47,15 @@ pub(super) fn start(
     image: &ContainerImage,
     request: ContainerRequest,
 ) -> Arc<dyn Job> {
-    let (job, states, commands) = job_handle::new(format!("container {}", request.name));
+    let tail = Tail::default();
+    let place = format!("container {}", request.name);
+    let (job, states, commands) = job_handle::new(place, tail.clone());
     let task = ContainerTask {
         engine: Arc::clone(&context.engine),
         events: Arc::clone(&context.events),
         image: image.name.clone(),
         program: image.program.clone(),
-        tail: Tail::default(),
+        tail,
         commands,
     };
     tokio::task::spawn_local(async move {

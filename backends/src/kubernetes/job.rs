@@ -41,7 +41,8 @@ pub(super) fn start(
     spec: &JobSpec,
     log: Option<Log>,
 ) -> Arc<dyn Job> {
-    let (job, states, commands) = job_handle::new(format!("pod {name}"));
+    let tail = Tail::default();
+    let (job, states, commands) = job_handle::new(format!("pod {name}"), tail.clone());
     let output = match (spec.output, log) {
         (OutputMode::Null, _) => None,
         (_, Some(log)) => Some(OutputTarget::File(Arc::new(log.file))),
@@ -56,7 +57,7 @@ pub(super) fn start(
         requested: start_error::requested(&spec.meta),
         claims: claims::mounted_by(&pod),
         output,
-        tail: Tail::default(),
+        tail,
         commands,
         killed: Cell::new(false),
         terminate_requested: false,

@@ -94,6 +94,19 @@ pub enum EventKind {
     },
 }
 
+impl EventKind {
+    /// Returns the name of the pool that it belongs to.
+    pub fn pool(&self) -> Option<&str> {
+        match self {
+            EventKind::WorkerStarted { pool, .. }
+            | EventKind::WorkerEnded { pool, .. }
+            | EventKind::TaskAbandoned { pool, .. }
+            | EventKind::Straggler { pool, .. } => Some(pool),
+            EventKind::ChildRestarted { .. } => None,
+        }
+    }
+}
+
 /// A task, as messages name it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]

@@ -14,6 +14,7 @@ use tokio::task::coop::poll_proceed;
 use crate::blob_frame::{BlobFrame, SentBlob};
 use crate::frame::{Decoder, Frame};
 use crate::seal::{Opener, TAG};
+use crate::traffic::count_received;
 use crate::{Received, UNPROVEN_LIMIT};
 
 /// The limit of received bytes that wait to be polled. Above it, fiber takes no more frames from
@@ -123,6 +124,7 @@ impl Inbox {
         match state.frames.pop_front() {
             Some(frame) => {
                 state.waiting -= frame.len() + FRAME_OVERHEAD;
+                count_received(frame.len());
                 state.receive(&self.socket, &self.aio);
                 Poll::Ready(Some(frame))
             }

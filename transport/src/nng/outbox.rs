@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use super::FRAME;
 use crate::frame::Encoder;
 use crate::seal::{Sealer, TAG};
+use crate::traffic::count_sent;
 use crate::{Closed, Message};
 
 /// Sends to one peer.
@@ -157,6 +158,7 @@ impl SendQueue {
         pieces.iter().for_each(|piece| frame.push_back(piece.chunk()));
         let tag = self.sealer.lock().seal(&mut frame);
         frame.push_back(&tag);
+        count_sent(frame.len());
         Some(frame)
     }
 }

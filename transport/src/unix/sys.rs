@@ -19,6 +19,8 @@ use rustix::net::{
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use crate::traffic::count_received;
+
 /// Registers a socket with the runtime.
 pub(super) fn watch(stream: UnixStream, interest: Interest) -> io::Result<AsyncFd<UnixStream>> {
     // SAFETY: the stream is moved there, and keeps its one descriptor open until it is dropped.
@@ -64,6 +66,7 @@ pub(super) fn read(
         files.push_back(file);
     }
     let count = received.bytes;
+    count_received(count);
     // SAFETY: the kernel has written so many bytes to the beginning of the buffer's spare room.
     unsafe { buffer.set_len(length + count) };
     Ok(match count {

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
+use fiber_core::stats::ProcessRole;
 use fiber_core::{ExitReason, Result};
 use futures_util::future::LocalBoxFuture;
 use tokio::sync::{mpsc, oneshot};
@@ -47,6 +48,7 @@ impl Start for WorkerStart {
                 runtime,
                 Launch {
                     name: context.path().to_string(),
+                    role: ProcessRole::Worker,
                     restarts: context.restarts(),
                     // The controller counts failed starts, and decides how long to try.
                     retry_creation: false,
@@ -72,7 +74,9 @@ impl Start for WorkerStart {
             let (commands, inbox) = mpsc::unbounded_channel();
             let id = NEXT.fetch_add(1, Ordering::Relaxed);
             let link = Arc::clone(&launched.connection.link);
-            let worker = Arc::new(Worker::new(id, child, link, commands.clone()));
+            let process = launched.info.id;
+            let worker = Worker::new(id, child, process, place.clone(), link, commands.clone());
+            let worker = Arc::new(worker);
             if let Some(pool) = pool.upgrade() {
                 pool.join(Arc::clone(&worker), spec.worker_main.threads, spec.quota);
             }

@@ -1,6 +1,7 @@
 //! One call in the scheduler.
 
 use std::collections::{HashMap, VecDeque};
+use std::time::SystemTime;
 
 use fiber_core::entry::EntryRef;
 
@@ -30,6 +31,10 @@ pub(super) struct Call<C> {
     pub(super) served: u64,
     /// Tasks that were submitted and are not completed.
     pub(super) open: u64,
+    /// Tasks that are completed.
+    pub(super) done: u64,
+    /// When the call began, for people who look at the pool.
+    pub(super) since: SystemTime,
     /// Counts of the tasks that did not complete at the first attempt.
     pub(super) failures: HashMap<u64, FailureCounts>,
     /// Whether workers were asked to return tasks, and none has been handed out since.
@@ -56,6 +61,8 @@ impl<C: Caller> Call<C> {
             suspects: VecDeque::new(),
             served,
             open: 0,
+            done: 0,
+            since: SystemTime::now(),
             failures: HashMap::new(),
             recalled: false,
         }
@@ -187,6 +194,7 @@ impl<C: Caller> Call<C> {
     fn deliver<W>(&mut self, outcome: Option<Run>, effects: &mut Effects<W, C>) {
         if let Some(outcome) = outcome {
             self.open -= outcome.len();
+            self.done += outcome.len();
             self.caller.store_outcomes(outcome.len(), outcome.size() as u64);
             effects.completions.push((self.caller.clone(), Completion::Outcomes(outcome)));
         }

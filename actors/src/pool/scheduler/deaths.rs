@@ -1,19 +1,38 @@
 //! The end of workers: redelivery of their tasks, and tasks that end too many workers.
 
 use std::collections::BTreeSet;
+use std::time::Instant;
 
+use fiber_core::stats::TaskName;
 use fiber_core::{Exit, ExitReason};
 
 use super::dispatch::Requeue;
+use super::figures::LongRunning;
 use super::worker::{Blame, FailureCause};
-use super::{Caller, Completion, Effects, Scheduler, Usage, WorkerId};
+use super::{Caller, Completion, Effects, Scheduler, Usage, WorkerId, function_name};
 use crate::pool::run::{CallId, Run};
 
+/// The end of a worker.
+#[derive(Debug)]
+pub(crate) struct Loss {
+    pub(crate) draining: bool,
+    /// The tasks against which it counts.
+    pub(crate) blamed: Vec<TaskName>,
+    /// How many tasks run again.
+    pub(crate) redelivered: u64,
+}
+
 impl<W: Clone, C: Caller> Scheduler<W, C> {
-    /// Notes that a worker has been running a task for a while.
-    pub(crate) fn note_long_running(&mut self, id: WorkerId, call: CallId, index: u64) {
+    /// Notes that a worker has been running a task `since` a while ago.
+    pub(crate) fn note_long_running(
+        &mut self,
+        id: WorkerId,
+        call: CallId,
+        index: u64,
+        since: Instant,
+    ) {
         if let Some(worker) = self.workers.get_mut(&id) {
-            worker.long_running.push((call, index));
+            worker.long_running.push(LongRunning { call, index, since, straggler: false });
         }
     }
 
@@ -45,25 +64,41 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
     /// abandons them. Returns whether the worker was ever given a task.
     pub(crate) fn lost(&mut self, id: WorkerId, exit: &Exit, effects: &mut Effects<W, C>) -> Usage {
         let Some(worker) = self.workers.remove(&id) else { return Usage::Unused };
+        let before = self.counts.redelivered;
         let usage = worker.usage;
         self.threads -= worker.threads;
         if worker.pending_tasks == 0 && !worker.draining {
             self.idle -= 1;
         }
         let blame = worker.blame(&exit.reason);
+        let blamed = match &blame {
+            Blame::Tasks(_, tasks) => self.task_names(tasks),
+            Blame::NoTask | Blame::Unknown => Vec::new(),
+        };
         let calls: BTreeSet<_> = worker.pending.keys().map(|(call, _)| *call).collect();
         for run in worker.pending.into_values().rev() {
             self.redeliver(run, &blame, exit, effects);
         }
         calls.into_iter().for_each(|call| self.remove_if_done(call));
         self.dispatch(effects);
+        let redelivered = self.counts.redelivered - before;
+        let loss = Loss { draining: worker.draining, blamed, redelivered };
+        effects.losses.push((worker.handle, exit.clone(), loss));
         usage
+    }
+
+    fn task_names(&self, tasks: &[(CallId, u64)]) -> Vec<TaskName> {
+        let name = |(call, index): &(CallId, u64)| {
+            let entry = self.calls.get(call)?.entry;
+            Some(TaskName::new(*call, function_name(entry), *index))
+        };
+        tasks.iter().filter_map(name).collect()
     }
 
     fn redeliver(&mut self, run: Run, blame: &Blame, exit: &Exit, effects: &mut Effects<W, C>) {
         let (cause, blamed) = match blame {
-            Blame::NoTask => return self.requeue(run, Requeue::Front),
-            Blame::Unknown => return self.requeue(run, Requeue::Suspect),
+            Blame::NoTask => return self.run_again(run, Requeue::Front),
+            Blame::Unknown => return self.run_again(run, Requeue::Suspect),
             Blame::Tasks(cause, tasks) => (*cause, tasks),
         };
         let mut rest = Some(run);
@@ -84,9 +119,17 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
             if is_blamed {
                 self.count_against(run, cause, exit, effects)
             } else {
-                self.requeue(run, Requeue::Front)
+                self.run_again(run, Requeue::Front)
             }
         }
+    }
+
+    /// Queues tasks again whose worker has ended.
+    fn run_again(&mut self, run: Run, place: Requeue) {
+        if self.calls.contains_key(&run.call) {
+            self.counts.redelivered += run.len();
+        }
+        self.requeue(run, place);
     }
 
     /// Counts the end of a worker against the one task of `run`. Abandons the task if that is one
@@ -106,11 +149,13 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
         }
         let options = call.options;
         if failures.deaths < options.max_deaths && failures.timeouts < options.max_timeouts {
-            return self.requeue(run, Requeue::Suspect);
+            return self.run_again(run, Requeue::Suspect);
         }
         let workers = failures.deaths + failures.timeouts;
         let abandoned = Completion::Abandoned { index: run.start, workers, exit: exit.clone() };
         call.open -= 1;
+        call.done += 1;
+        self.counts.abandoned += 1;
         call.caller.store_outcomes(1, 0);
         effects.completions.push((call.caller.clone(), abandoned));
     }

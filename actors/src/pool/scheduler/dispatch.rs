@@ -83,7 +83,7 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
                 continue;
             };
 
-            let nanos = self.task_nanos.get(&call.entry).copied().unwrap_or(0.0);
+            let nanos = self.functions.get(&call.entry).map_or(0.0, |function| function.nanos);
             let suspect = !call.suspects.is_empty();
             let count = if suspect {
                 u64::from(worker.pending_tasks == 0)
@@ -106,6 +106,7 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
                 self.queue.insert((call.served, call_id));
             }
             worker.count_pending(&run, nanos, suspect);
+            self.counts.bytes_out += run.size() as u64;
             effects.assignments.push((worker.handle.clone(), call.assignment(&run)));
             worker.pending.insert((run.call, run.start), run);
         }

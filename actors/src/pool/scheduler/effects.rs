@@ -2,6 +2,7 @@
 
 use fiber_core::{Exit, ExitReason};
 
+use super::Loss;
 use crate::pool::run::{CallId, Run};
 use crate::pool::wire::Assignment;
 
@@ -15,6 +16,8 @@ pub(crate) struct Effects<W, C> {
     /// Workers to stop, because they are out of tasks and get no more. `true` stands for a drained
     /// worker, which is not replaced.
     pub(crate) retired: Vec<(W, bool)>,
+    /// Workers that have ended.
+    pub(crate) losses: Vec<(W, Exit, Loss)>,
 }
 
 impl<W, C> Default for Effects<W, C> {
@@ -25,6 +28,7 @@ impl<W, C> Default for Effects<W, C> {
             recalls: Vec::new(),
             kills: Vec::new(),
             retired: Vec::new(),
+            losses: Vec::new(),
         }
     }
 }

@@ -75,6 +75,7 @@ fn results(call: CallId, first: u64, count: u64, failed: bool) -> Results {
     Results {
         call,
         busy: 1000 * count,
+        failed: if failed { count as u32 } else { 0 },
         runs: vec![run],
         outcomes: outcomes.into(),
         blobs: Blobs::default(),
@@ -309,6 +310,7 @@ fn tasks_return_when_outcomes_are_larger_than_expected() {
     let large = Results {
         call: 1,
         busy: 1,
+        failed: 0,
         runs: vec![run],
         outcomes: outcome.into(),
         blobs: Blobs::default(),

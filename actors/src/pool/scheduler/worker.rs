@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use fiber_core::ExitReason;
 
 use super::WorkerId;
+use super::figures::{LongRunning, WorkerCounts};
 use crate::pool::run::{CallId, Run};
 
 /// A worker and its pending tasks.
@@ -26,12 +27,13 @@ pub(super) struct Worker<W> {
     /// How many more tasks the worker may be given.
     pub(super) quota: Option<u64>,
     /// Tasks that the worker has reported to be running for a while.
-    pub(super) long_running: Vec<(CallId, u64)>,
+    pub(super) long_running: Vec<LongRunning>,
     /// Tasks that ran past their timeout, for which the worker is killed.
     pub(super) overdue: Vec<(CallId, u64)>,
     /// Whether the worker is in the list of available workers.
     pub(super) available: bool,
     pub(super) usage: Usage,
+    pub(super) counts: WorkerCounts,
 }
 
 /// Whether a worker was ever given a task.
@@ -75,6 +77,7 @@ impl<W> Worker<W> {
             overdue: Vec::new(),
             available: false,
             usage: Usage::Unused,
+            counts: WorkerCounts::default(),
         }
     }
 
@@ -124,7 +127,7 @@ impl<W> Worker<W> {
         let running: Vec<_> = self
             .long_running
             .iter()
-            .copied()
+            .map(|task| (task.call, task.index))
             .filter(|(call, index)| find(&self.pending, *call, *index).is_some())
             .collect();
         let known = running.len() as u64;

@@ -246,20 +246,25 @@ impl Executor<'_> {
         value: &mut Vec<u8>,
         blobs: Blobs,
     ) {
-        let before = state.take_outcomes();
+        // The clock was not read between the tasks: each counts with their mean.
+        let busy = (state.outcomes.take_time() / (state.outcomes.count + 1)).max(1);
+        let before = state.take_outcomes().map(|results| Results {
+            busy: busy * results.runs.iter().map(|run| u64::from(run.count)).sum::<u64>(),
+            ..results
+        });
         let call = state.outcomes.call;
         drop(state);
         if !self.flush_after_task && self.is_only_executor() {
             flush_output();
         }
-        let busy = before.as_ref().map_or(0, |results| results.busy);
         if let Some(results) = before {
             self.queue.send(results);
         }
         let prefix = prefix(value.len(), outcome == Outcome::Failure);
+        let failed = u32::from(outcome == Outcome::Failure);
         let outcome = std::mem::take(value).into();
         let _ = self.queue.link.send(
-            FromWorker::Large { call, busy: busy.max(1), index, prefix, outcome, blobs }.message(),
+            FromWorker::Large { call, busy, failed, index, prefix, outcome, blobs }.message(),
         );
     }
 }

@@ -20,6 +20,7 @@ pub(super) struct PendingOutcomes {
     runs: Vec<ResultRun>,
     bytes: Vec<u8>,
     pub(super) count: u64,
+    failed: u32,
     pub(super) since: Option<Instant>,
     /// The number of outcomes at which to check the clock, which costs as much as a short task.
     check_at: u64,
@@ -29,6 +30,7 @@ impl PendingOutcomes {
     #[inline]
     pub(super) fn add(&mut self, index: u64, outcome: Outcome, value: &[u8]) {
         push_item(&mut self.bytes, value, outcome == Outcome::Failure);
+        self.failed += u32::from(outcome == Outcome::Failure);
         let length = (PREFIX + value.len()) as u32;
         self.count += 1;
         match self.runs.last_mut() {
@@ -45,17 +47,24 @@ impl PendingOutcomes {
         if self.count == 0 {
             return None;
         }
-        let now = Instant::now();
-        let busy = self.since.replace(now).map_or(0, |since| (now - since).as_nanos() as u64);
+        let busy = self.take_time();
         (self.count, self.check_at) = (0, 0);
         let (runs, bytes) = (std::mem::take(&mut self.runs), std::mem::take(&mut self.bytes));
         Some(Results {
             call: self.call,
-            busy: busy.max(1),
+            busy,
+            failed: std::mem::take(&mut self.failed),
             runs,
             outcomes: bytes.into(),
             blobs: Blobs::default(),
         })
+    }
+
+    /// Returns the nanoseconds since outcomes were taken the last time, at least 1, and starts anew.
+    pub(super) fn take_time(&mut self) -> u64 {
+        let now = Instant::now();
+        let taken = self.since.replace(now).map_or(0, |since| (now - since).as_nanos() as u64);
+        taken.max(1)
     }
 
     /// Returns whether to send the outcomes while `left` tasks are left, so that the pool can

@@ -32,6 +32,10 @@ pub(super) struct Demands {
 }
 
 impl Demands {
+    pub(super) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }

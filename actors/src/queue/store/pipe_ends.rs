@@ -72,6 +72,11 @@ impl QueueState {
 }
 
 impl PipeEnds {
+    /// Returns whether there are no ends: the queue is no direction of a pipe.
+    pub(super) fn is_empty(&self) -> bool {
+        self.writers.is_empty() && self.readers.is_empty()
+    }
+
     fn holders(&mut self, role: PipeRole) -> &mut EndHolders {
         match role {
             PipeRole::Writer => &mut self.writers,
@@ -142,6 +147,10 @@ impl PipeEnds {
 }
 
 impl EndHolders {
+    fn is_empty(&self) -> bool {
+        self.here == 0 && self.elsewhere.is_empty() && self.in_transit.is_empty()
+    }
+
     fn end_transit(&mut self, token: u64) {
         if !self.in_transit.remove(&token) {
             self.early.insert(token);

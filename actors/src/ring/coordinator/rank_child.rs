@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fiber_core::stats::ProcessRole;
 use fiber_core::{Exit, ExitReason};
 use fiber_transport::Received;
 use futures_util::future::LocalBoxFuture;
@@ -88,6 +89,7 @@ impl RankChild {
             runtime,
             Launch {
                 name: format!("{}/rank-{rank}", coordinator.name),
+                role: ProcessRole::RingNode,
                 restarts: context.restarts(),
                 retry_creation: context.restarts() > 0,
                 meta: coordinator.meta,

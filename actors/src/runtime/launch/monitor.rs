@@ -75,6 +75,10 @@ async fn monitor_with(
                     heartbeats.received();
                     if message.first() == Some(&CONTROL) {
                         connection.allow_sleep();
+                        if let Some(message) = ControlMessage::read(&message) {
+                            runtime.children.receive(job_guard.id, message);
+                        }
+                        continue;
                     }
                     receive(message);
                 }

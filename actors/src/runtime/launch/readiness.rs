@@ -116,7 +116,7 @@ async fn answer(
         match ControlMessage::read(&message) {
             Some(ControlMessage::Ready { address }) => return Answer::Ready(address),
             Some(ControlMessage::Failed(problem)) => return Answer::Failed(problem),
-            Some(ControlMessage::Heartbeat) => {}
+            Some(ControlMessage::Heartbeat { .. }) => {}
             _ => return Answer::Failed("it sent an unexpected message before it was ready".into()),
         }
     }

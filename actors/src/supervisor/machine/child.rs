@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use fiber_core::stats::EventKind;
 use fiber_core::{ExitReason, Result};
 use tokio::sync::oneshot;
 
@@ -10,6 +11,7 @@ use super::super::spec::ChildSpec;
 use super::super::start::Control;
 use super::super::tree::Entry;
 use super::event::{Task, Timer};
+use crate::stats::emit;
 
 pub(super) struct Child {
     pub(super) spec: ChildSpec,
@@ -22,6 +24,15 @@ pub(super) struct Child {
     pub(super) failures_in_a_row: u32,
     pub(super) last_start_failed: bool,
     pub(super) entry: Entry,
+}
+
+impl Child {
+    /// Emits the event that this child is restarted.
+    pub(super) fn announce_restart(&self) {
+        let reason = self.entry.last_exit().unwrap_or(ExitReason::Shutdown);
+        let child = self.spec.identity.path().to_string();
+        emit(EventKind::ChildRestarted { child, reason });
+    }
 }
 
 /// How the supervisor got the child.

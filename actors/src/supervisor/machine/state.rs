@@ -66,6 +66,8 @@ pub(in crate::supervisor) struct Options {
     pub(in crate::supervisor) strategy: Strategy,
     pub(in crate::supervisor) intensity: Intensity,
     pub(in crate::supervisor) backoff: Backoff,
+    /// Whether its owner reports the ends of its children, in place of the supervisor.
+    pub(in crate::supervisor) is_quiet: bool,
 }
 
 /// The reason of the supervisor's exit, once it has ended in order.

@@ -37,6 +37,9 @@ impl Supervisor {
             });
         });
         if incarnation > 1 {
+            if !self.options.is_quiet {
+                child.announce_restart();
+            }
             self.entry.update(|data| {
                 if let ChildKind::Supervisor { restarts, .. } = &mut data.kind {
                     *restarts += 1;

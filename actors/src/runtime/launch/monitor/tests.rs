@@ -29,6 +29,10 @@ impl Job for SilentJob {
         "nowhere".into()
     }
 
+    fn tail(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     fn states(&self) -> watch::Receiver<JobState> {
         self.states.subscribe()
     }

@@ -1,0 +1,174 @@
+//! What this process knows of its children, for people who look at the session.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use dashmap::DashMap;
+use fiber_backends::{Job, JobState, WaitReason};
+use fiber_core::ProcessId;
+use fiber_core::inspect::Request;
+use fiber_core::stats::{ProcessFigures, ProcessRole, ProcessState, ProcessStats, Report};
+use fiber_transport::{Link, PeerInfo};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::protocol::ControlMessage;
+
+/// The children of this process that have not ended.
+#[derive(Default)]
+pub(super) struct Children {
+    records: DashMap<ProcessId, ChildRecord>,
+    /// Requests to children that have not been answered.
+    asked: Mutex<HashMap<u64, oneshot::Sender<Result<String, String>>>>,
+    last: AtomicU64,
+}
+
+struct ChildRecord {
+    name: String,
+    role: ProcessRole,
+    restarts: u64,
+    since: SystemTime,
+    job: Arc<dyn Job>,
+    /// Its pid, host and link, once it has connected.
+    connected: Option<(u32, String, Arc<dyn Link>)>,
+    figures: Option<ProcessFigures>,
+    /// What it reported about its own objects and children.
+    below: Option<Box<Report>>,
+}
+
+impl Children {
+    pub(super) fn add(
+        &self,
+        id: ProcessId,
+        name: String,
+        role: ProcessRole,
+        restarts: u64,
+        job: Arc<dyn Job>,
+    ) {
+        let (since, figures, below) = (SystemTime::now(), None, None);
+        let record =
+            ChildRecord { name, role, restarts, since, job, connected: None, figures, below };
+        self.records.insert(id, record);
+    }
+
+    pub(super) fn connected(&self, info: &PeerInfo, link: &Arc<dyn Link>) {
+        if let Some(mut record) = self.records.get_mut(&info.id) {
+            record.connected = Some((info.pid, info.host.clone(), Arc::clone(link)));
+        }
+    }
+
+    pub(super) fn remove(&self, id: ProcessId) {
+        self.records.remove(&id);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// Notes the figures of a heartbeat, or passes an answer on.
+    pub(super) fn receive(&self, id: ProcessId, message: ControlMessage) {
+        match message {
+            ControlMessage::Heartbeat { figures, below } => {
+                if let Some(mut record) = self.records.get_mut(&id) {
+                    record.figures = figures.or(record.figures.take());
+                    record.below = below;
+                }
+            }
+            ControlMessage::Inspected { number, answer } => {
+                if let Some(asker) = self.asked.lock().remove(&number) {
+                    let _ = asker.send(answer);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Adds the children of `parent` to its report, and what is below them.
+    pub(super) fn report(&self, parent: ProcessId, report: &mut Report) {
+        let mut ids: Vec<_> =
+            self.records.iter().map(|record| (record.since, *record.key())).collect();
+        ids.sort_unstable();
+        for (_, id) in ids {
+            let Some(record) = self.records.get(&id) else { continue };
+            report.processes.push(record.stats(id, parent));
+            if let Some(below) = record.below.as_deref().cloned() {
+                report.add_below(&record.name, below);
+            }
+        }
+    }
+
+    /// Sends a request to the child that is the process `process`, or that is above it. Returns its
+    /// answer, in JSON.
+    ///
+    /// # Errors
+    /// A message for the user.
+    pub(super) async fn ask(
+        &self,
+        process: ProcessId,
+        request: Request,
+        limit: Duration,
+    ) -> Result<String, String> {
+        let is_above = |record: &ChildRecord| {
+            record.below.as_deref().is_some_and(|below| below.process(process).is_some())
+        };
+        let found = self
+            .records
+            .iter()
+            .find(|record| *record.key() == process || is_above(record))
+            .map(|record| (record.name.clone(), record.job.place(), record.connected.clone()));
+        let Some((name, place, connected)) = found else {
+            return Err("the process has ended meanwhile".into());
+        };
+        let Some((_, _, link)) = connected else {
+            return Err(format!("`{name}` ({place}) has not started yet"));
+        };
+        let number = self.last.fetch_add(1, Ordering::Relaxed);
+        let (asker, answer) = oneshot::channel();
+        self.asked.lock().insert(number, asker);
+        let sent = link.send(ControlMessage::Inspect { number, request }.message());
+        let answer = match sent {
+            Ok(()) => timeout(limit, answer).await,
+            Err(_) => Ok(Ok(Err(format!("`{name}` ({place}) has just ended")))),
+        };
+        self.asked.lock().remove(&number);
+        match answer {
+            Ok(Ok(answer)) => answer,
+            _ => Err(format!(
+                "`{name}` ({place}) did not answer within {limit:?}: it may be stopped, or its \
+                 machine overloaded"
+            )),
+        }
+    }
+}
+
+impl ChildRecord {
+    fn stats(&self, id: ProcessId, parent: ProcessId) -> ProcessStats {
+        let mut stats = ProcessStats::new(id, self.name.clone(), self.role, self.since);
+        stats.parent = Some(parent);
+        stats.place = self.job.place();
+        stats.restarts = self.restarts;
+        stats.state = match &*self.job.states().borrow() {
+            JobState::Waiting(WaitReason::Resources(message) | WaitReason::Image(message)) => {
+                ProcessState::Waiting(message.clone())
+            }
+            JobState::Starting => ProcessState::Starting,
+            _ if self.connected.is_none() => ProcessState::Starting,
+            _ => ProcessState::Running,
+        };
+        if let Some((pid, host, _)) = &self.connected {
+            (stats.pid, stats.host) = (Some(*pid), host.clone());
+        }
+        stats.figures = self.figures.clone();
+        stats.tail = self.job.tail();
+        stats
+    }
+}
+
+impl std::fmt::Debug for Children {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Children").field("count", &self.records.len()).finish_non_exhaustive()
+    }
+}

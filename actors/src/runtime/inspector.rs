@@ -1,0 +1,209 @@
+//! The inspector: answers what this session is doing.
+//!
+//! A head listens at an abstract Unix socket, which leaves no file behind and which only processes
+//! of the same user (and root) may use. `fiber_core::inspect` describes the protocol. Requests
+//! about a child go to it through the link; it answers them in the same way.
+
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener as StdListener};
+use std::time::Duration;
+
+use fiber_core::inspect::{Answer, PREFIX, Request};
+use fiber_core::stats::{ProcessRole, ProcessStats, Report, SessionStats};
+use fiber_core::{ProcessId, Result};
+use serde::Serialize;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::time::{sleep, timeout};
+
+use super::Runtime;
+use super::figures::own_figures;
+use super::protocol::ControlMessage;
+use crate::stats::{has_sources, own_report, recent};
+
+/// The largest request in bytes.
+const MAX_REQUEST: u64 = 64 << 10;
+/// The time limit for writing an answer to a reader that is slow or stopped.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time limit for a child's answer, beyond the time that the request itself takes.
+const CHILD_TIMEOUT: Duration = Duration::from_secs(5);
+/// The pause after a connection could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// The longest profile.
+const MAX_PROFILE: f64 = 600.0;
+
+/// Returns what this process and all processes below it are doing: its pools, workers and calls,
+/// queues, actors and rings.
+///
+/// In the head, this is the whole session. Figures of other processes are those of their last
+/// heartbeat. It takes about 1 µs for each worker.
+///
+/// # Errors
+/// [`Error::NotInitialised`](fiber_core::Error::NotInitialised);
+/// [`Error::Config`](fiber_core::Error::Config).
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// let pool = fiber::Pool::builder().name("squares").processes(2).build()?;
+/// pool.map(|x: u64| x * x, 0..100).wait()?;
+/// let stats = fiber::stats()?;
+/// let squares = stats.report.pools.iter().find(|pool| pool.name == "squares").unwrap();
+/// assert_eq!((squares.tasks.done, squares.tasks.failed), (100, 0));
+/// # Ok::<(), fiber::Error>(())
+/// ```
+pub fn stats() -> Result<SessionStats> {
+    Ok(Runtime::get()?.session_stats())
+}
+
+impl Runtime {
+    pub(crate) fn session_stats(&self) -> SessionStats {
+        let mut report = Report::default();
+        report.processes.push(self.own_stats());
+        let below = self.report_below();
+        report.add(below);
+        let mut stats =
+            SessionStats::new(self.session(), program(), self.backend.name().into(), report);
+        stats.events = recent();
+        stats
+    }
+
+    fn own_stats(&self) -> ProcessStats {
+        let mut own = ProcessStats::new(self.id(), program(), ProcessRole::Head, self.started);
+        own.pid = Some(std::process::id());
+        own.place = format!("pid {}", std::process::id());
+        own.host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        own.figures = Some(own_figures());
+        own
+    }
+
+    /// Returns the figures of this process's objects, and of all processes below it.
+    pub(super) fn report_below(&self) -> Report {
+        let mut report = own_report(self.id());
+        self.children.report(self.id(), &mut report);
+        report
+    }
+
+    /// Returns the heartbeat of this child.
+    pub(super) fn heartbeat(&self) -> ControlMessage {
+        let has_more = !self.children.is_empty() || has_sources();
+        let below = has_more.then(|| Box::new(self.report_below()));
+        ControlMessage::Heartbeat { figures: Some(own_figures()), below }
+    }
+
+    /// Answers a request, in JSON.
+    ///
+    /// # Errors
+    /// A message for the user.
+    pub(super) async fn inspect(&'static self, request: Request) -> Result<String, String> {
+        match request {
+            Request::Stats => in_background(|| self.session_stats()).await,
+            Request::Stack { process } => self.of_process(process, request, Duration::ZERO).await,
+            Request::Profile { process, seconds, hertz, .. } => {
+                if !(0.0..=MAX_PROFILE).contains(&seconds) || !(1..=1000).contains(&hertz) {
+                    return Err(format!(
+                        "a profile takes up to {MAX_PROFILE} s, with 1 to 1000 samples in a second"
+                    ));
+                }
+                self.of_process(process, request, Duration::from_secs_f64(seconds)).await
+            }
+            Request::Timeline { .. } => Err("this program records no timeline".into()),
+        }
+    }
+
+    async fn of_process(
+        &'static self,
+        process: ProcessId,
+        request: Request,
+        takes: Duration,
+    ) -> Result<String, String> {
+        if process != self.id() {
+            return self.children.ask(process, request, takes + CHILD_TIMEOUT).await;
+        }
+        Err("this program was built without stacks".into())
+    }
+}
+
+/// Computes an answer on another thread, so that links don't wait for it.
+async fn in_background<T: Serialize + 'static>(
+    compute: impl FnOnce() -> T + Send + 'static,
+) -> Result<String, String> {
+    let answer = tokio::task::spawn_blocking(move || serde_json::to_string(&compute()));
+    match answer.await {
+        Ok(Ok(json)) => Ok(json),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Returns the file name of the program.
+fn program() -> String {
+    let program = std::env::args_os().next().unwrap_or_default();
+    let name = std::path::Path::new(&program).file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+/// Serves the inspector's socket. The program works without it.
+pub(super) async fn serve(runtime: &'static Runtime) {
+    let listener = match listen(runtime.session()) {
+        Ok(listener) => listener,
+        Err(error) => return tracing::warn!("`fiber top` can't see this program: {error}"),
+    };
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                tokio::task::spawn_local(async move {
+                    if is_permitted(&stream) {
+                        let _ = converse(runtime, stream).await;
+                    }
+                });
+            }
+            Err(_) => sleep(ACCEPT_PAUSE).await,
+        }
+    }
+}
+
+fn listen(session: u64) -> io::Result<UnixListener> {
+    let name = format!("{PREFIX}{session:016x}");
+    let socket = StdListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
+    socket.set_nonblocking(true)?;
+    UnixListener::from_std(socket)
+}
+
+/// Returns whether the peer runs as this process's user, or as root.
+fn is_permitted(stream: &UnixStream) -> bool {
+    let own = rustix::process::geteuid();
+    rustix::net::sockopt::socket_peercred(stream)
+        .is_ok_and(|peer| peer.uid == own || peer.uid.is_root())
+}
+
+/// Answers the requests of one connection.
+async fn converse(runtime: &'static Runtime, stream: UnixStream) -> io::Result<()> {
+    let (reader, mut writer) = stream.into_split();
+    let mut reader = BufReader::new(reader);
+    loop {
+        let mut line = Vec::new();
+        let read = (&mut reader).take(MAX_REQUEST).read_until(b'\n', &mut line).await?;
+        if read == 0 {
+            return Ok(());
+        }
+        let answer = match serde_json::from_slice(&line) {
+            Ok(request) => runtime.inspect(request).await,
+            Err(error) => Err(format!(
+                "this program's fiber {} knows no such request: {error}",
+                env!("CARGO_PKG_VERSION")
+            )),
+        };
+        let mut answer = match answer {
+            Ok(json) => format!("{{\"ok\":{json}}}"),
+            Err(problem) => serde_json::to_string(&Answer::<()>::Error(problem))?,
+        };
+        answer.push('\n');
+        let written = timeout(WRITE_TIMEOUT, writer.write_all(answer.as_bytes())).await;
+        written.map_err(|_| io::ErrorKind::TimedOut)??;
+        if !line.ends_with(b"\n") {
+            return Ok(());
+        }
+    }
+}

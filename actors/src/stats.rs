@@ -1,0 +1,56 @@
+//! What this process is doing: sources of figures, and events.
+//!
+//! Each pool, queue, actor and ring registers itself as a [`Source`]. Nobody asks them unless
+//! somebody looks at the session.
+
+mod events;
+
+use std::sync::{Arc, Weak};
+
+use fiber_core::ProcessId;
+use parking_lot::Mutex;
+
+pub use self::events::{EventStream, events};
+pub(crate) use self::events::{emit, recent, subscribe};
+pub use fiber_core::stats::*;
+
+/// Something that has figures.
+pub(crate) trait Source: Send + Sync {
+    /// Adds its figures to the report of the process `process`.
+    fn report(&self, process: ProcessId, report: &mut Report);
+}
+
+/// The sources, in the order of their registration. Some may be gone.
+static SOURCES: Mutex<Sources> = Mutex::new(Sources { all: Vec::new(), prune_at: 64 });
+
+struct Sources {
+    all: Vec<Weak<dyn Source>>,
+    /// The number of sources at which to remove those that are gone.
+    prune_at: usize,
+}
+
+/// Registers a source until it is dropped.
+pub(crate) fn register<S: Source + 'static>(source: &Arc<S>) {
+    let source: Weak<S> = Arc::downgrade(source);
+    let mut sources = SOURCES.lock();
+    if sources.all.len() >= sources.prune_at {
+        sources.all.retain(|source| source.strong_count() > 0);
+        sources.prune_at = (2 * sources.all.len()).max(64);
+    }
+    sources.all.push(source);
+}
+
+/// Returns the figures of all sources of this process, without its children.
+pub(crate) fn own_report(process: ProcessId) -> Report {
+    // A source may be dropped here last, which may register or drop others: not under the lock.
+    let sources: Vec<Arc<dyn Source>> =
+        SOURCES.lock().all.iter().filter_map(Weak::upgrade).collect();
+    let mut report = Report::default();
+    sources.iter().for_each(|source| source.report(process, &mut report));
+    report
+}
+
+/// Returns whether any source may have figures.
+pub(crate) fn has_sources() -> bool {
+    SOURCES.lock().all.iter().any(|source| source.strong_count() > 0)
+}

@@ -1,0 +1,251 @@
+//! The inspector, and the figures that a program reads itself.
+
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::time::{Duration, Instant};
+
+use actix::prelude::*;
+use fiber::stats::{EventKind, PoolPhase, ProcessRole, SessionStats};
+use fiber::{AsyncManager, Pool, Queue};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+fiber::test_harness!();
+
+fn connect(session: &str) -> BufReader<UnixStream> {
+    let name = SocketAddr::from_abstract_name(format!("fiber-inspect-{session}")).unwrap();
+    // The head begins to listen just after it has started.
+    loop {
+        match UnixStream::connect_addr(&name) {
+            Ok(stream) => return BufReader::new(stream),
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                std::thread::yield_now();
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+fn ask(connection: &mut BufReader<UnixStream>, request: &str) -> Value {
+    writeln!(connection.get_mut(), "{request}").unwrap();
+    let mut answer = String::new();
+    connection.read_line(&mut answer).unwrap();
+    serde_json::from_str(&answer).unwrap()
+}
+
+fn inspect(connection: &mut BufReader<UnixStream>) -> SessionStats {
+    let mut answer = ask(connection, "\"stats\"");
+    serde_json::from_value(answer["ok"].take()).unwrap()
+}
+
+/// Looks at the session until `found` finds something.
+fn wait_for<T>(found: impl Fn(&SessionStats) -> Option<T>) -> T {
+    let mut connection = connect(&fiber::stats().unwrap().session);
+    loop {
+        if let Some(found) = found(&inspect(&mut connection)) {
+            return found;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn pool_called(name: &str, processes: usize) -> Pool {
+    Pool::builder().name(name).processes(processes).build().unwrap()
+}
+
+fn succeed_or_fail(index: u64) -> Result<u64, String> {
+    if index % 4 == 3 { Err("a fourth".into()) } else { Ok(index) }
+}
+
+#[test]
+fn tasks_are_counted_by_outcome_and_function() {
+    let pool = pool_called("counted", 2);
+    let outcomes: Vec<_> = pool.try_imap(succeed_or_fail, 0..100).wait().collect();
+    assert_eq!(outcomes.iter().filter(|outcome| outcome.is_err()).count(), 25);
+    let stats = pool.stats();
+    assert_eq!((stats.tasks.done, stats.tasks.failed, stats.tasks.pending), (100, 25, 0));
+    let [function] = &stats.functions[..] else { panic!("{:?}", stats.functions) };
+    assert!(function.function.ends_with("succeed_or_fail"), "{}", function.function);
+    assert_eq!((function.done, function.failed, function.times.count()), (100, 25, 100));
+    assert_eq!(stats.workers.iter().map(|worker| worker.done).sum::<u64>(), 100);
+    assert!(stats.calls.is_empty() && stats.phase == PoolPhase::Open);
+    assert!(stats.bytes_out > 0 && stats.bytes_in > 0);
+}
+
+#[test]
+fn retries_are_apart_from_failures() {
+    let pool = pool_called("retried", 1).retries(2);
+    let failing = |_: u64| -> Result<u64, String> { Err("always".into()) };
+    assert_eq!(pool.try_imap(failing, 0..5).wait().filter(Result::is_err).count(), 5);
+    let tasks = pool.stats().tasks;
+    assert_eq!((tasks.done, tasks.failed, tasks.retried), (5, 5, 10));
+}
+
+#[test]
+fn a_running_task_shows_with_its_index_and_worker() {
+    let pool = pool_called("sleepers", 2);
+    let call = pool.map(|index: u64| std::thread::sleep(Duration::from_secs(600 * index)), 0..3);
+    let (calls, running) = wait_for(|session| {
+        let pool = session.report.pools.iter().find(|pool| pool.name == "sleepers")?;
+        let running: Vec<_> =
+            pool.running().into_iter().map(|(_, task)| (task.index, task.ran)).collect();
+        (running.len() == 2).then(|| (pool.calls.clone(), running))
+    });
+    let mut indices: Vec<_> = running.iter().map(|(index, _)| *index).collect();
+    indices.sort_unstable();
+    assert_eq!(indices, [1, 2]);
+    assert!(running.iter().all(|(_, ran)| *ran >= Duration::from_millis(5)));
+    assert_eq!((calls[0].total, calls[0].done, calls[0].pending), (Some(3), 1, 2));
+    drop(call);
+}
+
+#[test]
+fn workers_report_their_own_figures() {
+    let pool = pool_called("figures", 1);
+    pool.apply(|| std::hint::black_box(vec![1_u8; 50 << 20].len()), ()).wait().unwrap();
+    let worker = wait_for(|session| {
+        let processes = session.report.processes.iter();
+        let worker = processes.filter(|process| process.name == "figures/worker-1").next()?;
+        worker.figures.as_ref().is_some_and(|figures| figures.received > 0).then(|| worker.clone())
+    });
+    let figures = worker.figures.unwrap();
+    assert!(figures.memory > 1 << 20 && figures.threads >= 2, "{figures:?}");
+    assert!(figures.sent > 0 && figures.cpu > Duration::ZERO);
+    assert_eq!(worker.role, ProcessRole::Worker);
+    assert_eq!(worker.place, format!("pid {}", worker.pid.unwrap()));
+    let head = &fiber::stats().unwrap().report.processes[0];
+    assert_eq!((head.role, head.pid), (ProcessRole::Head, Some(std::process::id())));
+    assert_eq!(worker.parent, Some(head.id));
+}
+
+#[test]
+fn the_pools_of_workers_show_too() {
+    let pool = pool_called("outer", 1);
+    let nested = |_: u64| {
+        let inner = pool_called("inner", 1);
+        let _call = inner.apply(|| std::thread::park(), ());
+        std::thread::park();
+    };
+    let call = pool.apply(nested, 0);
+    let (worker, inner) = wait_for(|session| {
+        let report = &session.report;
+        let inner = report.pools.iter().find(|pool| pool.name == "inner")?;
+        let worker = report.process(inner.workers.first()?.process)?;
+        Some((worker.name.clone(), report.process(inner.process)?.name.clone()))
+    });
+    assert_eq!(
+        (worker.as_str(), inner.as_str()),
+        ("outer/worker-1/inner/worker-1", "outer/worker-1")
+    );
+    drop(call);
+}
+
+struct Adder(u64);
+
+#[derive(Message, Serialize, Deserialize)]
+#[rtype(result = "u64")]
+struct Add(u64);
+
+impl Actor for Adder {
+    type Context = Context<Adder>;
+}
+
+impl Handler<Add> for Adder {
+    type Result = u64;
+
+    fn handle(&mut self, add: Add, _: &mut Context<Adder>) -> u64 {
+        self.0 += add.0;
+        self.0
+    }
+}
+
+#[test]
+fn queues_and_actors_show() {
+    let queue = Queue::<u64>::new().unwrap();
+    (0..7).for_each(|number| queue.put(number).wait().unwrap());
+    queue.get().wait().unwrap();
+    let report = fiber::stats().unwrap().report;
+    assert!(report.queues.iter().any(|queue| (queue.length, queue.put) == (6, 7)), "{report:?}");
+
+    let adder = AsyncManager::start(Adder, 1).wait().unwrap();
+    for number in 0..10 {
+        adder.send(Add(number)).wait().unwrap();
+    }
+    let actor = wait_for(|session| {
+        let mut actors = session.report.actors.iter();
+        actors.find(|actor| actor.name.ends_with("Adder") && actor.handled == 10).cloned()
+    });
+    assert!(actor.latency.max() > Duration::ZERO);
+    assert_eq!((actor.waiting, actor.failed), (0, 0));
+}
+
+#[test]
+fn deaths_and_their_tasks_are_events() {
+    let mut events = fiber::stats::events();
+    let pool = pool_called("dying", 1);
+    pool.apply(|| std::process::abort(), ()).wait().unwrap_err();
+    let mut kinds = Vec::new();
+    while kinds.last() != Some(&"abandoned") {
+        match events.next().unwrap().kind {
+            EventKind::WorkerStarted { pool, .. } if pool == "dying" => kinds.push("started"),
+            EventKind::WorkerEnded { pool, exit, expected, blamed, redelivered, .. }
+                if pool == "dying" =>
+            {
+                assert_eq!((exit.signal(), expected, blamed.len()), (Some(6), false, 1));
+                assert_eq!(redelivered, u64::from(kinds.len() < 5));
+                kinds.push("died");
+            }
+            EventKind::TaskAbandoned { pool, task, workers, .. } if pool == "dying" => {
+                assert_eq!((task.index, workers), (0, 3));
+                kinds.push("abandoned");
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(kinds, ["started", "died", "started", "died", "started", "died", "abandoned"]);
+    let stats = pool.stats();
+    assert_eq!((stats.deaths, stats.tasks.abandoned, stats.tasks.redelivered), (3, 1, 2));
+}
+
+#[test]
+fn a_straggler_is_reported_once() {
+    let pool = pool_called("stragglers", 2);
+    let (stragglers, found) = std::sync::mpsc::channel();
+    pool.on_event(move |event| {
+        if let EventKind::Straggler { task, .. } = &event.kind {
+            let _ = stragglers.send(task.index);
+        }
+    });
+    let sleep = |index: u64| {
+        std::thread::sleep(Duration::from_millis(if index == 17 { 600_000 } else { 20 }));
+    };
+    let call = pool.map(sleep, 0..30);
+    assert_eq!(found.recv().unwrap(), 17);
+    let is_marked = |session: &SessionStats| {
+        let pool = session.report.pools.iter().find(|pool| pool.name == "stragglers")?;
+        let (_, task) = *pool.running().first()?;
+        task.straggler.then_some(task.index)
+    };
+    assert_eq!(wait_for(is_marked), 17);
+    // The pool looks for stragglers each second.
+    let until = Instant::now() + Duration::from_secs(3);
+    let again = found.recv_timeout(until - Instant::now());
+    assert!(again.is_err(), "it was reported again");
+    drop(call);
+}
+
+#[test]
+fn unknown_requests_and_ended_processes_are_errors() {
+    let session = fiber::stats().unwrap().session;
+    let mut connection = connect(&session);
+    let error = ask(&mut connection, "{\"colour\":{}}")["error"].to_string();
+    assert!(error.contains("knows no such request"), "{error}");
+    let gone = "{\"stack\":{\"process\":42}}";
+    let error = ask(&mut connection, gone)["error"].to_string();
+    assert!(error.contains("has ended"), "{error}");
+    // The connection still works.
+    assert_eq!(inspect(&mut connection).session, session);
+    let error = ask(&mut connection, "not JSON")["error"].to_string();
+    assert!(error.contains("knows no such request"), "{error}");
+}
