@@ -36,7 +36,8 @@
 //!
 //! # Features
 //!
-//! By default a program starts processes on its own host. The rest is opt-in:
+//! By default a program starts processes on its own host, and shows where they spend time. The rest
+//! is opt-in:
 //!
 //! | feature | adds |
 //! |---|---|
@@ -45,6 +46,7 @@
 //! | `nng` | links over TCP, also on one host (`FIBER_LINK=nng`); takes cmake to build |
 //! | `progress` | progress bars: `progress` of `map` and `imap` |
 //! | `ndarray` | conversions between [`Array`] and ndarray's arrays |
+//! | `stacks` | stacks and profiles of running processes, and where a task hung; on by default |
 //! | `full` | all of these |
 //!
 //! `k8s-latest`, a default feature, chooses the version of Kubernetes' API for `kubernetes`.

@@ -25,6 +25,7 @@ pub mod secrets;
 pub mod shortage;
 mod signals;
 mod spin;
+pub mod stacks;
 pub mod stats;
 pub mod transfer;
 pub mod value_memory;

@@ -1,0 +1,27 @@
+//! The stacks of this process's own threads: what each of them does now, and where they spend time.
+//!
+//! A thread answers for itself. Its signal handler copies the registers and a part of the stack,
+//! and the thread continues; it is never stopped. The requesting thread unwinds the copy by the
+//! unwind tables of the program and its libraries, and names the functions by debug information and
+//! symbols. This takes no rights, no debugger and no other process.
+//!
+//! Nothing happens before the first request: no handler, no signal, no memory. From then on, one
+//! realtime signal that the program does not use is fiber's. A system call that the kernel does not
+//! resume after a handler, for example `poll` or a `sleep` of C, returns `EINTR` in a thread that
+//! is asked: see signal(7). The standard library and tokio repeat such calls.
+
+mod display;
+#[cfg(not(all(feature = "stacks", any(target_arch = "x86_64", target_arch = "aarch64"))))]
+#[path = "stacks/disabled.rs"]
+mod enabled;
+#[cfg(all(feature = "stacks", any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod enabled;
+mod types;
+
+pub use self::enabled::{capture, capture_thread, profile};
+pub use self::types::{Frame, ProcessStack, Profile, ThreadStack, ThreadState};
+
+/// Returns the calling thread's id in the kernel.
+pub fn thread_id() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
+}

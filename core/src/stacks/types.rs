@@ -1,0 +1,128 @@
+//! The results: stacks and profiles. They travel between processes.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// The stacks of all threads of a process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ProcessStack {
+    /// The process's id in its own PID namespace.
+    pub pid: u32,
+    /// Its threads, in the order of their ids: usually the order in which they started.
+    pub threads: Vec<ThreadStack>,
+}
+
+/// What one thread does: its state in the kernel, and its stack.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ThreadStack {
+    /// The thread's id in the kernel.
+    pub tid: u32,
+    /// Its name: at most 15 bytes.
+    pub name: String,
+    /// Its state in the kernel.
+    pub state: ThreadState,
+    /// The system call or kernel function in which the thread waits, if the kernel names it.
+    pub waits_in: Option<String>,
+    /// How long the thread has run on a core.
+    pub cpu: Duration,
+    /// The calls that the thread is in, the innermost first.
+    pub frames: Vec<Frame>,
+    /// Frames are missing at the outer end: the stack is too deep, or can't be followed.
+    pub truncated: bool,
+    /// Why there are no frames.
+    pub problem: Option<String>,
+}
+
+/// A thread's state in the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum ThreadState {
+    /// It runs, or waits for a core.
+    Running,
+    /// It waits for an event.
+    Sleeping,
+    /// It waits for a device or a kernel resource, and no signal interrupts it.
+    Uninterruptible,
+    /// It is stopped, by a signal or a debugger.
+    Stopped,
+    /// It is ending.
+    Ending,
+    /// A state that this build does not know.
+    Unknown,
+}
+
+/// One call on a stack.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Frame {
+    /// The function's name. `None` if neither debug information nor a symbol names it.
+    pub function: Option<String>,
+    /// The source file, if there is debug information.
+    pub file: Option<String>,
+    /// The line in the file.
+    pub line: Option<u32>,
+    /// The file name of the program or library. Empty if the code is in neither.
+    pub module: String,
+    /// The address in the module, as `addr2line` and `objdump` count it.
+    pub offset: u64,
+    /// The compiler inlined this function into that of the next frame.
+    pub inlined: bool,
+}
+
+/// Where the threads of a process spent their time: stacks with the number of samples that found
+/// them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Profile {
+    /// How long the profile was taken.
+    pub duration: Duration,
+    /// How many samples a second were taken of each thread, at most.
+    pub hertz: u32,
+    /// Whether the profile has threads that waited.
+    pub idle: bool,
+    /// How often each stack was found. Its frames are separated by `;`: first the thread's name,
+    /// then the outermost function.
+    pub stacks: BTreeMap<String, u64>,
+    /// How many samples are missing, because the thread did not answer in time.
+    pub missed: u64,
+}
+
+impl Profile {
+    /// Returns the number of samples.
+    pub fn samples(&self) -> u64 {
+        self.stacks.values().sum()
+    }
+}
+
+impl ThreadStack {
+    /// Returns the frames that tell the user something: not those by which fiber and the standard
+    /// library call the user's function.
+    pub fn relevant_frames(&self) -> &[Frame] {
+        /// These call a function of the user, and only calls of fiber and `std` are outside of
+        /// them.
+        const CALLERS: [&str; 4] = [
+            "__rust_begin_short_backtrace",
+            "fiber_core::function::",
+            "fiber_core::output::",
+            "fiber_actors::pool::worker::executor::",
+        ];
+        let calls_user = |frame: &Frame| {
+            let function = frame.function.as_deref().unwrap_or_default();
+            CALLERS.iter().any(|caller| function.contains(caller))
+        };
+        let end = self.frames.iter().position(calls_user).unwrap_or(self.frames.len());
+        let mut end = end.max(1).min(self.frames.len());
+        // `<fn as FnOnce>::call_once` is not the user's.
+        let is_glue = |frame: &Frame| {
+            frame.function.as_deref().is_some_and(|name| name.contains("core::ops::function::"))
+        };
+        while end > 1 && is_glue(&self.frames[end - 1]) {
+            end -= 1;
+        }
+        &self.frames[..end]
+    }
+}
