@@ -7,6 +7,7 @@
 //!   `child_main` and `child_exit` are what parent and child agree on.
 //! - `launch`: starts children.
 
+mod bridge;
 mod child;
 mod child_exit;
 mod child_main;

@@ -4,14 +4,15 @@
 //! runs in a container or pod of its own when a [`Cluster`] started it, and else on a host.
 
 pub mod archive;
+pub(crate) mod bridge;
 pub(crate) mod session;
 pub(crate) mod volume;
 
 use fiber_core::{Config, ConfigProblem, Error, Result};
 
 pub use self::session::{
-    Cluster, ExitStatus, Location, OutputChunk, ProcessState, ProgramSource, RunRequest,
-    SessionProcess,
+    ByteStream, Cluster, ExitStatus, Location, OutputChunk, ProcessState, ProgramSource,
+    RunRequest, SessionProcess, Usage,
 };
 pub use self::volume::{Volume, VolumeKind, VolumeMount, serve};
 

@@ -14,6 +14,7 @@ mod current_container;
 mod engine;
 mod events;
 mod image;
+mod inspect;
 mod labels;
 mod network;
 mod request;

@@ -11,6 +11,7 @@ mod current_pod;
 mod events;
 mod exit_watch;
 mod image;
+mod inspect;
 mod job;
 mod listen;
 mod logs;

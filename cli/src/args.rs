@@ -8,6 +8,8 @@ use clap::{Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use fiber_backends::cluster::VolumeMount;
 
+use crate::stack::Profile;
+
 /// Runs programs that use fiber in containers and pods, shows what runs, and cleans up.
 #[derive(Debug, Parser)]
 #[command(
@@ -26,8 +28,12 @@ pub(crate) enum Command {
     Run(Box<Run>),
     /// Lists sessions and their processes.
     ///
-    /// A session is a program with the processes that it started. Programs on this host whose
-    /// workers are containers or pods are listed too, by their pid.
+    /// A session is a program with the processes that it started. Without --backend, the programs
+    /// of this host are listed, and the sessions of the configured engine. Programs and processes
+    /// of this host are named by their pid.
+    ///
+    /// CPU and MEMORY are the limits of containers and pods. Of processes of this host they are
+    /// what the process uses: the mean share of a core since its start, and resident memory.
     Ps {
         #[command(flatten)]
         cluster: ClusterArgs,
@@ -35,10 +41,29 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Prints what every thread of a process is doing.
+    ///
+    /// The process goes on meanwhile. NAME is a session, which means its head, or one of its
+    /// processes: `4711`, `my-program`, `pool-1/worker-2`, `my-program/pool-1/worker-2`. The
+    /// beginning is enough if it is the beginning of one only.
+    #[command(after_help = "Examples:\n  fiber stack pool-1/worker-2\n  fiber stack --backend \
+                            kubernetes fiber-e3ae700b/pool-1/worker-2")]
+    Stack {
+        #[command(flatten)]
+        cluster: ClusterArgs,
+        /// A session or process.
+        name: String,
+    },
+    /// Writes a flame graph of a process: where its threads spend their time.
+    ///
+    /// Samples the threads that run, while the process works, and draws their stacks as SVG.
+    #[command(after_help = "Example:\n  fiber profile --seconds 5 -o worker.svg pool-1/worker-2")]
+    Profile(Profile),
     /// Prints the output of a session or of one worker.
     ///
     /// The output of a session includes that of its workers, unless its configuration says
-    /// otherwise (`output`).
+    /// otherwise (`output`). Of a worker on this host, its last lines are known; the output of a
+    /// program on this host is where it was started.
     Logs {
         #[command(flatten)]
         cluster: ClusterArgs,
@@ -54,7 +79,8 @@ pub(crate) enum Command {
     /// Stops sessions with all their workers, or single workers, and removes them.
     ///
     /// Sends SIGTERM, and SIGKILL after `shutdown_timeout` (5 s by default). The session of a
-    /// killed worker replaces it, as after any death.
+    /// killed worker replaces it, as after any death. Programs and processes of this host are
+    /// killed if the backend is `local`.
     Kill {
         #[command(flatten)]
         cluster: ClusterArgs,
@@ -117,7 +143,7 @@ pub(crate) enum Command {
 }
 
 /// The cluster whose sessions a command acts on.
-#[derive(Debug, Default, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct ClusterArgs {
     /// The backend that runs processes [default: FIBER_BACKEND or fiber.toml, else local].
     #[arg(long, value_name = "BACKEND")]

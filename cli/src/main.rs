@@ -1,11 +1,14 @@
-//! The command `fiber`: runs programs in containers and pods, follows them, copies their files and
-//! cleans up.
+//! The command `fiber`: runs programs in containers and pods, shows what programs do, copies their
+//! files and cleans up.
 
 mod args;
 mod clean;
 mod copy;
+mod flamegraph;
 mod forwarded;
+mod inspect;
 mod kill;
+mod local;
 mod logs;
 mod names;
 mod program;
@@ -14,6 +17,7 @@ mod ps;
 mod reference;
 mod run;
 mod sessions;
+mod stack;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -24,7 +28,7 @@ use fiber_backends::cluster::{self, Cluster};
 use fiber_core::{Config, Error};
 use tracing_subscriber::EnvFilter;
 
-use self::args::{Args, ClusterArgs, Command};
+use self::args::{Args, Backend, ClusterArgs, Command};
 
 fn main() -> ExitCode {
     let command = Args::parse().command;
@@ -61,9 +65,17 @@ fn main() -> ExitCode {
 async fn execute(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(run) => run::run(*run).await,
-        Command::Ps { cluster, json } => ps::ps(&*connect(&cluster).await?, json).await,
+        Command::Ps { cluster, json } => ps::ps(&cluster, json).await,
+        Command::Stack { cluster, name } => stack::stack(&cluster, &name).await,
+        Command::Profile(profile) => stack::profile(&profile).await,
+        Command::Logs { cluster, follow, tail, name } if cluster.is_local()? => {
+            local::logs(&cluster, &name, follow, tail).await
+        }
         Command::Logs { cluster, follow, tail, name } => {
             logs::logs(&*connect(&cluster).await?, &name, follow, tail).await
+        }
+        Command::Kill { cluster, now, names } if cluster.is_local()? => {
+            local::kill(&cluster, &names, now).await
         }
         Command::Kill { cluster, now, names } => {
             kill::kill(&cluster.config()?, &*connect(&cluster).await?, &names, now).await
@@ -88,6 +100,11 @@ async fn connect(cluster: &ClusterArgs) -> anyhow::Result<Box<dyn Cluster>> {
 }
 
 impl ClusterArgs {
+    /// Returns whether processes of this host are meant, and no engine.
+    fn is_local(&self) -> anyhow::Result<bool> {
+        Ok(self.config()?.backend == Backend::Local.to_string())
+    }
+
     /// Returns the configuration, with the options of the command line.
     fn config(&self) -> anyhow::Result<Config> {
         let mut config = Config::load()?;

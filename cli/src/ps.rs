@@ -3,23 +3,59 @@
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
+use bytesize::ByteSize;
 use comfy_table::presets::NOTHING;
 use comfy_table::{ContentArrangement, Table};
-use fiber_backends::cluster::{Cluster, ProcessState, SessionProcess};
+use fiber_backends::cluster::{ProcessState, SessionProcess};
 use serde_json::{Value, json};
 
+use crate::args::{Backend, ClusterArgs};
 use crate::sessions::{self, Session};
+use crate::{connect, local};
 
-pub(crate) async fn ps(cluster: &dyn Cluster, as_json: bool) -> anyhow::Result<ExitCode> {
-    let sessions = sessions::all(cluster).await?;
+pub(crate) async fn ps(args: &ClusterArgs, as_json: bool) -> anyhow::Result<ExitCode> {
+    let config = args.config()?;
+    let mut sessions = Vec::new();
+    if matches!(args.backend, None | Some(Backend::Local)) {
+        sessions = local::sessions(args).await?;
+    }
+    // What is known of this host is shown, even if no engine answers.
+    let mut problem = None;
+    if config.backend != Backend::Local.to_string() {
+        match in_cluster(args).await {
+            Ok(found) => {
+                let is_found = |local: &Session| {
+                    found.iter().any(|session| session.head.name == local.head.name)
+                };
+                sessions.retain(|local| !is_found(local));
+                sessions.extend(found);
+            }
+            Err(error) if sessions.is_empty() => return Err(error),
+            Err(error) => problem = Some(error),
+        }
+    }
+    print(&sessions, as_json);
+    problem.map_or(Ok(ExitCode::SUCCESS), Err)
+}
+
+async fn in_cluster(args: &ClusterArgs) -> anyhow::Result<Vec<Session>> {
+    sessions::all(&*connect(args).await?).await
+}
+
+fn print(sessions: &[Session], as_json: bool) {
     if as_json {
         println!("{:#}", Value::from(sessions.iter().map(session).collect::<Vec<_>>()));
     } else if sessions.is_empty() {
         println!("There are no sessions.");
     } else {
-        println!("{}", table(&sessions).trim_fmt());
+        println!("{}", printable(&table(sessions).trim_fmt()));
     }
-    Ok(ExitCode::SUCCESS)
+}
+
+/// Replaces control characters: a program chooses the names of its pools.
+pub(crate) fn printable(text: &str) -> String {
+    let plain = |c: char| if c.is_control() && !matches!(c, '\n' | '\t') { '\u{fffd}' } else { c };
+    text.chars().map(plain).collect()
 }
 
 fn table(sessions: &[Session]) -> Table {
@@ -36,17 +72,25 @@ fn table(sessions: &[Session]) -> Table {
 }
 
 fn row(process: &SessionProcess, indent: String) -> [String; 8] {
+    let used = process.usage.map(|usage| ByteSize(usage.memory));
     let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".into());
     [
         format!("{indent}{}", process.name),
         process.role.clone(),
         words(&process.state),
         process.restarts.to_string(),
-        or_dash(process.meta.cpu.map(|cores| cores.to_string())),
-        or_dash(process.meta.memory.map(|size| size.to_string())),
+        or_dash(process.meta.cpu.map(|cores| cores.to_string()).or_else(|| cpu_share(process))),
+        or_dash(process.meta.memory.or(used).map(|size| size.to_string())),
         or_dash(process.meta.gpu.map(|count| count.to_string())),
         or_dash(process.started_at.map(age)),
     ]
+}
+
+/// Returns the share of a core that a process has used since its start.
+fn cpu_share(process: &SessionProcess) -> Option<String> {
+    let age = process.started_at?.elapsed().ok().filter(|age| !age.is_zero())?;
+    let share = process.usage?.cpu.as_secs_f64() / age.as_secs_f64();
+    Some(format!("{:.0}%", share * 100.0))
 }
 
 fn words(state: &ProcessState) -> String {
@@ -98,6 +142,8 @@ fn process(process: &SessionProcess) -> Value {
         "cpu": process.meta.cpu,
         "memory": process.meta.memory.map(|size| size.as_u64()),
         "gpu": process.meta.gpu,
+        "cpu_seconds": process.usage.map(|usage| usage.cpu.as_secs_f64()),
+        "resident": process.usage.map(|usage| usage.memory),
         "since": since,
     })
 }

@@ -165,6 +165,7 @@ mod tests {
             restarts: 0,
             meta: Meta::new(),
             started_at: None,
+            usage: None,
         }
     }
 

@@ -15,7 +15,7 @@ use super::child_exit::ChildExit;
 use super::child_main::ParentMessage;
 use super::parent_info::ParentInfo;
 use super::protocol::ControlMessage;
-use super::{CURRENT, INITIALISED, Runtime, exit, thread};
+use super::{CURRENT, INITIALISED, Runtime, bridge, exit, thread};
 use crate::endpoint::{Endpoint, MAIN, MESH, connect_to, message_limit, send_heartbeats};
 use crate::mesh::MeshPeer;
 
@@ -48,6 +48,7 @@ pub fn init() {
         return;
     }
     fiber_backends::run_if_guard();
+    bridge::run_if_asked();
     let variables = match fiber_core::secrets::take_variables(variables::PARENT, variables::KEY) {
         Some([None, None]) => None,
         Some([parent, key]) => Some((parent.unwrap_or_default(), key.unwrap_or_default())),

@@ -2,12 +2,13 @@
 
 use std::fmt::Debug;
 use std::path::PathBuf;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use fiber_core::{Meta, Result};
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream::LocalBoxStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::volume::{Volume, VolumeMount};
 use crate::progress::Progress;
@@ -79,6 +80,13 @@ pub trait Cluster: Debug {
     /// [`Error::System`](fiber_core::Error::System).
     fn sweep(&self) -> LocalBoxFuture<'_, Result<Vec<String>>>;
 
+    /// Connects to the inspector of a head, by running its program there as a bridge.
+    ///
+    /// # Errors
+    /// [`Error::System`](fiber_core::Error::System): the rights are missing, the head does not run,
+    /// or its program does not use fiber.
+    fn inspect<'a>(&'a self, name: &'a str) -> LocalBoxFuture<'a, Result<Box<dyn ByteStream>>>;
+
     /// Opens a volume for reading and writing from here. A container or pod of session `session`
     /// mounts it meanwhile: call [`Cluster::remove_session`] in the end, also after an error.
     ///
@@ -91,6 +99,11 @@ pub trait Cluster: Debug {
         progress: &'a dyn Progress,
     ) -> LocalBoxFuture<'a, Result<Box<dyn Volume + 'a>>>;
 }
+
+/// A stream of bytes in both directions.
+pub trait ByteStream: AsyncRead + AsyncWrite + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> ByteStream for S {}
 
 /// A request to start a session.
 #[derive(Clone, Debug)]
@@ -157,6 +170,17 @@ pub struct SessionProcess {
     pub meta: Meta,
     /// The time when its container or pod was created.
     pub started_at: Option<SystemTime>,
+    /// What it uses, where that is known.
+    pub usage: Option<Usage>,
+}
+
+/// What a process uses.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Usage {
+    /// CPU time that it has used.
+    pub cpu: Duration,
+    /// Resident memory in bytes.
+    pub memory: u64,
 }
 
 /// The place where a process runs.

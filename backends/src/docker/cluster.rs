@@ -20,9 +20,9 @@ use super::engine::{Engine, is_missing, refusal};
 use super::image::{self, ContainerImage};
 use super::labels::SESSION;
 use super::request;
-use super::{cli, sessions, sweep, volume};
+use super::{cli, inspect, sessions, sweep, volume};
 use crate::cluster::session::{
-    Cluster, ExitStatus, OutputChunk, ProgramSource, RunRequest, SessionProcess,
+    ByteStream, Cluster, ExitStatus, OutputChunk, ProgramSource, RunRequest, SessionProcess,
 };
 use crate::cluster::volume::Volume;
 use crate::gpus::GpuAllocator;
@@ -282,6 +282,10 @@ impl Cluster for DockerCluster {
             removed.extend(swept.map_err(|problem| Error::system(failed(), problem))?);
             Ok(removed)
         })
+    }
+
+    fn inspect<'a>(&'a self, name: &'a str) -> LocalBoxFuture<'a, Result<Box<dyn ByteStream>>> {
+        Box::pin(inspect::connect(&self.engine, name))
     }
 
     fn volume<'a>(

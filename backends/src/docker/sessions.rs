@@ -59,6 +59,7 @@ pub(super) async fn list(engine: &Engine) -> Result<Vec<SessionProcess>, Error> 
             restarts: label(RESTARTS).and_then(|count| count.parse().ok()).unwrap_or(0),
             meta: meta(&details.host_config.unwrap_or_default()),
             started_at: container.created.and_then(instant),
+            usage: None,
         });
     }
     Ok(processes)
@@ -119,6 +120,7 @@ async fn external_head(engine: &Engine, owner: &JobOwner) -> Result<SessionProce
         restarts: 0,
         meta: Meta::new(),
         started_at: None,
+        usage: None,
     };
     let lives = if dead { ProcessState::Gone } else { ProcessState::Running };
     match owner {

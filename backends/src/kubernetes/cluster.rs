@@ -21,9 +21,9 @@ use super::sessions::{self, HEAD, exit_status};
 use super::startup::{self, StartTimeouts};
 use super::status::{PodState, pod_state};
 use super::volume::{self, Helper};
-use super::{exit_watch, logs, sweep};
+use super::{exit_watch, inspect, logs, sweep};
 use crate::cluster::session::{
-    Cluster, ExitStatus, OutputChunk, ProgramSource, RunRequest, SessionProcess,
+    ByteStream, Cluster, ExitStatus, OutputChunk, ProgramSource, RunRequest, SessionProcess,
 };
 use crate::cluster::volume::Volume;
 use crate::docker;
@@ -267,6 +267,10 @@ impl Cluster for KubernetesCluster {
             removed.extend(swept.map_err(|problem| Error::system(failed(), problem))?);
             Ok(removed)
         })
+    }
+
+    fn inspect<'a>(&'a self, name: &'a str) -> LocalBoxFuture<'a, Result<Box<dyn ByteStream>>> {
+        Box::pin(inspect::connect(&self.server, name))
     }
 
     fn volume<'a>(

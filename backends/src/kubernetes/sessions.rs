@@ -56,6 +56,7 @@ pub(super) async fn list(server: &ApiServer) -> Result<Vec<SessionProcess>, kube
                         + Duration::from_secs(u64::try_from(time.0.as_second()).ok()?),
                 )
             }),
+            usage: None,
         });
     }
     Ok(processes)
@@ -106,6 +107,7 @@ async fn external_head(
         restarts: 0,
         meta: Meta::new(),
         started_at: None,
+        usage: None,
     })
 }
 

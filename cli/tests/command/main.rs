@@ -40,7 +40,9 @@ fn the_reference_page_is_up_to_date() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/cli.md");
     let written = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(said == written, "docs/cli.md is stale: run `make reference`");
-    for command in ["run", "ps", "logs", "kill", "cp", "clean", "completions", "man"] {
+    for command in
+        ["run", "ps", "stack", "profile", "logs", "kill", "cp", "clean", "completions", "man"]
+    {
         assert!(said.contains(&format!("\n## fiber {command}\n")), "{command} is missing");
     }
 }
@@ -66,9 +68,17 @@ fn every_command_has_a_manual_page() {
     assert!(text(&output(&["man"]).stdout).contains(".TH fiber 1"));
     let directory = tempfile::tempdir().expect("there is room");
     assert!(output(&["man", &directory.path().display().to_string()]).status.success());
-    for page in
-        ["fiber", "fiber-run", "fiber-ps", "fiber-logs", "fiber-kill", "fiber-cp", "fiber-clean"]
-    {
+    for page in [
+        "fiber",
+        "fiber-run",
+        "fiber-ps",
+        "fiber-logs",
+        "fiber-kill",
+        "fiber-cp",
+        "fiber-clean",
+        "fiber-stack",
+        "fiber-profile",
+    ] {
         let written = std::fs::read_to_string(directory.path().join(format!("{page}.1")))
             .expect("it is there");
         assert!(written.contains(&format!(".TH {page} 1")), "{page}: {written}");
@@ -112,8 +122,17 @@ fn options_for_containers_are_refused_on_local() {
     for option in options {
         fails(&[&["run"], option, &["true"]].concat(), 125, &["--backend docker"]);
     }
-    for command in [&["ps"][..], &["logs", "x"], &["kill", "x"], &["clean"], &["cp", "a:/b", "c"]] {
+    for command in [&["clean"][..], &["cp", "a:/b", "c"]] {
         fails(command, 1, &["`local`: it has no sessions", "--backend"]);
+    }
+}
+
+#[test]
+fn a_program_that_does_not_run_is_not_found() {
+    let listed = output(&["ps"]);
+    assert!(listed.status.success(), "{}", text(&listed.stderr));
+    for command in ["logs", "kill", "stack", "profile"] {
+        fails(&[command, "no-such-program"], 1, &["`no-such-program`: `fiber ps` lists all"]);
     }
 }
 
@@ -140,6 +159,8 @@ fn an_invalid_command_line_is_explained() {
     fails(&["run", "--cpu", "-1", "true"], 2, &["--cpu"]);
     fails(&["run", "--cpu", "nan", "true"], 2, &["--cpu", "0.5"]);
     fails(&["run", "--gpu", "some", "true"], 2, &["--gpu"]);
+    fails(&["profile", "--seconds", "0", "x"], 2, &["--seconds", "above 0"]);
+    fails(&["profile", "--hertz", "0", "x"], 2, &["--hertz"]);
     fails(&["run", "--name", "My Job", "true"], 2, &["--name", "lower case"]);
     fails(&["run", "--volume", "nfs:data", "true"], 2, &["`nfs:data`", "CLAIM:/PATH"]);
     fails(&["run", "--backend", "dokcer", "true"], 2, &["'docker'"]);

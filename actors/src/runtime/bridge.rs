@@ -1,0 +1,106 @@
+//! The bridge: connects standard input and output with the inspector of the head in the same
+//! container or pod.
+//!
+//! The command `fiber` runs a head's program again in its container, with [`BRIDGE`] as the only
+//! argument: an image may have neither a shell nor another program.
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::io::{self, Read, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::{env, fs};
+
+use fiber_core::inspect::{self, BRIDGE, GREETING, READY, Socket};
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::getuid;
+
+/// Becomes the bridge and exits, if that is what this process was started for.
+pub(super) fn run_if_asked() {
+    let mut arguments = env::args_os().skip(1);
+    if arguments.next().as_deref() != Some(OsStr::new(BRIDGE)) || arguments.next().is_some() {
+        return;
+    }
+    let code = match connect() {
+        Ok(head) => {
+            let _ = writeln!(io::stdout(), "{GREETING}{READY}");
+            let _ = relay(head);
+            0
+        }
+        Err(problem) => {
+            let _ = writeln!(io::stdout(), "{GREETING}{problem}");
+            1
+        }
+    };
+    // Without the program's exit handlers: none of it has run.
+    signal_hook::low_level::exit(code)
+}
+
+fn connect() -> Result<UnixStream, String> {
+    let mut found =
+        inspect::sockets().map_err(|error| format!("/proc/net/unix can't be read: {error}"))?;
+    if found.len() > 1 {
+        // In the network namespace of the host, or of a pod with several containers.
+        let own = own_sockets();
+        found.retain(|socket| own.contains(&socket.inode));
+    }
+    let mut problem = "no program with an inspector runs here".to_string();
+    for socket in &found {
+        match connect_to(socket) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => problem = format!("the inspector can't be reached: {error}"),
+        }
+    }
+    Err(problem)
+}
+
+fn connect_to(socket: &Socket) -> io::Result<UnixStream> {
+    let address = SocketAddr::from_abstract_name(&socket.name)?;
+    let stream = UnixStream::connect_addr(&address)?;
+    let (own, peer) = (getuid(), socket_peercred(&stream)?.uid);
+    if peer != own && !own.is_root() {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is another user's"));
+    }
+    Ok(stream)
+}
+
+/// Returns the numbers of the sockets that visible processes hold.
+fn own_sockets() -> HashSet<String> {
+    let is_process = |name: &OsStr| name.to_str().is_some_and(|name| name.parse::<u32>().is_ok());
+    let entries = |path| fs::read_dir(path).into_iter().flatten().flatten();
+    entries("/proc".into())
+        .filter(|process| is_process(&process.file_name()))
+        .flat_map(|process| entries(process.path().join("fd")))
+        .filter_map(|file| {
+            let target = fs::read_link(file.path()).ok()?;
+            let inode = target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?;
+            Some(inode.to_string())
+        })
+        .collect()
+}
+
+/// Returns when one side closes.
+fn relay(head: UnixStream) -> io::Result<()> {
+    let to_head = head.try_clone()?;
+    let input = std::thread::Builder::new().name("fiber-bridge".into());
+    input.spawn(move || {
+        let _ = copy(io::stdin(), &to_head);
+        // The other direction ends with this.
+        let _ = to_head.shutdown(std::net::Shutdown::Both);
+    })?;
+    copy(head, io::stdout())
+}
+
+/// Copies at once what is there: `io::copy` may wait for more.
+fn copy(mut from: impl Read, mut to: impl Write) -> io::Result<()> {
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        match from.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(length) => to.write_all(&buffer[..length])?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        }
+        to.flush()?;
+    }
+}

@@ -1,0 +1,189 @@
+//! All sessions whose heads can be asked: programs of this host, and heads in containers or pods.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fiber_backends::cluster::{self, Cluster, Location, ProcessState};
+use fiber_core::stats::SessionStats;
+use futures_util::future::join_all;
+use tokio::time::Instant;
+
+use super::local::{self, LocalHead};
+use super::{InspectError, Inspector};
+use crate::args::{Backend, ClusterArgs};
+
+/// The interval of listing the heads of an engine.
+const LISTING: Duration = Duration::from_secs(5);
+/// The pause before a head that did not answer is asked again.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// A head that has an inspector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Head {
+    /// It runs on this host.
+    Local(LocalHead),
+    /// It runs in the container or pod of this name.
+    Engine(String),
+}
+
+impl Head {
+    /// Returns its name, as `fiber ps` shows it.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Head::Local(head) => head.name(),
+            Head::Engine(name) => name.clone(),
+        }
+    }
+}
+
+/// A session as its head describes it.
+#[derive(Clone, Debug)]
+pub(crate) struct Observed {
+    pub(crate) head: Head,
+    /// Its figures, or the reason why there are none.
+    pub(crate) stats: Result<Arc<SessionStats>, InspectError>,
+}
+
+/// The sessions that a command is to see, and the connections to their heads.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    /// The backend that the command line names.
+    backend: Option<Backend>,
+    cluster: Option<Box<dyn Cluster>>,
+    /// Heads in the cluster, and when they were listed.
+    listed: Option<(Instant, Vec<String>)>,
+    connections: HashMap<String, Inspector>,
+    /// Heads that did not answer, with the time when they are asked again.
+    silent: HashMap<String, (Instant, InspectError)>,
+}
+
+impl Sessions {
+    /// Connects to the engine that the command line or the configuration names, if any.
+    pub(crate) async fn connect(args: &ClusterArgs) -> anyhow::Result<Sessions> {
+        let config = args.config()?;
+        let engine = config.backend != Backend::Local.to_string();
+        let cluster = if engine { Some(cluster::connect(&config).await?) } else { None };
+        Ok(Sessions {
+            backend: args.backend,
+            cluster,
+            listed: None,
+            connections: HashMap::new(),
+            silent: HashMap::new(),
+        })
+    }
+
+    /// Asks all heads for their figures.
+    pub(crate) async fn look(&mut self) -> anyhow::Result<Vec<Observed>> {
+        let (heads, mut unnamed) = self.heads().await?;
+        let names: Vec<String> = heads.iter().map(Head::name).collect();
+        self.connections.retain(|name, _| names.contains(name));
+        self.silent.retain(|name, _| names.contains(name));
+        let mut asked = Vec::new();
+        for head in heads {
+            let connection = self.connections.remove(&head.name());
+            let pause = self.silent.get(&head.name()).filter(|(until, _)| *until > Instant::now());
+            asked.push((head, connection, pause.map(|(_, error)| error.clone())));
+        }
+        let cluster = self.cluster.as_deref();
+        let answers = join_all(asked.into_iter().map(|(head, connection, paused)| async move {
+            let (connection, stats) = match paused {
+                Some(error) => (None, Err(error)),
+                None => ask(cluster, &head, connection).await,
+            };
+            (head, connection, stats)
+        }));
+        let mut observed = Vec::new();
+        for (head, connection, stats) in answers.await {
+            if let Some(connection) = connection {
+                self.connections.insert(head.name(), connection);
+            }
+            match &stats {
+                Err(error @ InspectError::Silent(_)) => {
+                    let until = Instant::now() + PAUSE;
+                    self.silent.entry(head.name()).or_insert_with(|| (until, error.clone()));
+                }
+                _ => drop(self.silent.remove(&head.name())),
+            }
+            let excluded = stats.as_ref().is_ok_and(|stats| self.is_excluded(&head, stats));
+            if !excluded && !matches!(stats, Err(InspectError::Ended(_))) {
+                observed.push(Observed { head, stats: stats.map(Arc::new) });
+            }
+        }
+        observed.append(&mut unnamed);
+        Ok(observed)
+    }
+
+    /// Connects to the inspector of a head.
+    pub(crate) async fn open(&self, head: &Head) -> Result<Inspector, InspectError> {
+        open(self.cluster.as_deref(), head).await
+    }
+
+    /// Returns whether the command line asks for the sessions of an engine, which this is not.
+    fn is_excluded(&self, head: &Head, stats: &SessionStats) -> bool {
+        let other =
+            |backend: Backend| backend != Backend::Local && backend.to_string() != stats.backend;
+        matches!(head, Head::Local(_)) && self.backend.is_some_and(other)
+    }
+
+    /// Returns all heads, and those that can't even be named.
+    async fn heads(&mut self) -> anyhow::Result<(Vec<Head>, Vec<Observed>)> {
+        let (mut heads, mut unnamed) = (Vec::new(), Vec::new());
+        for found in local::heads().await? {
+            match found {
+                Ok(head) => heads.push(Head::Local(head)),
+                Err(problem) => {
+                    let stats = Err(InspectError::Silent(problem));
+                    unnamed.push(Observed { head: Head::Engine(String::new()), stats });
+                }
+            }
+        }
+        if let Some(cluster) = &self.cluster {
+            if self.listed.as_ref().is_none_or(|(at, _)| at.elapsed() > LISTING) {
+                let processes = cluster.processes().await?.into_iter();
+                let heads = processes.filter(|process| {
+                    process.parent.is_none()
+                        && process.location == Location::Cluster
+                        && process.state == ProcessState::Running
+                });
+                let names = heads.map(|head| head.name).collect();
+                self.listed = Some((Instant::now(), names));
+            }
+            let listed = self.listed.iter().flat_map(|(_, names)| names);
+            heads.extend(listed.cloned().map(Head::Engine));
+        }
+        Ok((heads, unnamed))
+    }
+}
+
+async fn open(cluster: Option<&dyn Cluster>, head: &Head) -> Result<Inspector, InspectError> {
+    match (head, cluster) {
+        (Head::Local(head), _) => head.connect().await,
+        (Head::Engine(name), Some(cluster)) => {
+            Ok(Inspector::new(name.clone(), cluster.inspect(name).await?))
+        }
+        (Head::Engine(name), None) => {
+            Err(InspectError::Unknown(format!("{name} can't be asked: no engine is connected")))
+        }
+    }
+}
+
+/// Asks a head for its figures. Returns the connection unless it is broken.
+async fn ask(
+    cluster: Option<&dyn Cluster>,
+    head: &Head,
+    connection: Option<Inspector>,
+) -> (Option<Inspector>, Result<SessionStats, InspectError>) {
+    let opened = match connection {
+        Some(connection) => Ok(connection),
+        None => open(cluster, head).await,
+    };
+    match opened {
+        Ok(mut connection) => {
+            let stats = connection.stats().await;
+            let usable = matches!(stats, Ok(_) | Err(InspectError::Refused(_)));
+            (usable.then_some(connection), stats)
+        }
+        Err(error) => (None, Err(error)),
+    }
+}

@@ -1,0 +1,129 @@
+//! `fiber stack` and `fiber profile`.
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+
+use crate::args::ClusterArgs;
+use crate::flamegraph;
+use crate::inspect::Inspector;
+use crate::inspect::sessions::Sessions;
+use crate::inspect::target::{self, Target};
+use crate::ps::printable;
+
+/// `fiber stack`.
+pub(crate) async fn stack(cluster: &ClusterArgs, name: &str) -> anyhow::Result<ExitCode> {
+    let (target, mut inspector) = open(cluster, name).await?;
+    let text = printable(&inspector.stack(target.process).await?);
+    // A reader that stops early, like `head`, is no failure.
+    let _ = writeln!(std::io::stdout(), "{}", text.trim_end());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The options of `fiber profile`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Profile {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+    /// For how long to take samples.
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    pub(crate) seconds: f64,
+    /// The number of samples in a second.
+    #[arg(long, value_name = "HERTZ", default_value = "99",
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) hertz: u32,
+    /// Samples threads that wait, too.
+    #[arg(long)]
+    pub(crate) idle: bool,
+    /// The file of the flame graph; `-` for standard output. With the ending `.folded`, it gets the
+    /// stacks as text [default: the process's name and `.svg`].
+    #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) output: Option<PathBuf>,
+    /// A session or process (see `fiber stack`).
+    pub(crate) name: String,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds > 0.0 && seconds <= 3600.0 => Ok(seconds),
+        _ => Err("give a number of seconds above 0, up to 3600".into()),
+    }
+}
+
+/// `fiber profile`.
+pub(crate) async fn profile(args: &Profile) -> anyhow::Result<ExitCode> {
+    let to_stdout = args.output.as_deref() == Some(Path::new("-"));
+    if to_stdout && std::io::stdout().is_terminal() {
+        bail!("a flame graph is not for terminals: redirect the output, or name a file by `-o`");
+    }
+    let (target, mut inspector) = open(&args.cluster, &args.name).await?;
+    let output = args.output.clone().unwrap_or_else(|| default_output(&target.name));
+    if !to_stdout {
+        // Before the wait: a path that can't be written is known at once.
+        let file = std::fs::OpenOptions::new().create(true).append(true).open(&output);
+        file.with_context(|| format!("`{}` can't be written", output.display()))?;
+    }
+    eprintln!("Sampling {} for {} s", printable(&target.name), args.seconds);
+    let profile = inspector.profile(target.process, args.seconds, args.hertz, args.idle).await;
+    let drawn = profile.map_err(anyhow::Error::from).and_then(|folded| {
+        match output.extension().is_some_and(|extension| extension == "folded") {
+            true => Ok(folded.into_bytes()),
+            false => flamegraph::svg(&folded, &title(&target, args)),
+        }
+    });
+    if to_stdout {
+        std::io::stdout().write_all(&drawn?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let written = drawn.and_then(|drawn| Ok(std::fs::write(&output, drawn)?));
+    if let Err(error) = written {
+        // The empty file of above.
+        if std::fs::metadata(&output).is_ok_and(|file| file.len() == 0) {
+            let _ = std::fs::remove_file(&output);
+        }
+        return Err(error);
+    }
+    println!("Wrote {}: open it in a browser", output.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn title(target: &Target, args: &Profile) -> String {
+    let head = target.head.name();
+    format!("{} of {head}: {} s at {} Hz", target.name, args.seconds, args.hertz)
+}
+
+fn default_output(name: &str) -> PathBuf {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
+    let name: String = name.chars().map(plain).collect();
+    format!("{}.svg", name.trim_start_matches(['-', '.'])).into()
+}
+
+async fn open(cluster: &ClusterArgs, name: &str) -> anyhow::Result<(Target, Inspector)> {
+    let mut sessions = Sessions::connect(cluster).await?;
+    let target = target::find(&sessions.look().await?, name)?;
+    let inspector = sessions.open(&target.head).await?;
+    Ok((target, inspector))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_file_is_in_this_directory() {
+        assert_eq!(default_output("squares/worker-1"), Path::new("squares-worker-1.svg"));
+        assert_eq!(default_output("../a b"), Path::new("a-b.svg"));
+    }
+
+    #[test]
+    fn only_times_that_end_are_accepted() {
+        for right in ["10", "0.5", "3600"] {
+            assert!(seconds(right).is_ok(), "{right}");
+        }
+        for wrong in ["0", "-1", "nan", "inf", "3601", "ten"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+}
