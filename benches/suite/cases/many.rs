@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::ensure;
 use fiber::Pool;
 
+use super::observed::inspector_row;
 use crate::measure::{median, proportional, rate, ready_pool, resident, seconds};
 use crate::table::{Figure, Row, Table, Target};
 
@@ -37,6 +38,7 @@ pub(super) fn many(table: &mut Table) -> anyhow::Result<()> {
     eprintln!("  {MANY} workers: ready after {ready:.1?}");
     let done = rounds(&pool, MANY)?;
     eprintln!("  {MANY} workers: {:.1?} for {TASKS} tasks", done.time);
+    inspector_row(table, MANY)?;
     let parent = resident(process::id())?;
     let workers =
         done.pids.iter().map(|pid| Ok((resident(*pid)? as u64, proportional(*pid)? as u64)));
