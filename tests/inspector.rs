@@ -249,3 +249,63 @@ fn unknown_requests_and_ended_processes_are_errors() {
     let error = ask(&mut connection, "not JSON")["error"].to_string();
     assert!(error.contains("knows no such request"), "{error}");
 }
+
+fn spins_in_here(_: u64) {
+    loop {
+        std::hint::spin_loop();
+    }
+}
+
+fn worker_of(pool: &str) -> fiber::stats::ProcessStats {
+    let name = format!("{pool}/worker-1");
+    wait_for(|session| {
+        let report = &session.report;
+        let is_running =
+            |stats: &&fiber::stats::PoolStats| stats.name == pool && !stats.running().is_empty();
+        report.pools.iter().find(is_running)?;
+        report.processes.iter().find(|process| process.name == name).cloned()
+    })
+}
+
+#[test]
+fn the_stack_of_a_worker_that_hangs_names_the_function() {
+    let pool = pool_called("hangs", 1);
+    let call = pool.apply(spins_in_here, 0);
+    let worker = worker_of("hangs");
+    let mut connection = connect(&fiber::stats().unwrap().session);
+    let request = format!("{{\"stack\":{{\"process\":{}}}}}", worker.id.0);
+    let answer = ask(&mut connection, &request);
+    let stack = answer["ok"].as_str().unwrap_or_else(|| panic!("{answer}"));
+    assert!(stack.contains("spins_in_here") && stack.contains("fiber-runtime"), "{stack}");
+    let request = format!(
+        "{{\"profile\":{{\"process\":{},\"seconds\":0.3,\"hertz\":50,\"idle\":false}}}}",
+        worker.id.0
+    );
+    let answer = ask(&mut connection, &request);
+    let profile = answer["ok"].as_str().unwrap_or_else(|| panic!("{answer}"));
+    let samples = |line: &str| line.rsplit_once(' ')?.1.parse::<u64>().ok();
+    let (here, all) = profile.lines().fold((0, 0), |(here, all), line| {
+        let count = samples(line).unwrap();
+        (here + if line.contains("spins_in_here") { count } else { 0 }, all + count)
+    });
+    assert!(here > 0 && 2 * here > all, "{here} of {all}: {profile}");
+    // The head itself answers, too.
+    let head = fiber::stats().unwrap().report.processes[0].id;
+    let answer = ask(&mut connection, &format!("{{\"stack\":{{\"process\":{}}}}}", head.0));
+    assert!(answer["ok"].to_string().contains("fiber-runtime"), "{answer}");
+    drop(call);
+}
+
+#[test]
+fn a_stopped_worker_does_not_answer_and_nobody_hangs() {
+    let pool = pool_called("stopped", 1);
+    let call = pool.apply(|| std::thread::park(), ());
+    let worker = worker_of("stopped");
+    let pid = rustix::process::Pid::from_raw(worker.pid.unwrap() as i32).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    let mut connection = connect(&fiber::stats().unwrap().session);
+    let answer = ask(&mut connection, &format!("{{\"stack\":{{\"process\":{}}}}}", worker.id.0));
+    let error = answer["error"].as_str().unwrap_or_else(|| panic!("{answer}"));
+    assert!(error.contains("stopped/worker-1") && error.contains("did not answer"), "{error}");
+    drop(call);
+}

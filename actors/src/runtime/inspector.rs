@@ -4,6 +4,7 @@
 //! of the same user (and root) may use. `fiber_core::inspect` describes the protocol. Requests
 //! about a child go to it through the link; it answers them in the same way.
 
+use std::fmt::Display;
 use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener as StdListener};
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use fiber_core::inspect::{Answer, PREFIX, Request};
 use fiber_core::stats::{ProcessRole, ProcessStats, Report, SessionStats};
-use fiber_core::{ProcessId, Result};
+use fiber_core::{ProcessId, Result, stacks};
 use serde::Serialize;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
@@ -30,6 +31,8 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 const CHILD_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause after a connection could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// The time limit for the threads of a process to answer.
+const STACK_LIMIT: Duration = Duration::from_millis(250);
 /// The longest profile.
 const MAX_PROFILE: f64 = 600.0;
 
@@ -98,7 +101,7 @@ impl Runtime {
     /// A message for the user.
     pub(super) async fn inspect(&'static self, request: Request) -> Result<String, String> {
         match request {
-            Request::Stats => in_background(|| self.session_stats()).await,
+            Request::Stats => in_background(|| Ok(self.session_stats())).await,
             Request::Stack { process } => self.of_process(process, request, Duration::ZERO).await,
             Request::Profile { process, seconds, hertz, .. } => {
                 if !(0.0..=MAX_PROFILE).contains(&seconds) || !(1..=1000).contains(&hertz) {
@@ -121,20 +124,27 @@ impl Runtime {
         if process != self.id() {
             return self.children.ask(process, request, takes + CHILD_TIMEOUT).await;
         }
-        Err("this program was built without stacks".into())
+        match request {
+            Request::Profile { hertz, idle, .. } => {
+                in_background(move || shown(stacks::profile(takes, hertz, idle))).await
+            }
+            _ => in_background(|| shown(stacks::capture(STACK_LIMIT))).await,
+        }
     }
+}
+
+fn shown(result: Result<impl Display>) -> Result<String, String> {
+    result.map(|shown| shown.to_string()).map_err(|error| error.to_string())
 }
 
 /// Computes an answer on another thread, so that links don't wait for it.
 async fn in_background<T: Serialize + 'static>(
-    compute: impl FnOnce() -> T + Send + 'static,
+    compute: impl FnOnce() -> Result<T, String> + Send + 'static,
 ) -> Result<String, String> {
-    let answer = tokio::task::spawn_blocking(move || serde_json::to_string(&compute()));
-    match answer.await {
-        Ok(Ok(json)) => Ok(json),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(error) => Err(error.to_string()),
-    }
+    let answer = tokio::task::spawn_blocking(move || {
+        serde_json::to_string(&compute()?).map_err(|error| error.to_string())
+    });
+    answer.await.unwrap_or_else(|error| Err(error.to_string()))
 }
 
 /// Returns the file name of the program.
