@@ -47,6 +47,7 @@
 //! | `progress` | progress bars: `progress` of `map` and `imap` |
 //! | `ndarray` | conversions between [`Array`] and ndarray's arrays |
 //! | `stacks` | stacks and profiles of running processes, and where a task hung; on by default |
+//! | `opentelemetry` | spans of calls and tasks, exported by OTLP: [`opentelemetry`] |
 //! | `full` | all of these |
 //!
 //! `k8s-latest`, a default feature, chooses the version of Kubernetes' API for `kubernetes`.
@@ -54,6 +55,12 @@
 
 pub use fiber_actors::{actix, init, stats, supervisor, sync};
 pub use fiber_core::Meta;
+
+/// Export of spans by OpenTelemetry's protocol OTLP.
+///
+/// See [`init`](opentelemetry::init).
+#[cfg(feature = "opentelemetry")]
+pub use fiber_actors::opentelemetry;
 
 /// Makes an `async fn main`, or a plain one, the entry of a program that uses fiber.
 ///

@@ -30,6 +30,8 @@ pub(crate) const CONTROL: u8 = 0;
 pub(crate) const MAIN: u8 = 1;
 /// The channel of actors and shared objects.
 pub(crate) const MESH: u8 = 2;
+/// The channel of spans, from a child to its parent.
+pub(crate) const SPANS: u8 = 3;
 
 /// The data that the runtime and its mesh share.
 #[derive(Debug)]

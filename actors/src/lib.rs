@@ -41,5 +41,10 @@ pub use ring::{
     NoArguments, Number, Reduction, Rendezvous, Ring, RingBuilder, RingFunction, RingNode, RingRun,
 };
 pub use runtime::{init, stats};
+/// Export of spans by OpenTelemetry.
+#[cfg(feature = "opentelemetry")]
+pub mod opentelemetry {
+    pub use crate::runtime::telemetry::{init, layer};
+}
 #[doc(no_inline)]
 pub use supervisor::tree;

@@ -6,6 +6,7 @@
 //! - `child`: a process that fiber started, from `init` to its end. `parent_info`, `protocol`,
 //!   `child_main` and `child_exit` are what parent and child agree on.
 //! - `launch`: starts children.
+//! - `telemetry`: contexts and spans of OpenTelemetry.
 
 mod bridge;
 mod child;
@@ -20,6 +21,8 @@ mod listen;
 mod parent_info;
 mod protocol;
 mod signals;
+#[cfg_attr(not(feature = "opentelemetry"), path = "runtime/telemetry/disabled.rs")]
+pub(crate) mod telemetry;
 mod thread;
 
 use std::future::Future;

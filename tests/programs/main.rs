@@ -5,6 +5,7 @@
 //! starts for it.
 
 mod buffers;
+mod collector;
 mod configuration;
 mod deaths;
 mod detached;
@@ -24,6 +25,7 @@ mod secrets;
 mod shortages;
 mod sizes;
 mod starts;
+mod traces;
 
 use std::process::ExitCode;
 
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         ("shortages", shortages::TESTS),
         ("sizes", sizes::TESTS),
         ("starts", starts::TESTS),
+        ("traces", traces::TESTS),
         ("intruders", intruders::TESTS),
     ];
     let impossible = |topic: &str| topic == "memory" && !memory::can_be_limited();

@@ -8,6 +8,7 @@ mod network;
 mod shortages;
 mod silent_connections;
 mod starters;
+mod traced;
 mod unfinished;
 
 use std::io::{BufRead, Write};
@@ -65,6 +66,9 @@ pub(crate) fn run(name: &str) -> ExitCode {
         "shortage while growing" => shortages::while_growing(),
         "shortage of a managed actor" => managed::shortage(),
         "logging tasks" => logs::tasks(),
+        "traced tasks" => traced::tasks(),
+        "many traced tasks" => traced::many_tasks(),
+        "traced nested pools" => traced::nested(),
         "detached" => detached::detached(),
         "shortage of all" => shortages::of_all(),
         "shortage of a guard" => shortages::of_a_guard(),

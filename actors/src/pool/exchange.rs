@@ -20,7 +20,7 @@ use super::buffer::Buffer;
 use super::keep_alive::TaskKeepAlives;
 use super::run::{CallId, Run};
 use super::scheduler::{Caller, Completion};
-use crate::runtime::Runtime;
+use crate::runtime::{Runtime, telemetry};
 
 /// See the module's documentation.
 pub(crate) struct Exchange {
@@ -38,6 +38,8 @@ pub(crate) struct Exchange {
     run_size: AtomicU64,
     stopped: AtomicBool,
     pub(super) keep_alive: TaskKeepAlives,
+    /// The context in which the call was made: see `telemetry`.
+    context: Bytes,
 }
 
 /// Encoded tasks that are not submitted.
@@ -105,6 +107,7 @@ impl Exchange {
             run_size: AtomicU64::new(1),
             stopped: AtomicBool::new(false),
             keep_alive: TaskKeepAlives::new(runtime),
+            context: telemetry::current_context(),
         })
     }
 
@@ -289,6 +292,10 @@ impl Exchange {
 }
 
 impl Caller for Arc<Exchange> {
+    fn context(&self) -> Bytes {
+        self.context.clone()
+    }
+
     fn take_prepared(&self) -> Option<Run> {
         self.take_open()
     }

@@ -29,6 +29,8 @@ pub(crate) struct Assignment {
     pub(crate) chunk: u32,
     pub(crate) first: u64,
     pub(crate) count: u32,
+    /// The context in which the call was made: see `telemetry`. At most 64 KiB.
+    pub(crate) context: Bytes,
     pub(crate) arguments: Bytes,
     pub(crate) blobs: Blobs,
 }
@@ -111,7 +113,7 @@ impl ToWorker {
     pub(crate) fn message(self) -> Message {
         match self {
             ToWorker::Assignment(assignment) => {
-                let mut head = Vec::with_capacity(54);
+                let mut head = Vec::with_capacity(52 + assignment.context.len());
                 head.extend_from_slice(&[MAIN, ASSIGNMENT]);
                 let numbers = [
                     assignment.call,
@@ -123,6 +125,8 @@ impl ToWorker {
                 numbers.iter().for_each(|number| head.extend_from_slice(&number.to_le_bytes()));
                 head.extend_from_slice(&assignment.chunk.to_le_bytes());
                 head.extend_from_slice(&assignment.count.to_le_bytes());
+                head.extend_from_slice(&(assignment.context.len() as u16).to_le_bytes());
+                head.extend_from_slice(&assignment.context);
                 Message { head, body: assignment.arguments, blobs: assignment.blobs }
             }
             ToWorker::Broadcast { id, value } => {
@@ -142,13 +146,14 @@ impl ToWorker {
         let Received { bytes: mut message, blobs } = message;
         match message.try_get_u8() {
             Ok(CONTROL) => codec::decode(&message).map(ToWorker::Command),
-            Ok(ASSIGNMENT) if message.len() >= 48 => Ok(ToWorker::Assignment(Assignment {
+            Ok(ASSIGNMENT) if message.len() >= 50 => Ok(ToWorker::Assignment(Assignment {
                 call: message.get_u64_le(),
                 entry: EntryRef { offset: message.get_u64_le(), name: message.get_u64_le() },
                 timeout: message.get_u64_le(),
                 first: message.get_u64_le(),
                 chunk: message.get_u32_le(),
                 count: message.get_u32_le(),
+                context: read_context(&mut message)?,
                 arguments: message,
                 blobs,
             })),
@@ -225,6 +230,11 @@ fn results_head(call: CallId, busy: u64, failed: u32, runs: &[ResultRun]) -> Vec
         head.extend_from_slice(&run.length.to_le_bytes());
     }
     head
+}
+
+fn read_context(message: &mut Bytes) -> Result<Bytes> {
+    let length = usize::from(message.get_u16_le());
+    if length > message.len() { Err(malformed()) } else { Ok(message.split_to(length)) }
 }
 
 fn control_message<T: Serialize>(content: &T) -> Message {

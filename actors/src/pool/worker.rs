@@ -30,7 +30,7 @@ use super::broadcast;
 use super::run::{CallId, push_item};
 use super::wire::{Assignment, FromWorker, PoolCommand, ResultRun, Results, ToWorker, WorkerEvent};
 use crate::process::Initializer;
-use crate::runtime::{ChildMain, ControlMessage, ParentMessage, Runtime, StartedMain};
+use crate::runtime::{ChildMain, ControlMessage, ParentMessage, Runtime, StartedMain, telemetry};
 use executor::ExecutorState;
 use local_run::LocalRun;
 use task_span::WorkerNames;
@@ -214,6 +214,8 @@ impl WorkQueue {
     }
 
     fn send(&self, results: Results) {
+        // The pool may kill this process as soon as it has the outcomes.
+        telemetry::flush();
         let _ = self.link.send(FromWorker::Results(results).message());
     }
 

@@ -15,7 +15,7 @@ use super::child_exit::ChildExit;
 use super::child_main::ParentMessage;
 use super::parent_info::ParentInfo;
 use super::protocol::ControlMessage;
-use super::{CURRENT, INITIALISED, Runtime, bridge, exit, thread};
+use super::{CURRENT, INITIALISED, Runtime, bridge, exit, telemetry, thread};
 use crate::endpoint::{Endpoint, MAIN, MESH, connect_to, message_limit, send_heartbeats};
 use crate::mesh::MeshPeer;
 
@@ -58,7 +58,7 @@ pub fn init() {
     };
     INITIALISED.store(true, Ordering::Release);
     fiber_core::malloc::keep_large_blocks();
-    let Some((parent, key)) = variables else { return };
+    let Some((parent, key)) = variables else { return telemetry::is_head() };
     if tokio::runtime::Handle::try_current().is_ok() {
         // An async task of this process could not run in a runtime of its own.
         quit(ChildExit::TooLate);
@@ -107,6 +107,7 @@ fn run(info: ParentInfo, key: SessionKey) -> ! {
             let backend = backend(&config).unwrap_or_else(|error| fail(&error.to_string()));
             let heartbeat = config.heartbeat;
             connection.link.set_peer_timeout(config.heartbeat_timeout);
+            telemetry::send_to_parent(&connection.link, message_limit(&config));
             config.clone().inherit();
             let listen_on = info.parent_pid.is_none().then(|| listen_towards(&info.address));
             let endpoint = Endpoint::new(info.id, *config, key, own_arbiter);
@@ -117,7 +118,10 @@ fn run(info: ParentInfo, key: SessionKey) -> ! {
             tokio::task::spawn_local(send_heartbeats(
                 Arc::clone(&connection.link),
                 heartbeat,
-                || runtime.heartbeat().message(),
+                || {
+                    telemetry::flush();
+                    runtime.heartbeat().message()
+                },
             ));
             let parent = runtime.mesh().add_link(info.parent, &connection.link);
             let started = request.start(runtime, Arc::clone(&connection.link));

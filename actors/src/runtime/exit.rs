@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fiber_backends::{Job, JobState};
 
-use super::{CURRENT, Runtime};
+use super::{CURRENT, Runtime, telemetry};
 use crate::mesh;
 
 /// Time limit at the exit of this process, each for the last messages, for the end of children on
@@ -16,6 +16,10 @@ pub(super) const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 /// The same for the end of children in containers and pods, which outlive this process if it does
 /// not end them.
 const REMOTE_EXIT_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The same for spans that the collector has not accepted.
+#[cfg(feature = "opentelemetry")]
+const SPANS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Set when this process is about to exit: no child is started any more.
 static EXITING: AtomicBool = AtomicBool::new(false);
@@ -29,6 +33,7 @@ pub(super) fn is_exiting() -> bool {
 /// must not wait.
 pub(super) fn shutdown_on_exit(waiting_allowed: bool) {
     let Some(runtime) = CURRENT.try_lock().and_then(|current| *current) else { return };
+    telemetry::flush();
     if waiting_allowed {
         mesh::flush(runtime.mesh(), EXIT_TIMEOUT);
     }
@@ -43,6 +48,12 @@ pub(super) fn shutdown_on_exit(waiting_allowed: bool) {
         let _ = ended.recv_timeout(runtime.exit_timeout());
         fiber_backends::flush(EXIT_TIMEOUT);
     }
+}
+
+/// Sends the spans that have ended, at the exit of this process. The children have ended by then.
+#[cfg(feature = "opentelemetry")]
+pub(super) fn finish_telemetry(waiting_allowed: bool) {
+    telemetry::finish(if waiting_allowed { SPANS_TIMEOUT } else { Duration::ZERO });
 }
 
 /// Waits until all these jobs have ended.

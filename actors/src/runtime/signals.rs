@@ -2,8 +2,8 @@
 
 use fiber_core::{Ignored, Signals};
 
-use super::Runtime;
 use super::exit::{EXIT_TIMEOUT, all_ended};
+use super::{Runtime, telemetry};
 
 /// Waits for a signal that ends programs; then ends the children, and this process in the way of
 /// that signal.
@@ -22,5 +22,6 @@ pub(super) async fn end_by_signal(ignored: Ignored) {
         _ = signals.next() => {}
     }
     fiber_backends::flush_within(EXIT_TIMEOUT);
+    telemetry::finish(EXIT_TIMEOUT);
     let _ = signal_hook::low_level::emulate_default_handler(number);
 }

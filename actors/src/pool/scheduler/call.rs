@@ -154,6 +154,7 @@ impl<C: Caller> Call<C> {
             chunk: self.options.chunk,
             first: run.start,
             count: run.len() as u32,
+            context: self.caller.context(),
             arguments: run.arguments(),
             blobs: run.blobs().clone(),
         }

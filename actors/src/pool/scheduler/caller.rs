@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use crate::pool::run::Run;
 
 /// The options of a call.
@@ -21,6 +23,9 @@ pub(crate) struct CallOptions {
 
 /// The origin of a call, which prepares its tasks and receives their outcomes.
 pub(crate) trait Caller: Clone {
+    /// Returns the context that travels with the call's tasks, encoded.
+    fn context(&self) -> Bytes;
+
     /// Takes the tasks that are prepared and not submitted.
     fn take_prepared(&self) -> Option<Run>;
 

@@ -29,6 +29,10 @@ fn caller(id: CallId) -> TestCaller {
 }
 
 impl Caller for TestCaller {
+    fn context(&self) -> Bytes {
+        Bytes::new()
+    }
+
     fn take_prepared(&self) -> Option<Run> {
         None
     }

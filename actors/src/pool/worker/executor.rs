@@ -13,13 +13,13 @@ use tracing::span::EnteredSpan;
 
 use super::local_run::LocalRun;
 use super::outcomes::PendingOutcomes;
-use super::task_span::TaskCallsite;
+use super::task_span::RunSpans;
 use super::{Work, WorkQueue};
 use crate::blocking::BlockingRuntime;
 use crate::objects::wait_until_attached;
 use crate::pool::run::{CallId, Items, PREFIX, prefix};
 use crate::pool::wire::{FromWorker, Results};
-use crate::runtime::ControlMessage;
+use crate::runtime::{ControlMessage, telemetry};
 
 /// An executor sends an outcome of this many bytes in a message of its own, without a copy.
 const LARGE: usize = 64 << 10;
@@ -64,7 +64,7 @@ fn run(queue: &WorkQueue, index: usize) {
         flush_after_task: false,
         busy: false,
         runtime: BlockingRuntime::default(),
-        callsite: None,
+        spans: None,
         span: None,
     };
     while let Some(entry) = executor.take_run() {
@@ -167,8 +167,8 @@ struct Executor<'a> {
     /// Whether the queue counts this executor as busy.
     busy: bool,
     runtime: BlockingRuntime,
-    /// The callsite of the current run's spans, if a subscriber may want them.
-    callsite: Option<&'static TaskCallsite>,
+    /// The spans of the current run's tasks, if a subscriber may want them.
+    spans: Option<RunSpans>,
     /// The span of the claimed task.
     span: Option<EnteredSpan>,
 }
@@ -211,7 +211,7 @@ impl Executor<'_> {
         drop(work);
         self.busy = true;
         let entry = run.entry;
-        self.callsite = TaskCallsite::of(entry.name());
+        self.spans = RunSpans::of(entry.name(), &run.context);
         self.arguments = run.arguments.clone();
         self.blobs = run.blobs.clone();
         let mut state = self.state.lock();
@@ -229,12 +229,6 @@ impl Executor<'_> {
     /// Returns whether the worker has one thread, so that no other task can have locked the output.
     fn is_only_executor(&self) -> bool {
         self.queue.executors.len() == 1
-    }
-
-    #[cold]
-    fn enter_span(&mut self, callsite: &'static TaskCallsite) {
-        let current = self.state.lock().current;
-        self.span = current.and_then(|task| callsite.enter(&self.queue.names, task.index));
     }
 
     /// Sends an outcome in a message of its own, after the outcomes that were not sent.
@@ -260,6 +254,7 @@ impl Executor<'_> {
         if let Some(results) = before {
             self.queue.send(results);
         }
+        telemetry::flush();
         let prefix = prefix(value.len(), outcome == Outcome::Failure);
         let failed = u32::from(outcome == Outcome::Failure);
         let outcome = std::mem::take(value).into();
@@ -267,6 +262,11 @@ impl Executor<'_> {
             FromWorker::Large { call, busy, failed, index, prefix, outcome, blobs }.message(),
         );
     }
+}
+
+/// Returns the index of the claimed task.
+fn current_index(state: &Mutex<ExecutorState>) -> u64 {
+    state.lock().current.map_or(0, |task| task.index)
 }
 
 /// Takes the next run for one of `executors` executors: all of it, or a share.
@@ -306,15 +306,19 @@ impl Tasks for Executor<'_> {
     #[inline]
     fn next(&mut self) -> Option<(&[u8], &Blobs, &dyn BlockOn)> {
         let (start, end) = self.claimed?;
-        if let Some(callsite) = self.callsite {
-            self.enter_span(callsite);
+        if let Some(spans) = &self.spans {
+            self.span = spans.enter(&self.queue.names, current_index(self.state));
         }
         Some((&self.arguments[start..end], &self.blobs, &self.runtime))
     }
 
     #[inline]
     fn finish(&mut self, mut outcome: Outcome, value: &mut Vec<u8>, mut blobs: Blobs) {
-        self.span = None;
+        if let Some(span) = self.span.take()
+            && outcome == Outcome::Failure
+        {
+            telemetry::note_failure(&span, value);
+        }
         // The outcome makes the pool drop its keep-alives of the objects whose handles are in the
         // arguments. By then this process has to be one of their holders.
         wait_until_attached();

@@ -20,6 +20,8 @@ pub(super) struct LocalRun {
     /// The next task to start.
     pub(super) first: u64,
     pub(super) end: u64,
+    /// The context in which the call was made, encoded.
+    pub(super) context: Bytes,
     pub(super) arguments: Bytes,
     pub(super) blobs: Blobs,
 }
@@ -34,6 +36,7 @@ impl LocalRun {
             start: assignment.first,
             first: assignment.first,
             end: assignment.first + u64::from(assignment.count),
+            context: assignment.context,
             arguments: assignment.arguments,
             blobs: assignment.blobs,
         }

@@ -13,10 +13,11 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::{JobGuard, Launched, MAX_LAG};
-use crate::endpoint::{CONTROL, HeartbeatMonitor, MAIN, MESH};
+use crate::endpoint::{CONTROL, HeartbeatMonitor, MAIN, MESH, SPANS};
 use crate::runtime::Runtime;
 use crate::runtime::child_exit::ChildExit;
 use crate::runtime::protocol::ControlMessage;
+use crate::runtime::telemetry;
 
 /// Time limit for the end of a killed process; after it, the parent goes on without waiting.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -59,6 +60,7 @@ async fn monitor_with(
             receive(message);
         }
         Some(&MESH) => peer.receive(message),
+        Some(&SPANS) => telemetry::receive(message.bytes.slice(1..)),
         _ => {}
     };
     let mut heartbeats = HeartbeatMonitor::new(&runtime.endpoint.config);

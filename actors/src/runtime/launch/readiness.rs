@@ -11,12 +11,13 @@ use tokio::time::timeout;
 
 use super::failure::StartFailure;
 use super::{MAX_LAG, monitor};
-use crate::endpoint::{HeartbeatMonitor, MESH, message_limit};
+use crate::endpoint::{HeartbeatMonitor, MESH, SPANS, message_limit};
 use crate::mesh::MeshPeer;
 use crate::runtime::Runtime;
 use crate::runtime::child_main::StartRequest;
 use crate::runtime::listen::ChildConnection;
 use crate::runtime::protocol::ControlMessage;
+use crate::runtime::telemetry;
 
 /// A child that is ready.
 pub(super) struct Ready {
@@ -111,6 +112,10 @@ async fn answer(
         if message.first() == Some(&MESH) {
             // An initializer or an actor's factory may talk to other actors.
             peer.receive(message);
+            continue;
+        }
+        if message.first() == Some(&SPANS) {
+            telemetry::receive(message.bytes.slice(1..));
             continue;
         }
         match ControlMessage::read(&message) {
