@@ -363,6 +363,7 @@ pub mod reply {
 /// # Ok::<(), fiber::Error>(())
 /// ```
 pub mod error {
+    pub use fiber_core::stacks::{Frame, ThreadStack, ThreadState};
     pub use fiber_core::{
         Cause, CloseReason, ConfigProblem, Error, Exit, ExitReason, Failure, FailureKind,
         PoolEndReason, RankActivity, Result, RingEndReason, RingProblem,

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::stacks::ThreadStack;
+
 /// Why an actor or a process ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -133,7 +135,7 @@ impl fmt::Display for SignalName {
     }
 }
 
-/// The end of a process: its reason, and the last output.
+/// The end of a process: its reason, the last output, and where its task hung.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Exit {
@@ -141,13 +143,22 @@ pub struct Exit {
     pub reason: ExitReason,
     /// The last lines of its output, oldest first: at most 20 lines and at most 4 KiB.
     pub tail: Vec<String>,
+    /// What the task that ran past its timeout was doing, after [`ExitReason::TaskTimedOut`].
+    /// `None` without the feature `stacks`, or if the worker could not tell in time.
+    pub stack: Option<Box<ThreadStack>>,
 }
 
 impl Exit {
     /// Makes the exit of a process from its reason and last output.
     #[doc(hidden)]
     pub fn new(reason: ExitReason, tail: Vec<String>) -> Exit {
-        Exit { reason, tail }
+        Exit { reason, tail, stack: None }
+    }
+
+    /// Returns this exit with the stack of a task that ran past its timeout.
+    #[doc(hidden)]
+    pub fn with_stack(self, stack: Option<Box<ThreadStack>>) -> Exit {
+        Exit { stack, ..self }
     }
 
     /// Returns [`ExitReason::NotStarted`] with this exit's reason and last output as the problem.
@@ -177,7 +188,18 @@ impl Exit {
 
 impl fmt::Display for Exit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.reason, LastLines(&self.tail))
+        write!(f, "{}{}", self.reason, LastLines(&self.tail))?;
+        let Some(stack) = &self.stack else { return Ok(()) };
+        f.write_str(if self.tail.is_empty() { "; " } else { "\n" })?;
+        write!(f, "the task's thread {}", stack.state)?;
+        if let Some(waits_in) = &stack.waits_in {
+            write!(f, " in {waits_in}")?;
+        }
+        match &stack.problem {
+            None => f.write_str(":")?,
+            Some(problem) => write!(f, " (no stack: {problem})")?,
+        }
+        stack.relevant_frames().iter().try_for_each(|frame| write!(f, "\n    {frame}"))
     }
 }
 

@@ -90,6 +90,56 @@ fn a_task_that_times_out_fails_and_does_not_run_again() {
 }
 
 #[test]
+fn the_error_of_a_task_that_times_out_shows_where_it_hung() {
+    #[inline(never)]
+    fn sleeps_too_long() {
+        std::thread::sleep(Duration::from_secs(3600));
+        std::hint::black_box(());
+    }
+    #[inline(never)]
+    fn never_ends() {
+        while std::hint::black_box(true) {}
+    }
+    let task = |x: u64| match x {
+        0 => x,
+        1 => sleeps_too_long_after(x),
+        _ => {
+            never_ends();
+            x
+        }
+    };
+    #[inline(never)]
+    fn sleeps_too_long_after(x: u64) -> u64 {
+        println!("about to sleep");
+        sleeps_too_long();
+        x
+    }
+    let pool = pool(1).timeout(Duration::from_millis(100));
+    let results: Vec<_> = pool.imap(task, 0..3).wait().collect();
+    let [Ok(0), Err(sleeping), Err(looping)] = &results[..] else { panic!("{results:?}") };
+    for (error, text, functions) in [
+        (
+            sleeping,
+            "its last output:\n    about to sleep\n\
+             the task's thread sleeps in ",
+            &["nanosleep", "::sleeps_too_long (", "::sleeps_too_long_after ("][..],
+        ),
+        (looping, "ran longer than 100ms; the task's thread runs:\n    ", &["::never_ends ("]),
+    ] {
+        let shown = error.to_string();
+        assert!(shown.contains(text), "{shown}");
+        for function in functions {
+            assert!(shown.contains(function), "{shown}");
+        }
+        assert!(shown.contains("tests/pool/deaths.rs:"), "{shown}");
+        // Calls of fiber would only hide those of the task.
+        assert!(!shown.contains("fiber_actors"), "{shown}");
+        let Error::WorkerDied { exit, .. } = error else { panic!("{error}") };
+        assert!(!exit.stack.as_ref().unwrap().frames.is_empty());
+    }
+}
+
+#[test]
 fn a_task_is_abandoned_after_max_timeouts() {
     let task = |x: u64| if x == 5 { pid_after(3_600_000) } else { 0 };
     let pool = pool(2).timeout(Duration::from_millis(100)).max_deaths(1).max_timeouts(2);

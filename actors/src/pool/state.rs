@@ -260,7 +260,9 @@ impl PoolState {
                     let since = Instant::now() - BLOCKED_AFTER;
                     scheduler.note_long_running(id, call, index, since)
                 }
-                WorkerEvent::Overdue { call, index } => scheduler.overdue(id, call, index, effects),
+                WorkerEvent::Overdue { call, index, stack } => {
+                    scheduler.overdue(id, call, index, stack, effects)
+                }
                 WorkerEvent::RunsCancelled => scheduler.runs_cancelled(id, effects),
             }),
             Ok(FromWorker::Large { .. }) => unreachable!("large outcomes are read as results"),

@@ -6,6 +6,7 @@
 use bytes::{Buf, Bytes};
 use fiber_core::blob::Blobs;
 use fiber_core::entry::EntryRef;
+use fiber_core::stacks::ThreadStack;
 use fiber_core::{Error, Result, codec};
 use fiber_transport::{Message, Received};
 use serde::{Deserialize, Serialize};
@@ -66,8 +67,8 @@ pub(crate) enum WorkerEvent {
     Returned { call: CallId, first: u64, count: u64 },
     /// The worker has been running this task for a while.
     Running { call: CallId, index: u64 },
-    /// The worker runs this task past its timeout.
-    Overdue { call: CallId, index: u64 },
+    /// The worker runs this task past its timeout. Holds what it is doing, if that is known.
+    Overdue { call: CallId, index: u64, stack: Option<Box<ThreadStack>> },
     /// The worker runs a task of a call that was cancelled with `kill`.
     RunsCancelled,
 }
@@ -239,7 +240,7 @@ fn read_context(message: &mut Bytes) -> Result<Bytes> {
 
 fn control_message<T: Serialize>(content: &T) -> Message {
     let mut head = vec![MAIN, CONTROL];
-    codec::append(&mut head, content).expect("control messages contain only numbers");
+    codec::append(&mut head, content).expect("control messages contain only numbers and text");
     Message::new(head)
 }
 

@@ -99,6 +99,17 @@ impl Profile {
 }
 
 impl ThreadStack {
+    /// Returns this stack with only its [relevant frames](ThreadStack::relevant_frames), and at
+    /// most `most` of them.
+    #[doc(hidden)]
+    pub fn shortened(mut self, most: usize) -> ThreadStack {
+        let relevant = self.relevant_frames().len();
+        self.truncated &= relevant == self.frames.len();
+        self.truncated |= relevant > most;
+        self.frames.truncate(relevant.min(most));
+        self
+    }
+
     /// Returns the frames that tell the user something: not those by which fiber and the standard
     /// library call the user's function.
     pub fn relevant_frames(&self) -> &[Frame] {

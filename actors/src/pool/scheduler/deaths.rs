@@ -1,8 +1,9 @@
 //! The end of workers: redelivery of their tasks, and tasks that end too many workers.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
+use fiber_core::stacks::ThreadStack;
 use fiber_core::stats::TaskName;
 use fiber_core::{Exit, ExitReason};
 
@@ -22,6 +23,12 @@ pub(crate) struct Loss {
     pub(crate) redelivered: u64,
 }
 
+/// How a worker ended, and what its overdue tasks were doing.
+struct Ended<'a> {
+    exit: &'a Exit,
+    stacks: &'a BTreeMap<(CallId, u64), Box<ThreadStack>>,
+}
+
 impl<W: Clone, C: Caller> Scheduler<W, C> {
     /// Notes that a worker has been running a task `since` a while ago.
     pub(crate) fn note_long_running(
@@ -36,12 +43,13 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
         }
     }
 
-    /// Kills a worker that runs a task past its timeout.
+    /// Kills a worker that runs a task past its timeout. `stack` is what the task is doing.
     pub(crate) fn overdue(
         &mut self,
         id: WorkerId,
         call: CallId,
         index: u64,
+        stack: Option<Box<ThreadStack>>,
         effects: &mut Effects<W, C>,
     ) {
         let limit = self.calls.get(&call).and_then(|call| call.options.timeout);
@@ -49,6 +57,7 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
         let is_pending = worker.pending_of(call).any(|run| run.contains(index));
         if let (Some(limit), true) = (limit, is_pending) {
             worker.overdue.push((call, index));
+            worker.stacks.extend(stack.map(|stack| ((call, index), stack)));
             effects.kills.push((worker.handle.clone(), ExitReason::TaskTimedOut(limit)));
         }
     }
@@ -77,7 +86,7 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
         };
         let calls: BTreeSet<_> = worker.pending.keys().map(|(call, _)| *call).collect();
         for run in worker.pending.into_values().rev() {
-            self.redeliver(run, &blame, exit, effects);
+            self.redeliver(run, &blame, &Ended { exit, stacks: &worker.stacks }, effects);
         }
         calls.into_iter().for_each(|call| self.remove_if_done(call));
         self.dispatch(effects);
@@ -95,7 +104,13 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
         tasks.iter().filter_map(name).collect()
     }
 
-    fn redeliver(&mut self, run: Run, blame: &Blame, exit: &Exit, effects: &mut Effects<W, C>) {
+    fn redeliver(
+        &mut self,
+        run: Run,
+        blame: &Blame,
+        ended: &Ended<'_>,
+        effects: &mut Effects<W, C>,
+    ) {
         let (cause, blamed) = match blame {
             Blame::NoTask => return self.run_again(run, Requeue::Front),
             Blame::Unknown => return self.run_again(run, Requeue::Suspect),
@@ -117,7 +132,7 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
         }
         for (run, is_blamed) in parts.into_iter().rev() {
             if is_blamed {
-                self.count_against(run, cause, exit, effects)
+                self.count_against(run, cause, ended, effects)
             } else {
                 self.run_again(run, Requeue::Front)
             }
@@ -138,7 +153,7 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
         &mut self,
         run: Run,
         cause: FailureCause,
-        exit: &Exit,
+        ended: &Ended<'_>,
         effects: &mut Effects<W, C>,
     ) {
         let Some(call) = self.calls.get_mut(&run.call) else { return };
@@ -152,7 +167,9 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
             return self.run_again(run, Requeue::Suspect);
         }
         let workers = failures.deaths + failures.timeouts;
-        let abandoned = Completion::Abandoned { index: run.start, workers, exit: exit.clone() };
+        let stack = ended.stacks.get(&(run.call, run.start)).cloned();
+        let exit = ended.exit.clone().with_stack(stack);
+        let abandoned = Completion::Abandoned { index: run.start, workers, exit };
         call.open -= 1;
         call.done += 1;
         self.counts.abandoned += 1;

@@ -105,7 +105,7 @@ fn workers_until_abandoned(options: CallOptions, ends: impl Fn(u64) -> ExitReaso
         let reason = ends(worker);
         let mut effects = Effects::default();
         if let ExitReason::TaskTimedOut(_) = reason {
-            scheduler.overdue(worker, 1, 0, &mut effects);
+            scheduler.overdue(worker, 1, 0, None, &mut effects);
         }
         scheduler.lost(worker, &Exit::new(reason, Vec::new()), &mut effects);
         if let Some((_, Completion::Abandoned { workers, .. })) = effects.completions.first() {
@@ -153,8 +153,8 @@ fn all_tasks_of_a_worker_that_time_out_together_fail() {
     scheduler.join(1, 1, 2, None, &mut Effects::default());
     let mut effects = Effects::default();
     scheduler.submit(Run::new(1, 0, 2, arguments(2)), &mut effects);
-    scheduler.overdue(1, 1, 0, &mut effects);
-    scheduler.overdue(1, 1, 1, &mut effects);
+    scheduler.overdue(1, 1, 0, None, &mut effects);
+    scheduler.overdue(1, 1, 1, None, &mut effects);
     scheduler.lost(1, &Exit::new(ExitReason::TaskTimedOut(LIMIT), Vec::new()), &mut effects);
     assert_eq!(effects.completions.len(), 2);
 }

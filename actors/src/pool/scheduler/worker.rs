@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use fiber_core::ExitReason;
+use fiber_core::stacks::ThreadStack;
 
 use super::WorkerId;
 use super::figures::{LongRunning, WorkerCounts};
@@ -30,6 +31,8 @@ pub(super) struct Worker<W> {
     pub(super) long_running: Vec<LongRunning>,
     /// Tasks that ran past their timeout, for which the worker is killed.
     pub(super) overdue: Vec<(CallId, u64)>,
+    /// What those of the overdue tasks were doing of which it is known.
+    pub(super) stacks: BTreeMap<(CallId, u64), Box<ThreadStack>>,
     /// Whether the worker is in the list of available workers.
     pub(super) available: bool,
     pub(super) usage: Usage,
@@ -75,6 +78,7 @@ impl<W> Worker<W> {
             quota,
             long_running: Vec::new(),
             overdue: Vec::new(),
+            stacks: BTreeMap::new(),
             available: false,
             usage: Usage::Unused,
             counts: WorkerCounts::default(),

@@ -7,6 +7,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use fiber_core::at_exit::flush_output;
 use fiber_core::blob::Blobs;
+use fiber_core::stacks::thread_id;
 use fiber_core::{BlockOn, Failure, FailureKind, Outcome, Spin, Tasks, codec, shortage};
 use parking_lot::{Mutex, MutexGuard};
 use tracing::span::EnteredSpan;
@@ -55,6 +56,7 @@ pub(super) fn run_all(queue: &Arc<WorkQueue>) {
 }
 
 fn run(queue: &WorkQueue, index: usize) {
+    queue.executors[index].lock().thread = thread_id();
     let mut executor = Executor {
         queue,
         state: &queue.executors[index],
@@ -85,6 +87,8 @@ pub(super) struct ExecutorState {
     /// Whether the monitor found the executor blocked, and waits until it continues.
     pub(super) blocked: bool,
     outcomes: PendingOutcomes,
+    /// The kernel's id of the executor's thread.
+    pub(super) thread: u32,
 }
 
 /// A task that is running.

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use fiber_core::stacks::capture_thread;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::WorkQueue;
-use super::executor::ExecutorState;
+use super::executor::{CurrentTask, ExecutorState};
 use crate::pool::wire::WorkerEvent;
 
 /// How often the monitor looks at the executors while tasks are short.
@@ -18,6 +19,14 @@ const INTERVAL: Duration = Duration::from_millis(1);
 pub(in crate::pool) const BLOCKED_AFTER: Duration = Duration::from_millis(5);
 /// The pause while there is nothing to report about a task before it ends.
 const IDLE: Duration = Duration::from_secs(3600);
+
+/// How long the executor's thread may take to answer with its stack.
+const ANSWER_LIMIT: Duration = Duration::from_millis(200);
+/// How long the report of an overdue task waits for the stack. Naming its functions takes up to
+/// 0.3 s in a large program without optimisation, and longer on a busy machine.
+const STACK_LIMIT: Duration = Duration::from_secs(1);
+/// An error shows at most this many frames of a task.
+const MOST_FRAMES: usize = 64;
 
 /// The monitor's last observation of one executor.
 #[derive(Default)]
@@ -47,7 +56,7 @@ pub(super) async fn run(queue: Arc<WorkQueue>, arrived: Arc<Notify>) {
 }
 
 /// Looks at all executors. Returns the pause before the next look, or `None` if nothing runs.
-fn look(queue: &WorkQueue, observations: &mut [Observation]) -> Option<Duration> {
+fn look(queue: &Arc<WorkQueue>, observations: &mut [Observation]) -> Option<Duration> {
     let now = Instant::now();
     let pause = queue
         .executors
@@ -72,7 +81,7 @@ fn look(queue: &WorkQueue, observations: &mut [Observation]) -> Option<Duration>
 }
 
 fn look_at(
-    queue: &WorkQueue,
+    queue: &Arc<WorkQueue>,
     executor: &Mutex<ExecutorState>,
     seen: &mut Observation,
     now: Instant,
@@ -98,6 +107,7 @@ fn look_at(
     let blocked = ran >= BLOCKED_AFTER;
     let unstarted = if blocked { executor.take_unstarted() } else { None };
     executor.blocked = blocked;
+    let thread = executor.thread;
     drop(executor);
 
     if let Some(results) = results {
@@ -117,7 +127,17 @@ fn look_at(
         return Some(IDLE);
     }
     if ran >= limit && !std::mem::replace(&mut seen.reported_overdue, true) {
-        queue.report(WorkerEvent::Overdue { call: current.call, index: current.index });
+        tokio::task::spawn_local(report_overdue(Arc::clone(queue), current, thread));
     }
     Some(if seen.reported_overdue { IDLE } else { limit.saturating_sub(ran).max(INTERVAL) })
+}
+
+/// Reports a task that ran past its timeout, with what it is doing. The stack is taken on a thread
+/// of its own, so that the runtime goes on.
+async fn report_overdue(queue: Arc<WorkQueue>, task: CurrentTask, thread: u32) {
+    let taking = tokio::task::spawn_blocking(move || capture_thread(thread, ANSWER_LIMIT));
+    let taken = timeout(STACK_LIMIT, taking).await;
+    let stack = taken.ok().and_then(Result::ok).and_then(Result::ok);
+    let stack = stack.map(|stack| Box::new(stack.shortened(MOST_FRAMES)));
+    queue.report(WorkerEvent::Overdue { call: task.call, index: task.index, stack });
 }

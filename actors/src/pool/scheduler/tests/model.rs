@@ -257,7 +257,7 @@ impl Simulation {
                 if !self.model.calls.contains_key(&task.0) {
                     return;
                 }
-                self.scheduler.overdue(worker, task.0, task.1, &mut effects);
+                self.scheduler.overdue(worker, task.0, task.1, None, &mut effects);
                 let killed = std::mem::take(&mut effects.kills);
                 assert_eq!(killed, [(worker, ExitReason::TaskTimedOut(LIMIT))]);
                 self.model.workers.remove(&worker);
