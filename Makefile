@@ -35,12 +35,14 @@ run: setup-local
 install: setup
 	$(CARGO) install --locked --path cli
 
-## reference: write docs/cli.md from the command's help, and docs/configuration.md from the options
+## reference: write docs/cli.md, docs/configuration.md and docs/metrics.md from the code
 reference: setup
 	$(CARGO) run --quiet -p fiber-cli -- reference >docs/cli.md.new
 	mv docs/cli.md.new docs/cli.md
 	$(CARGO) run --quiet -p fiber-core --example configuration_page >docs/configuration.md.new
 	mv docs/configuration.md.new docs/configuration.md
+	$(CARGO) run --quiet -p fiber-actors --features metrics --example metrics_page >docs/metrics.md.new
+	mv docs/metrics.md.new docs/metrics.md
 
 ## test: all tests and the examples in the documentation; ARGS="name" picks some
 test: setup

@@ -7,6 +7,8 @@
 #   scripts/setup.sh peers        install the benchmarks' peers (Ray, Dask, joblib) into a virtual
 #                                 environment; as root on Debian, Open MPI and PyTorch too
 #   scripts/setup.sh collectives  install Open MPI and PyTorch, which a test of rings also uses
+#   scripts/setup.sh observability  install Prometheus and Chromium, which tests of metrics and of
+#                                 the dashboard use; FIBER_SETUP_NO_BROWSER=1 leaves Chromium out
 #   scripts/setup.sh bin          print the directory that belongs in PATH (the Makefile adds it)
 #   scripts/setup.sh python       print the Python of `peers`
 #
@@ -168,6 +170,24 @@ ensure_collectives() {
     apt-get install -y -qq --no-install-recommends $packages </dev/null >&2 || say "they could not be installed"
 }
 
+# Tests that need them are skipped without them.
+ensure_observability() {
+    packages=
+    have prometheus && have promtool || packages=prometheus
+    have chromium || have google-chrome || [ -n "${FIBER_SETUP_NO_BROWSER:-}" ] ||
+        packages="$packages chromium"
+    [ -n "$packages" ] || return 0
+    if [ "$(id -u)" -ne 0 ] || ! have apt-get; then
+        say "as root on Debian, this would install $packages, for the tests of metrics and the dashboard"
+        return 0
+    fi
+    say "installing $packages with apt-get"
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -qq </dev/null >&2
+    # shellcheck disable=SC2086 # several packages
+    apt-get install -y -qq --no-install-recommends $packages </dev/null >&2 || say "they could not be installed"
+}
+
 case ${1:-build} in
 build)
     check_cargo
@@ -184,7 +204,8 @@ deny)
     ;;
 peers) ensure_peers && ensure_collectives ;;
 collectives) ensure_collectives ;;
+observability) ensure_observability ;;
 bin) echo "$cache/bin" ;;
 python) echo "$cache/peers/bin/python" ;;
-*) fail "unknown command '$1': none, local, deny, peers, collectives, bin or python" ;;
+*) fail "unknown command '$1': none, local, deny, peers, collectives, observability, bin or python" ;;
 esac

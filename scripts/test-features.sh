@@ -41,7 +41,8 @@ for backend in docker kubernetes; do
     expect "cargo add fiber --features $backend" env FIBER_BACKEND="$backend" "$pi" --samples 10
 done
 expect "cargo add fiber --features nng" env FIBER_LINK=nng "$pi" --samples 10
-echo "a missing backend or link names its feature"
+expect "cargo add fiber --features metrics" env FIBER_METRICS=127.0.0.1:0 "$pi" --samples 10
+echo "a missing backend, link or part names its feature"
 
 # In a directory of its own: a build script that failed runs again in the next build.
 expect "fiber's feature \`nng\`, which \`docker\` and \`kubernetes\` include, builds the library NNG with cmake" \

@@ -45,6 +45,7 @@
 //! | `kubernetes` | processes as Kubernetes pods; includes `docker` |
 //! | `nng` | links over TCP, also on one host (`FIBER_LINK=nng`); takes cmake to build |
 //! | `progress` | progress bars: `progress` of `map` and `imap` |
+//! | `metrics` | metrics for Prometheus: `FIBER_METRICS` |
 //! | `ndarray` | conversions between [`Array`] and ndarray's arrays |
 //! | `stacks` | stacks and profiles of running processes, and where a task hung; on by default |
 //! | `opentelemetry` | spans of calls and tasks, exported by OTLP: [`opentelemetry`] |

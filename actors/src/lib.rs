@@ -7,6 +7,11 @@ mod blocking;
 mod endpoint;
 mod manager;
 mod mesh;
+#[cfg(feature = "metrics")]
+mod metrics;
+#[cfg(not(feature = "metrics"))]
+#[path = "metrics/disabled.rs"]
+mod metrics;
 mod objects;
 mod options;
 mod pipe;
@@ -29,6 +34,9 @@ pub use blocking::{Blocking, block_on_main};
 pub use manager::{
     AsyncManager, ManagerBuilder, NoSnapshots, Snapshot, SnapshotPolicy, Snapshots, SyncManager,
 };
+#[cfg(feature = "metrics")]
+#[doc(hidden)]
+pub use metrics::page as metrics_page;
 pub use pipe::{Pipe, PipeReceiver, PipeSender};
 #[cfg(feature = "progress")]
 pub use pool::suspend_progress;

@@ -51,6 +51,7 @@ use self::listen::Listening;
 pub(crate) use self::protocol::ControlMessage;
 use crate::endpoint::Endpoint;
 use crate::mesh::{Mesh, Registry};
+use crate::metrics;
 
 /// Set by [`init`].
 static INITIALISED: AtomicBool = AtomicBool::new(false);
@@ -100,11 +101,15 @@ impl Runtime {
         let unread =
             |error| Error::system("ignored signals can't be read", shortage::explain(&error));
         let ignored = Ignored::now().map_err(unread)?;
+        let metrics = config.metrics.map(metrics::bind).transpose()?;
         let arbiter = thread::start()?;
         let endpoint = Endpoint::new(ProcessId::random(), config, SessionKey::random(), arbiter);
         let runtime = Runtime::new(endpoint, backend, None);
         *current = Some(runtime);
         runtime.spawn(move || inspector::serve(runtime));
+        if let Some(metrics) = metrics {
+            metrics.serve(|| runtime.session_stats());
+        }
         fiber_core::at_exit::at_exit(exit::shutdown_on_exit);
         if endpoint.config.signals {
             runtime.spawn(move || signals::end_by_signal(ignored));

@@ -54,3 +54,29 @@ pub(crate) fn own_report(process: ProcessId) -> Report {
 pub(crate) fn has_sources() -> bool {
     SOURCES.lock().all.iter().any(|source| source.strong_count() > 0)
 }
+
+/// The last figures of pools that have ended, if a reader of totals wants them.
+static ENDED: Mutex<Option<Vec<PoolStats>>> = Mutex::new(None);
+
+/// Keeps the last figures of pools from now on, until [`take_ended`] takes them.
+#[cfg(feature = "metrics")]
+pub(crate) fn keep_ended() {
+    ENDED.lock().get_or_insert_default();
+}
+
+/// Takes the last figures of the pools of this process that have ended. [`own_report`] does not list
+/// these pools any more.
+#[cfg(feature = "metrics")]
+pub(crate) fn take_ended() -> Vec<PoolStats> {
+    ENDED.lock().as_mut().map(std::mem::take).unwrap_or_default()
+}
+
+/// Notes the last figures of a pool, if they are wanted.
+pub(crate) fn note_ended(last: impl FnOnce() -> PoolStats) {
+    if ENDED.lock().is_some() {
+        let last = last();
+        if let Some(ended) = &mut *ENDED.lock() {
+            ended.push(last);
+        }
+    }
+}

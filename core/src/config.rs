@@ -9,7 +9,7 @@ mod tests;
 mod values;
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use bytesize::ByteSize;
 use serde::{Deserialize, Serialize};
 
 pub use self::problem::{ConfigProblem, ConfigSource};
-use self::values::{duration, lenient};
+use self::values::{address, duration, lenient};
 use crate::spin;
 
 /// The prefix of the options' environment variables.
@@ -147,6 +147,13 @@ options! {
             /// The GPUs that workers may use, by index or id. Without a list: all that fiber finds.
             #[serde(deserialize_with = "lenient::optional_list")]
             gpus: Option<Vec<String>> = None,
+        }
+        "Observability" => {
+            /// The address at which the head serves metrics to Prometheus: `127.0.0.1:9464`, or
+            /// `0.0.0.0:9464` to reach it from other hosts. It serves from the first pool, process
+            /// or other object on. Without one: nowhere. Takes fiber's feature `metrics`.
+            #[serde(with = "address")]
+            metrics: Option<SocketAddr> = None,
         }
         "Containers: Docker and Kubernetes" => {
             /// The image of containers. Without one: the image of this process's own container, or

@@ -15,6 +15,7 @@ mod leftovers;
 mod limits;
 mod logs;
 mod memory;
+mod metrics;
 mod network;
 mod output;
 mod parent;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         ("limits", limits::TESTS),
         ("logs", logs::TESTS),
         ("memory", memory::TESTS),
+        ("metrics", metrics::TESTS),
         ("network", network::TESTS),
         ("output", output::TESTS),
         ("secrets", secrets::TESTS),

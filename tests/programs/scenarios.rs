@@ -4,6 +4,7 @@ mod buffers;
 mod detached;
 mod logs;
 mod managed;
+mod metrics;
 mod network;
 mod shortages;
 mod silent_connections;
@@ -69,6 +70,7 @@ pub(crate) fn run(name: &str) -> ExitCode {
         "traced tasks" => traced::tasks(),
         "many traced tasks" => traced::many_tasks(),
         "traced nested pools" => traced::nested(),
+        "pool on demand" => metrics::pool_on_demand(),
         "detached" => detached::detached(),
         "shortage of all" => shortages::of_all(),
         "shortage of a guard" => shortages::of_a_guard(),

@@ -11,7 +11,7 @@ use super::Pool;
 use super::scheduler::{Loss, WorkerFigures, function_name};
 use super::state::{Phase, PoolState};
 use super::worker_handle::Worker;
-use crate::stats::{Source, emit, subscribe};
+use crate::stats::{Source, emit, note_ended, subscribe};
 
 /// How often a pool notes its progress and looks for stragglers.
 pub(super) const INTERVAL: Duration = Duration::from_secs(1);
@@ -112,6 +112,12 @@ impl Pool {
 impl Source for PoolState {
     fn report(&self, process: ProcessId, report: &mut Report) {
         report.pools.push(self.stats(process));
+    }
+}
+
+impl Drop for PoolState {
+    fn drop(&mut self) {
+        note_ended(|| self.stats(self.runtime.id()));
     }
 }
 

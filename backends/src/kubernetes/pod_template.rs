@@ -1,11 +1,12 @@
 //! The part of a pod that all pods of a program share, and the creation of pods from it.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use fiber_core::{Config, ConfigProblem, Meta};
 use k8s_openapi::api::core::v1::{
-    Container, EnvVar, HostPathVolumeSource, LocalObjectReference,
+    Container, ContainerPort, EnvVar, HostPathVolumeSource, LocalObjectReference,
     PersistentVolumeClaimVolumeSource, Pod, PodSecurityContext, PodSpec, ResourceRequirements,
     SecurityContext, Toleration, Volume, VolumeMount,
 };
@@ -144,6 +145,7 @@ impl PodTemplate {
     /// Creates a pod.
     pub fn pod(&self, request: PodRequest) -> Pod {
         let amounts = amounts(&request.meta);
+        let ports = some(metrics_port(&request.environment).into_iter().collect());
         let container = Container {
             name: CONTAINER.into(),
             image: Some(self.image.name.clone()),
@@ -154,6 +156,7 @@ impl PodTemplate {
             command: self.image.program.as_deref().map(|program| vec![literal(program)]),
             args: some(request.arguments.iter().map(|argument| literal(argument)).collect()),
             env: Some(self.environment.iter().cloned().chain(request.environment).collect()),
+            ports,
             working_dir: self.working_dir.clone(),
             resources: Some(ResourceRequirements {
                 limits: Some(amounts.clone()),
@@ -187,6 +190,14 @@ impl PodTemplate {
 /// Returns a variable with a literal value.
 pub fn variable(name: impl Into<String>, value: &str) -> EnvVar {
     EnvVar { name: name.into(), value: Some(literal(value)), value_from: None }
+}
+
+/// Returns the port of a head's metrics, which a PodMonitor finds by its name.
+fn metrics_port(environment: &[EnvVar]) -> Option<ContainerPort> {
+    let set = environment.iter().rev().find(|variable| variable.name == "FIBER_METRICS")?;
+    let address: SocketAddr = set.value.as_ref()?.parse().ok()?;
+    let container_port = i32::from(address.port());
+    Some(ContainerPort { container_port, name: Some("metrics".into()), ..Default::default() })
 }
 
 /// Escapes text so that Kubernetes expands no `$(NAME)` in it.

@@ -72,9 +72,23 @@ fn lists_are_written_as_lists_or_with_commas() {
 }
 
 #[test]
+fn an_address_has_a_port() {
+    let of = |text: &str| from_file(text).unwrap().metrics.map(|address| address.to_string());
+    assert_eq!(of("metrics = '127.0.0.1:9464'").unwrap(), "127.0.0.1:9464");
+    assert_eq!(of("metrics = '[::1]:0'").unwrap(), "[::1]:0");
+    assert_eq!(of(""), None);
+    let number = error_of("metrics = 9464");
+    assert!(number.contains("`127.0.0.1:9464`"));
+    for wrong in ["'localhost:9464'", "'127.0.0.1'", "'127.0.0.1:99999'", "true"] {
+        let error = error_of(&format!("metrics = {wrong}"));
+        assert!(error.contains("`metrics`") && error.contains("`127.0.0.1:9464`"), "{error}");
+    }
+}
+
+#[test]
 fn the_configuration_travels_to_children() {
     let config =
-        from_file("output = 'prefix'\nuser = 1\nbind_host = '127.0.0.1'\nmounts = '/a:/b'")
+        from_file("output = 'prefix'\nuser = 1\nbind_host = '127.0.0.1'\nmetrics = '[::1]:80'")
             .unwrap();
     let bytes = crate::codec::encode(&config).unwrap();
     assert_eq!(crate::codec::decode::<Config>(&bytes).unwrap(), config);

@@ -1,5 +1,44 @@
 //! The spelling of values in the environment and in files.
 
+/// An address with a port as text.
+pub(super) mod address {
+    use std::net::SocketAddr;
+
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "an IP address and a port, such as `127.0.0.1:9464`")]
+    enum Address {
+        Text(String),
+        Number(u64),
+    }
+
+    pub(in super::super) fn serialize<S: Serializer>(
+        address: &Option<SocketAddr>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        address.map(|address| address.to_string()).serialize(serializer)
+    }
+
+    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<SocketAddr>, D::Error> {
+        let text = match Option::<Address>::deserialize(deserializer)? {
+            None => return Ok(None),
+            Some(Address::Text(text)) => text,
+            Some(Address::Number(number)) => number.to_string(),
+        };
+        let port = text.parse::<u16>().unwrap_or(9464);
+        let wrong = |_| {
+            D::Error::custom(format!(
+                "it must be an IP address and a port, such as `127.0.0.1:{port}`"
+            ))
+        };
+        text.parse().map(Some).map_err(wrong)
+    }
+}
+
 /// Durations as text, such as `10s`.
 pub(super) mod duration {
     use std::time::Duration;

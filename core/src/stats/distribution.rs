@@ -95,7 +95,7 @@ fn bucket(nanos: u64) -> usize {
         return nanos as usize;
     }
     let shift = log - PRECISION;
-    (((shift as usize) << PRECISION) + (nanos >> shift) as usize) as usize
+    ((shift as usize) << PRECISION) + (nanos >> shift) as usize
 }
 
 /// Returns the longest duration of a bucket.

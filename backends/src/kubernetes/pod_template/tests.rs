@@ -40,6 +40,18 @@ fn text_reaches_the_program_literally() {
 }
 
 #[test]
+fn a_head_names_the_port_of_its_metrics() {
+    let template = PodTemplate::new(&config(|_| {}), PodImage::named("image:1", None)).unwrap();
+    let ports = |environment| {
+        let pod = template.pod(PodRequest { environment, ..Default::default() });
+        pod.spec.unwrap().containers.remove(0).ports
+    };
+    assert_eq!(ports(vec![variable("FIBER_BACKEND", "kubernetes")]), None);
+    let found = ports(vec![variable("FIBER_METRICS", "0.0.0.0:9464")]).unwrap();
+    assert_eq!((found[0].container_port, found[0].name.as_deref()), (9464, Some("metrics")));
+}
+
+#[test]
 fn pods_inherit_from_the_current_pod() {
     let spec = PodSpec {
         service_account_name: Some("fiber".into()),
