@@ -25,6 +25,7 @@ mod runtime;
 pub mod stats;
 pub mod supervisor;
 pub mod sync;
+mod timeline;
 mod tokio_runtime;
 
 #[doc(no_inline)]

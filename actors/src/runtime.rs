@@ -35,8 +35,8 @@ use dashmap::DashMap;
 use fiber_backends::{Backend, Job, ListenAddress, backend};
 use fiber_core::blob::arena;
 use fiber_core::{
-    Config, Error, Ignored, LinkKind, ProcessId, Result, SessionKey, entry, set_spin, shortage,
-    value_memory,
+    Config, ConfigProblem, Error, Ignored, LinkKind, ProcessId, Result, SessionKey, entry,
+    set_spin, shortage, value_memory,
 };
 use parking_lot::Mutex;
 
@@ -52,6 +52,8 @@ pub(crate) use self::protocol::ControlMessage;
 use crate::endpoint::Endpoint;
 use crate::mesh::{Mesh, Registry};
 use crate::metrics;
+use crate::stats::subscribe;
+use crate::timeline;
 
 /// Set by [`init`].
 static INITIALISED: AtomicBool = AtomicBool::new(false);
@@ -63,6 +65,15 @@ fn limit_value_memory(config: &Config) {
     value_memory::set_limit(limit);
     let can_lend = config.link == LinkKind::Unix && config.backend == "local";
     arena::enable(config.shared_memory && can_lend);
+}
+
+/// Starts the recording of the timeline, if the configuration has a file for it.
+fn start_timeline(config: &Config) -> Result<()> {
+    let Some(path) = &config.timeline else { return Ok(()) };
+    timeline::write_to(path, config.timeline_size.as_u64()).map_err(|error| {
+        let problem = format!("the file can't be written: {}", shortage::explain(&error));
+        ConfigProblem::value("timeline", path.display(), problem).into()
+    })
 }
 
 static CURRENT: Mutex<Option<&'static Runtime>> = Mutex::new(None);
@@ -98,6 +109,7 @@ impl Runtime {
         thread::raise_file_limit();
         let backend = backend(&config)?;
         entry::prepare()?;
+        start_timeline(&config)?;
         let unread =
             |error| Error::system("ignored signals can't be read", shortage::explain(&error));
         let ignored = Ignored::now().map_err(unread)?;
@@ -106,6 +118,10 @@ impl Runtime {
         let endpoint = Endpoint::new(ProcessId::random(), config, SessionKey::random(), arbiter);
         let runtime = Runtime::new(endpoint, backend, None);
         *current = Some(runtime);
+        subscribe(|event| {
+            timeline::record_event(event);
+            true
+        });
         runtime.spawn(move || inspector::serve(runtime));
         if let Some(metrics) = metrics {
             metrics.serve(|| runtime.session_stats());

@@ -142,6 +142,14 @@ options! {
             /// memory, for other processes of its host to read. Otherwise, and between hosts, their
             /// bytes are sent.
             shared_memory: bool = true,
+            /// The file for the timeline: which worker ran what when, for
+            /// <https://ui.perfetto.dev> or chrome://tracing. The head writes it. Without a name,
+            /// nothing is recorded.
+            #[serde(deserialize_with = "lenient::path")]
+            timeline: Option<PathBuf> = None,
+            /// The size limit of that file. The fuller it is, the longer short tasks are summed up;
+            /// its last quarter is for what takes 1 s or more, dies or runs again.
+            timeline_size: ByteSize = ByteSize::mib(64),
             /// Whether SIGINT, SIGTERM and SIGHUP end the children before they end this process.
             signals: bool = true,
             /// The GPUs that workers may use, by index or id. Without a list: all that fiber finds.

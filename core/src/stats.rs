@@ -8,6 +8,7 @@ mod distribution;
 mod event;
 mod pool;
 mod process;
+mod slice;
 mod tree;
 mod units;
 
@@ -21,6 +22,7 @@ pub use self::pool::{
     CallStats, FunctionStats, PoolPhase, PoolStats, RunningTask, TaskCounts, WorkerStats,
 };
 pub use self::process::{ProcessFigures, ProcessRole, ProcessState, ProcessStats};
+pub use self::slice::{Slice, SliceKind};
 pub use self::tree::{Branch, ChildKind, ChildState, Strategy, Tree};
 use crate::id::ProcessId;
 

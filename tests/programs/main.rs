@@ -26,6 +26,7 @@ mod secrets;
 mod shortages;
 mod sizes;
 mod starts;
+mod timeline;
 mod traces;
 
 use std::process::ExitCode;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
         ("shortages", shortages::TESTS),
         ("sizes", sizes::TESTS),
         ("starts", starts::TESTS),
+        ("timeline", timeline::TESTS),
         ("traces", traces::TESTS),
         ("intruders", intruders::TESTS),
     ];

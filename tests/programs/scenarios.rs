@@ -9,6 +9,7 @@ mod network;
 mod shortages;
 mod silent_connections;
 mod starters;
+mod timeline;
 mod traced;
 mod unfinished;
 
@@ -67,6 +68,9 @@ pub(crate) fn run(name: &str) -> ExitCode {
         "shortage while growing" => shortages::while_growing(),
         "shortage of a managed actor" => managed::shortage(),
         "logging tasks" => logs::tasks(),
+        "timeline" => timeline::all(),
+        "timeline until killed" => timeline::until_killed(),
+        "timeline of many calls" => timeline::many_calls(),
         "traced tasks" => traced::tasks(),
         "many traced tasks" => traced::many_tasks(),
         "traced nested pools" => traced::nested(),

@@ -21,6 +21,7 @@ use super::keep_alive::TaskKeepAlives;
 use super::run::{CallId, Run};
 use super::scheduler::{Caller, Completion};
 use crate::runtime::{Runtime, telemetry};
+use crate::timeline::CallRecord;
 
 /// See the module's documentation.
 pub(crate) struct Exchange {
@@ -40,6 +41,7 @@ pub(crate) struct Exchange {
     pub(super) keep_alive: TaskKeepAlives,
     /// The context in which the call was made: see `telemetry`.
     context: Bytes,
+    record: CallRecord,
 }
 
 /// Encoded tasks that are not submitted.
@@ -93,6 +95,7 @@ impl Exchange {
         function: &'static str,
         order: Order,
         limit: u64,
+        record: CallRecord,
     ) -> Arc<Exchange> {
         Arc::new(Exchange {
             id,
@@ -108,6 +111,7 @@ impl Exchange {
             stopped: AtomicBool::new(false),
             keep_alive: TaskKeepAlives::new(runtime),
             context: telemetry::current_context(),
+            record,
         })
     }
 
@@ -138,10 +142,18 @@ impl Exchange {
         if self.order.release() == Release::Completed {
             self.release(count, &inbox);
         }
+        self.record_end(&inbox);
         let waker = inbox.waker.take();
         drop(inbox);
         if let Some(waker) = waker {
             waker.wake();
+        }
+    }
+
+    /// Notes on the timeline that the call has ended, if it has.
+    fn record_end(&self, inbox: &Inbox) {
+        if inbox.total == Some(inbox.completed) {
+            self.record.end();
         }
     }
 
@@ -159,6 +171,7 @@ impl Exchange {
         self.stop();
         let mut inbox = self.inbox.lock();
         inbox.ended.get_or_insert(error);
+        self.record.end();
         let waker = inbox.waker.take();
         drop(inbox);
         if let Some(waker) = waker {
@@ -221,6 +234,7 @@ impl Exchange {
     pub(super) fn set_total(&self, total: u64) {
         let mut inbox = self.inbox.lock();
         inbox.total = Some(total);
+        self.record_end(&inbox);
         let waker = inbox.waker.take();
         drop(inbox);
         if let Some(waker) = waker {

@@ -111,6 +111,11 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
         self.workers.values().map(|worker| worker.handle.clone()).collect()
     }
 
+    /// Returns the caller of a call that is not done.
+    pub(crate) fn caller(&self, id: CallId) -> Option<&C> {
+        self.calls.get(&id).map(|call| &call.caller)
+    }
+
     /// Adds a call.
     pub(crate) fn begin(&mut self, id: CallId, caller: C, entry: EntryRef, options: CallOptions) {
         let served = self.queue.first().map_or(0, |(served, _)| *served);

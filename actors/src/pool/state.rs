@@ -21,6 +21,7 @@ use super::wire::{FromWorker, PoolCommand, ToWorker, WorkerEvent};
 use super::worker::BLOCKED_AFTER;
 use super::worker_handle::Worker;
 use crate::runtime::{ProcessCommand, Runtime};
+use crate::timeline;
 
 /// How long a worker without tasks keeps a broadcast value that was dropped.
 const LINGER: Duration = Duration::from_millis(100);
@@ -250,6 +251,9 @@ impl PoolState {
         let id = worker.id;
         match FromWorker::read(message) {
             Ok(FromWorker::Results(results)) => {
+                if timeline::is_on() {
+                    self.record(worker, &results);
+                }
                 self.with_scheduler(|scheduler, effects| scheduler.complete(id, results, effects));
             }
             Ok(FromWorker::Event(event)) => self.with_scheduler(|scheduler, effects| match event {

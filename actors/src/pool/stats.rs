@@ -10,8 +10,10 @@ use fiber_core::{Exit, ExitReason, ProcessId};
 use super::Pool;
 use super::scheduler::{Loss, WorkerFigures, function_name};
 use super::state::{Phase, PoolState};
+use super::wire::Results;
 use super::worker_handle::Worker;
 use crate::stats::{Source, emit, note_ended, subscribe};
+use crate::timeline::{self, Ran, What};
 
 /// How often a pool notes its progress and looks for stragglers.
 pub(super) const INTERVAL: Duration = Duration::from_secs(1);
@@ -171,6 +173,22 @@ impl PoolState {
         }
     }
 
+    /// Records what a worker has run.
+    pub(super) fn record(&self, worker: &Worker, results: &Results) {
+        let function = self.scheduler.lock().caller(results.call).map(|caller| caller.function);
+        timeline::record(What::Ran(Ran {
+            pool: self.name.clone(),
+            worker: worker.child.clone(),
+            thread: results.thread,
+            function: function.unwrap_or("a cancelled call"),
+            call: results.call,
+            first: results.runs.first().map_or(0, |run| run.first),
+            count: results.runs.iter().map(|run| u64::from(run.count)).sum(),
+            failed: results.failed.into(),
+            busy: Duration::from_nanos(results.busy),
+        }));
+    }
+
     pub(super) fn worker_started(&self, worker: &Worker) {
         let (pool, child, place) = (self.name.clone(), worker.child.clone(), worker.place.clone());
         emit(EventKind::WorkerStarted { pool, worker: child, place });
@@ -181,6 +199,10 @@ impl PoolState {
         let expected = is_requested || loss.draining;
         if !expected {
             self.deaths.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+        for (task, since) in loss.running {
+            let (pool, worker) = (self.name.clone(), worker.child.clone());
+            timeline::record(What::Cut { pool, worker, task, since });
         }
         emit(EventKind::WorkerEnded {
             pool: self.name.clone(),

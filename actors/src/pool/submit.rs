@@ -11,6 +11,7 @@ use super::calls::Accepted;
 use super::exchange::Exchange;
 use super::feeder::{encode, feed, feed_one, submit_while_blocked};
 use super::state::Cancellation;
+use crate::timeline::CallRecord;
 
 impl Pool {
     /// Submits one task.
@@ -70,7 +71,8 @@ impl Pool {
         let TypedEntry { entry, meta, .. } = function;
         let state = self.state();
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        let exchange = Exchange::new(state.runtime, id, entry.name(), order, self.buffer);
+        let record = CallRecord::begin(&state.name, id, entry.name());
+        let exchange = Exchange::new(state.runtime, id, entry.name(), order, self.buffer, record);
         let phase = state.phase.lock();
         state.check_open(&phase)?;
         // Under the lock of the phase, so that no call begins while the pool ends.

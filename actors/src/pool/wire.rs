@@ -44,6 +44,8 @@ pub(crate) struct Results {
     pub(crate) busy: u64,
     /// How many of the tasks failed.
     pub(crate) failed: u32,
+    /// The number of the worker's thread that ran them.
+    pub(crate) thread: u32,
     /// The tasks of `outcomes`.
     pub(crate) runs: Vec<ResultRun>,
     pub(crate) outcomes: Bytes,
@@ -102,6 +104,7 @@ pub(crate) enum FromWorker {
         call: CallId,
         busy: u64,
         failed: u32,
+        thread: u32,
         index: u64,
         prefix: [u8; PREFIX],
         outcome: Bytes,
@@ -170,13 +173,17 @@ impl ToWorker {
 impl FromWorker {
     pub(crate) fn message(self) -> Message {
         match self {
-            FromWorker::Results(Results { call, busy, failed, runs, outcomes, blobs }) => {
-                Message { head: results_head(call, busy, failed, &runs), body: outcomes, blobs }
+            FromWorker::Results(Results { call, busy, failed, thread, runs, outcomes, blobs }) => {
+                Message {
+                    head: results_head(call, busy, failed, thread, &runs),
+                    body: outcomes,
+                    blobs,
+                }
             }
-            FromWorker::Large { call, busy, failed, index, prefix, outcome, blobs } => {
+            FromWorker::Large { call, busy, failed, thread, index, prefix, outcome, blobs } => {
                 let run =
                     ResultRun { first: index, count: 1, length: (PREFIX + outcome.len()) as u32 };
-                let mut head = results_head(call, busy, failed, &[run]);
+                let mut head = results_head(call, busy, failed, thread, &[run]);
                 head.extend_from_slice(&prefix);
                 Message { head, body: outcome, blobs }
             }
@@ -192,10 +199,10 @@ impl FromWorker {
         let Received { bytes: mut message, blobs } = message;
         match message.try_get_u8() {
             Ok(CONTROL) => codec::decode(&message).map(FromWorker::Event),
-            Ok(RESULTS) if message.len() >= 24 => {
+            Ok(RESULTS) if message.len() >= 28 => {
                 let (call, busy, failed) =
                     (message.get_u64_le(), message.get_u64_le(), message.get_u32_le());
-                let count = message.get_u32_le() as usize;
+                let (thread, count) = (message.get_u32_le(), message.get_u32_le() as usize);
                 if message.len() / 16 < count {
                     return Err(malformed());
                 }
@@ -211,19 +218,28 @@ impl FromWorker {
                     return Err(malformed());
                 }
                 let outcomes = message;
-                Ok(FromWorker::Results(Results { call, busy, failed, runs, outcomes, blobs }))
+                Ok(FromWorker::Results(Results {
+                    call,
+                    busy,
+                    failed,
+                    thread,
+                    runs,
+                    outcomes,
+                    blobs,
+                }))
             }
             _ => Err(malformed()),
         }
     }
 }
 
-fn results_head(call: CallId, busy: u64, failed: u32, runs: &[ResultRun]) -> Vec<u8> {
-    let mut head = Vec::with_capacity(26 + 16 * runs.len() + PREFIX);
+fn results_head(call: CallId, busy: u64, failed: u32, thread: u32, runs: &[ResultRun]) -> Vec<u8> {
+    let mut head = Vec::with_capacity(30 + 16 * runs.len() + PREFIX);
     head.extend_from_slice(&[MAIN, RESULTS]);
     head.extend_from_slice(&call.to_le_bytes());
     head.extend_from_slice(&busy.to_le_bytes());
     head.extend_from_slice(&failed.to_le_bytes());
+    head.extend_from_slice(&thread.to_le_bytes());
     head.extend_from_slice(&(runs.len() as u32).to_le_bytes());
     for run in runs {
         head.extend_from_slice(&run.first.to_le_bytes());

@@ -80,7 +80,9 @@ impl ChildMain for WorkerMain {
             work: Mutex::default(),
             queued: AtomicU64::new(0),
             changed: Condvar::new(),
-            executors: (0..self.threads).map(|_| Mutex::default()).collect(),
+            executors: (0..self.threads as u32)
+                .map(|number| Mutex::new(ExecutorState::new(number)))
+                .collect(),
             entries: Mutex::default(),
             unblocked: Notify::new(),
             max_message: self.max_message as usize,
@@ -161,6 +163,7 @@ impl WorkQueue {
         self.send(Results {
             call: assignment.call,
             busy: 1,
+            thread: 0,
             failed: assignment.count,
             runs: vec![run],
             outcomes: outcomes.into(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use fiber_backends::{Job, JobState};
 
 use super::{CURRENT, Runtime, telemetry};
-use crate::mesh;
+use crate::{mesh, timeline};
 
 /// Time limit at the exit of this process, each for the last messages, for the end of children on
 /// this host, and for output that can't be written.
@@ -34,6 +34,8 @@ pub(super) fn is_exiting() -> bool {
 pub(super) fn shutdown_on_exit(waiting_allowed: bool) {
     let Some(runtime) = CURRENT.try_lock().and_then(|current| *current) else { return };
     telemetry::flush();
+    // Before the children are killed: that is no death.
+    timeline::finish();
     if waiting_allowed {
         mesh::flush(runtime.mesh(), EXIT_TIMEOUT);
     }

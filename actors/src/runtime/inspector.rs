@@ -8,7 +8,7 @@ use std::fmt::Display;
 use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener as StdListener};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use fiber_core::inspect::{Answer, PREFIX, Request};
 use fiber_core::stats::{ProcessRole, ProcessStats, Report, SessionStats};
@@ -22,6 +22,7 @@ use super::Runtime;
 use super::figures::own_figures;
 use super::protocol::ControlMessage;
 use crate::stats::{has_sources, own_report, recent};
+use crate::timeline;
 
 /// The largest request in bytes.
 const MAX_REQUEST: u64 = 64 << 10;
@@ -111,7 +112,10 @@ impl Runtime {
                 }
                 self.of_process(process, request, Duration::from_secs_f64(seconds)).await
             }
-            Request::Timeline { .. } => Err("this program records no timeline".into()),
+            Request::Timeline { since } => {
+                let since = Duration::try_from_secs_f64(since).unwrap_or_default();
+                in_background(move || Ok(timeline::recent(SystemTime::UNIX_EPOCH + since))).await
+            }
         }
     }
 

@@ -4,6 +4,7 @@ use fiber_core::{Ignored, Signals};
 
 use super::exit::{EXIT_TIMEOUT, all_ended};
 use super::{Runtime, telemetry};
+use crate::timeline;
 
 /// Waits for a signal that ends programs; then ends the children, and this process in the way of
 /// that signal.
@@ -15,6 +16,8 @@ pub(super) async fn end_by_signal(ignored: Ignored) {
     };
     let number = signals.next().await;
     let Some(runtime) = Runtime::current() else { return };
+    // Before the children are killed: that is no death.
+    timeline::finish();
     let ended = tokio::time::timeout(runtime.exit_timeout(), all_ended(runtime.kill_children()));
     // A second signal ends the wait.
     tokio::select! {

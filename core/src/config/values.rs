@@ -65,6 +65,8 @@ pub(super) mod duration {
 
 /// Lists that the environment gives as one text, and texts that look like numbers there.
 pub(super) mod lenient {
+    use std::path::PathBuf;
+
     use serde::{Deserialize, Deserializer};
 
     #[derive(Deserialize)]
@@ -105,6 +107,12 @@ pub(super) mod lenient {
     ) -> Result<Option<String>, D::Error> {
         let value = Option::<TextOrList>::deserialize(deserializer)?;
         Ok(value.map(|value| value.whole_elements().join(",")))
+    }
+
+    pub(in super::super) fn path<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<PathBuf>, D::Error> {
+        Ok(text(deserializer)?.filter(|path| !path.is_empty()).map(PathBuf::from))
     }
 
     pub(in super::super) fn list<'de, D: Deserializer<'de>>(

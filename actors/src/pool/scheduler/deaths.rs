@@ -9,7 +9,7 @@ use fiber_core::{Exit, ExitReason};
 
 use super::dispatch::Requeue;
 use super::figures::LongRunning;
-use super::worker::{Blame, FailureCause};
+use super::worker::{Blame, FailureCause, Worker, find};
 use super::{Caller, Completion, Effects, Scheduler, Usage, WorkerId, function_name};
 use crate::pool::run::{CallId, Run};
 
@@ -21,6 +21,8 @@ pub(crate) struct Loss {
     pub(crate) blamed: Vec<TaskName>,
     /// How many tasks run again.
     pub(crate) redelivered: u64,
+    /// The tasks that it had reported to be running, and since when.
+    pub(crate) running: Vec<(TaskName, Instant)>,
 }
 
 /// How a worker ended, and what its overdue tasks were doing.
@@ -84,6 +86,7 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
             Blame::Tasks(_, tasks) => self.task_names(tasks),
             Blame::NoTask | Blame::Unknown => Vec::new(),
         };
+        let running = self.running_tasks(&worker);
         let calls: BTreeSet<_> = worker.pending.keys().map(|(call, _)| *call).collect();
         for run in worker.pending.into_values().rev() {
             self.redeliver(run, &blame, &Ended { exit, stacks: &worker.stacks }, effects);
@@ -91,9 +94,21 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
         calls.into_iter().for_each(|call| self.remove_if_done(call));
         self.dispatch(effects);
         let redelivered = self.counts.redelivered - before;
-        let loss = Loss { draining: worker.draining, blamed, redelivered };
+        let loss = Loss { draining: worker.draining, blamed, redelivered, running };
         effects.losses.push((worker.handle, exit.clone(), loss));
         usage
+    }
+
+    /// Returns the tasks that a worker has reported to be running.
+    fn running_tasks(&self, worker: &Worker<W>) -> Vec<(TaskName, Instant)> {
+        let is_pending =
+            |task: &&LongRunning| find(&worker.pending, task.call, task.index).is_some();
+        let running = worker.long_running.iter().filter(is_pending);
+        let named = |task: &LongRunning| {
+            let name = self.task_names(&[(task.call, task.index)]).pop();
+            name.map(|name| (name, task.since))
+        };
+        running.filter_map(named).collect()
     }
 
     fn task_names(&self, tasks: &[(CallId, u64)]) -> Vec<TaskName> {

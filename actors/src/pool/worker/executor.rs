@@ -100,6 +100,13 @@ pub(super) struct CurrentTask {
 }
 
 impl ExecutorState {
+    /// Makes the state of the executor with this number.
+    pub(super) fn new(number: u32) -> ExecutorState {
+        let mut state = ExecutorState::default();
+        state.outcomes.thread = number;
+        state
+    }
+
     pub(super) fn runs(&self, call: CallId) -> bool {
         self.current.is_some_and(|current| current.call == call)
     }
@@ -250,7 +257,7 @@ impl Executor<'_> {
             busy: busy * results.runs.iter().map(|run| u64::from(run.count)).sum::<u64>(),
             ..results
         });
-        let call = state.outcomes.call;
+        let (call, thread) = (state.outcomes.call, state.outcomes.thread);
         drop(state);
         if !self.flush_after_task && self.is_only_executor() {
             flush_output();
@@ -263,7 +270,8 @@ impl Executor<'_> {
         let failed = u32::from(outcome == Outcome::Failure);
         let outcome = std::mem::take(value).into();
         let _ = self.queue.link.send(
-            FromWorker::Large { call, busy, failed, index, prefix, outcome, blobs }.message(),
+            FromWorker::Large { call, busy, failed, thread, index, prefix, outcome, blobs }
+                .message(),
         );
     }
 }

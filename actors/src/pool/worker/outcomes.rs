@@ -17,6 +17,8 @@ const MAX_BYTES: usize = 32 << 10;
 #[derive(Default)]
 pub(super) struct PendingOutcomes {
     pub(super) call: CallId,
+    /// The number of the executor.
+    pub(super) thread: u32,
     runs: Vec<ResultRun>,
     bytes: Vec<u8>,
     pub(super) count: u64,
@@ -54,6 +56,7 @@ impl PendingOutcomes {
             call: self.call,
             busy,
             failed: std::mem::take(&mut self.failed),
+            thread: self.thread,
             runs,
             outcomes: bytes.into(),
             blobs: Blobs::default(),
