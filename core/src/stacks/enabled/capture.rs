@@ -211,27 +211,26 @@ impl Locked {
         Ok(stacks)
     }
 
+    /// Returns whether a thread can be asked.
+    pub(super) fn may_ask(&mut self, tid: u32) -> Result<bool> {
+        let sampler = self.sampler()?;
+        let status = threads::status(tid);
+        Ok(status.is_some_and(|status| sampler.obstacle(tid, &status).is_none()))
+    }
+
     /// Asks threads for their stacks, as addresses.
-    pub(super) fn sample(
+    pub(super) fn ask(
         &mut self,
-        choose: impl Fn(u32, &Status) -> bool,
+        tids: &[u32],
         deadline: Instant,
         receive: impl FnMut(u32, Answer),
     ) -> Result<()> {
-        let sampler = self.sampler()?;
-        let tids = threads::all().map_err(|error| failed("the threads can't be listed", error))?;
-        let chosen = |tid: &u32| {
-            threads::status(*tid).is_some_and(|status| {
-                choose(*tid, &status) && sampler.obstacle(*tid, &status).is_none()
-            })
-        };
-        let tids: Vec<u32> = tids.into_iter().filter(chosen).collect();
-        sampler.ask(&tids, deadline, receive);
+        self.sampler()?.ask(tids, deadline, receive);
         Ok(())
     }
 
-    /// Returns the names of the functions at an address, the innermost first.
-    pub(super) fn names(&mut self, addresses: impl Iterator<Item = u64>) -> Result<&Symbols> {
+    /// Resolves addresses.
+    pub(super) fn resolve(&mut self, addresses: impl Iterator<Item = u64>) -> Result<&Symbols> {
         let sampler = self.sampler()?;
         sampler.symbols.resolve(addresses, &sampler.modules);
         Ok(&sampler.symbols)

@@ -1,7 +1,7 @@
 //! The threads of this process, as the kernel describes them in `/proc/self/task`.
 
-use std::fs::{read_dir, read_link, read_to_string};
-use std::io;
+use std::fs::{File, read_dir, read_link, read_to_string};
+use std::io::{self, Read};
 use std::time::Duration;
 
 use super::{ThreadStack, ThreadState};
@@ -67,6 +67,16 @@ pub(super) fn status(tid: u32) -> Option<Status> {
         ignored: signals("SigIgn"),
         caught: signals("SigCgt"),
     })
+}
+
+/// Returns whether a thread runs, or waits for a core. Takes a third less time than [`status`].
+pub(super) fn runs(tid: u32) -> bool {
+    let Ok(mut file) = File::open(format!("/proc/self/task/{tid}/stat")) else { return false };
+    let mut start = [0; 64];
+    let length = file.read(&mut start).unwrap_or(0);
+    // `TID (NAME) STATE …`, where the name has at most 15 bytes, which may be brackets.
+    let state = start[..length].iter().rposition(|byte| *byte == b')').map(|end| end + 2);
+    state.and_then(|state| start.get(state)) == Some(&b'R')
 }
 
 /// Returns what the kernel says about a thread, without its frames.
