@@ -7,8 +7,9 @@
 #   scripts/setup.sh peers        install the benchmarks' peers (Ray, Dask, joblib) into a virtual
 #                                 environment; as root on Debian, Open MPI and PyTorch too
 #   scripts/setup.sh collectives  install Open MPI and PyTorch, which a test of rings also uses
-#   scripts/setup.sh observability  install Prometheus and Chromium, which tests of metrics and of
-#                                 the dashboard use; FIBER_SETUP_NO_BROWSER=1 leaves Chromium out
+#   scripts/setup.sh observability  install Prometheus, tmux and Chromium, which tests of metrics, of
+#                                 `fiber top` and of the dashboard use; FIBER_SETUP_NO_BROWSER=1
+#                                 leaves Chromium out
 #   scripts/setup.sh bin          print the directory that belongs in PATH (the Makefile adds it)
 #   scripts/setup.sh python       print the Python of `peers`
 #
@@ -174,11 +175,12 @@ ensure_collectives() {
 ensure_observability() {
     packages=
     have prometheus && have promtool || packages=prometheus
+    have tmux || packages="$packages tmux"
     have chromium || have google-chrome || [ -n "${FIBER_SETUP_NO_BROWSER:-}" ] ||
         packages="$packages chromium"
     [ -n "$packages" ] || return 0
     if [ "$(id -u)" -ne 0 ] || ! have apt-get; then
-        say "as root on Debian, this would install $packages, for the tests of metrics and the dashboard"
+        say "as root on Debian, this would install $packages, for the tests of metrics, screens and the dashboard"
         return 0
     fi
     say "installing $packages with apt-get"

@@ -9,6 +9,7 @@ use clap_complete::Shell;
 use fiber_backends::cluster::VolumeMount;
 
 use crate::stack::Profile;
+use crate::top::Top;
 
 /// Runs programs that use fiber in containers and pods, shows what runs, and cleans up.
 #[derive(Debug, Parser)]
@@ -41,6 +42,16 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Shows what sessions do, live.
+    ///
+    /// Shows pools and their workers, the slowest tasks under way, functions with the times of their
+    /// tasks, processes with CPU time and memory, and what has failed. `?` lists the keys. NAME
+    /// selects a session: without it, a list of them is shown.
+    #[command(
+        after_help = "Examples:\n  fiber top my-program\n  fiber top --once 4711\n  fiber top \
+                            --json --interval 2s 4711 | jq .sessions[0].pools[0].rate"
+    )]
+    Top(Top),
     /// Prints what every thread of a process is doing.
     ///
     /// The process goes on meanwhile. NAME is a session, which means its head, or one of its

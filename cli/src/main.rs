@@ -18,6 +18,7 @@ mod reference;
 mod run;
 mod sessions;
 mod stack;
+mod top;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -66,6 +67,7 @@ async fn execute(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(run) => run::run(*run).await,
         Command::Ps { cluster, json } => ps::ps(&cluster, json).await,
+        Command::Top(options) => top::top(&options).await,
         Command::Stack { cluster, name } => stack::stack(&cluster, &name).await,
         Command::Profile(profile) => stack::profile(&profile).await,
         Command::Logs { cluster, follow, tail, name } if cluster.is_local()? => {

@@ -51,6 +51,8 @@ pub(crate) struct Sessions {
     /// The backend that the command line names.
     backend: Option<Backend>,
     cluster: Option<Box<dyn Cluster>>,
+    /// The only head that is asked.
+    only: Option<Head>,
     /// Heads in the cluster, and when they were listed.
     listed: Option<(Instant, Vec<String>)>,
     connections: HashMap<String, Inspector>,
@@ -67,6 +69,7 @@ impl Sessions {
         Ok(Sessions {
             backend: args.backend,
             cluster,
+            only: None,
             listed: None,
             connections: HashMap::new(),
             silent: HashMap::new(),
@@ -75,7 +78,11 @@ impl Sessions {
 
     /// Asks all heads for their figures.
     pub(crate) async fn look(&mut self) -> anyhow::Result<Vec<Observed>> {
-        let (heads, mut unnamed) = self.heads().await?;
+        let (mut heads, mut unnamed) = self.heads().await?;
+        if let Some(only) = &self.only {
+            heads.retain(|head| head == only);
+            unnamed.clear();
+        }
         let names: Vec<String> = heads.iter().map(Head::name).collect();
         self.connections.retain(|name, _| names.contains(name));
         self.silent.retain(|name, _| names.contains(name));
@@ -112,6 +119,11 @@ impl Sessions {
         }
         observed.append(&mut unnamed);
         Ok(observed)
+    }
+
+    /// Asks only this head from now on: others that don't answer shall not delay it.
+    pub(crate) fn limit_to(&mut self, head: Head) {
+        self.only = Some(head);
     }
 
     /// Connects to the inspector of a head.

@@ -40,9 +40,19 @@ fn the_reference_page_is_up_to_date() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/cli.md");
     let written = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(said == written, "docs/cli.md is stale: run `make reference`");
-    for command in
-        ["run", "ps", "stack", "profile", "logs", "kill", "cp", "clean", "completions", "man"]
-    {
+    for command in [
+        "run",
+        "ps",
+        "top",
+        "stack",
+        "profile",
+        "logs",
+        "kill",
+        "cp",
+        "clean",
+        "completions",
+        "man",
+    ] {
         assert!(said.contains(&format!("\n## fiber {command}\n")), "{command} is missing");
     }
 }
@@ -77,6 +87,7 @@ fn every_command_has_a_manual_page() {
         "fiber-cp",
         "fiber-clean",
         "fiber-stack",
+        "fiber-top",
         "fiber-profile",
     ] {
         let written = std::fs::read_to_string(directory.path().join(format!("{page}.1")))
@@ -131,6 +142,7 @@ fn options_for_containers_are_refused_on_local() {
 fn a_program_that_does_not_run_is_not_found() {
     let listed = output(&["ps"]);
     assert!(listed.status.success(), "{}", text(&listed.stderr));
+    fails(&["top"], 1, &["this output is none", "`--once`", "`--json`"]);
     for command in ["logs", "kill", "stack", "profile"] {
         fails(&[command, "no-such-program"], 1, &["`no-such-program`: `fiber ps` lists all"]);
     }
@@ -160,6 +172,8 @@ fn an_invalid_command_line_is_explained() {
     fails(&["run", "--cpu", "nan", "true"], 2, &["--cpu", "0.5"]);
     fails(&["run", "--gpu", "some", "true"], 2, &["--gpu"]);
     fails(&["profile", "--seconds", "0", "x"], 2, &["--seconds", "above 0"]);
+    fails(&["top", "--interval", "1ms"], 2, &["--interval", "500ms"]);
+    fails(&["top", "--once", "--json"], 2, &["--once", "--json"]);
     fails(&["profile", "--hertz", "0", "x"], 2, &["--hertz"]);
     fails(&["run", "--name", "My Job", "true"], 2, &["--name", "lower case"]);
     fails(&["run", "--volume", "nfs:data", "true"], 2, &["`nfs:data`", "CLAIM:/PATH"]);

@@ -10,6 +10,7 @@ use crate::wait::wait_until;
 crate::tests![
     a_session_is_shown_with_its_workers_and_their_restarts,
     the_output_of_a_running_session_can_be_followed,
+    a_session_is_asked_what_it_does,
     killing_a_session_ends_its_workers,
     names_may_be_abbreviated_and_typing_errors_are_recognised,
     leftovers_of_dead_sessions_are_removed,
@@ -81,6 +82,24 @@ fn the_output_of_a_running_session_can_be_followed(engine: &'static dyn Engine) 
     // The end of the session is the end of its logs.
     engine.kill(&started.name);
     following.end().code(0);
+}
+
+fn a_session_is_asked_what_it_does(engine: &'static dyn Engine) {
+    let started = ready(engine);
+    let look = output(fiber(engine, &["top", "--json", &started.name]));
+    let look: serde_json::Value = serde_json::from_str(&look).expect("it is JSON");
+    let session = &look["sessions"][0];
+    assert_eq!(session["name"], started.name.as_str(), "{look:#}");
+    assert_eq!(session["backend"], engine.name());
+    assert_eq!(session["pools"][0]["ready"], 2, "{session:#}");
+    let worker = running(&started.listed()).remove(0);
+    for name in [worker, format!("{}/pool-1/worker-2", started.name), started.name.clone()] {
+        let stack = output(fiber(engine, &["stack", &name]));
+        assert!(stack.contains("fiber-runtime"), "{stack}");
+    }
+    // The bridges have ended with the commands.
+    let table = output(fiber(engine, &["top", "--once", &started.name]));
+    assert!(table.contains("pool-1/worker-2") && table.contains("2/2"), "{table}");
 }
 
 fn killing_a_session_ends_its_workers(engine: &'static dyn Engine) {

@@ -1,0 +1,397 @@
+//! The state of the screen, and what keys do to it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use fiber_core::ProcessId;
+use fiber_core::stats::{PoolStats, SessionStats};
+
+use super::rows::{self, Filter, Order};
+use super::theme::Theme;
+use super::trends::Trends;
+use crate::inspect::sessions::{Head, Observed};
+
+/// The panes of a session's screen, in the order of Tab.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pane {
+    Pools,
+    Workers,
+    Tasks,
+    Functions,
+    Processes,
+    Events,
+}
+
+impl Pane {
+    pub(crate) const ALL: [Pane; 6] =
+        [Pane::Pools, Pane::Workers, Pane::Tasks, Pane::Functions, Pane::Processes, Pane::Events];
+
+    /// Returns whether it shares its place with others on a small screen.
+    pub(crate) fn is_detail(self) -> bool {
+        matches!(self, Pane::Tasks | Pane::Functions | Pane::Processes)
+    }
+}
+
+/// What the screen shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Screen {
+    /// The list of sessions.
+    Sessions,
+    /// One session.
+    Session,
+    /// One process of it.
+    Process(ProcessId),
+    /// The stacks of a process.
+    Stack(ProcessId),
+}
+
+/// What the caller has to do after a key.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    None,
+    Leave,
+    /// Ask the head for the stacks of a process.
+    Stack(Head, ProcessId),
+}
+
+#[derive(Debug)]
+pub(crate) struct App {
+    pub(crate) theme: Theme,
+    pub(crate) observed: Vec<Observed>,
+    /// The number of the session that is shown.
+    pub(crate) session: Option<String>,
+    /// Whether the command line names the session, or there is no other.
+    pub(crate) only: bool,
+    pub(crate) screen: Screen,
+    pub(crate) pane: Pane,
+    /// The pane that shares the place of [details](Pane::is_detail).
+    pub(crate) detail: Pane,
+    pub(crate) help: bool,
+    pub(crate) paused: bool,
+    pub(crate) filter: Filter,
+    /// Whether keys go to the filter.
+    pub(crate) typing: bool,
+    pub(crate) orders: [Order; 6],
+    /// The selected row of each pane, and of the list of sessions.
+    pub(crate) cursors: [usize; 6],
+    pub(crate) session_cursor: usize,
+    /// The workers of the cell of the grid that was opened: the first one and their number.
+    pub(crate) zoom: Option<(usize, usize)>,
+    /// The layout of the grid when it was drawn: cells in a row, and workers of a cell.
+    pub(crate) grid: Option<(usize, usize)>,
+    /// The text of [`Screen::Stack`], once it is there.
+    pub(crate) stack: Option<String>,
+    pub(crate) scroll: usize,
+    /// Something to tell, until the next key.
+    pub(crate) notice: Option<String>,
+    trends: HashMap<String, Trends>,
+}
+
+impl App {
+    pub(crate) fn new(theme: Theme, session: Option<String>) -> App {
+        App {
+            theme,
+            observed: Vec::new(),
+            only: session.is_some(),
+            screen: if session.is_some() { Screen::Session } else { Screen::Sessions },
+            session,
+            pane: Pane::Pools,
+            detail: Pane::Tasks,
+            help: false,
+            paused: false,
+            filter: Filter::default(),
+            typing: false,
+            orders: [Order::Natural; 6],
+            cursors: [0; 6],
+            session_cursor: 0,
+            zoom: None,
+            grid: None,
+            stack: None,
+            scroll: 0,
+            notice: None,
+            trends: HashMap::new(),
+        }
+    }
+
+    /// Takes what the heads have answered. Returns what to say in the end if the session has ended.
+    pub(crate) fn update(&mut self, observed: Vec<Observed>) -> Option<String> {
+        if self.paused {
+            return None;
+        }
+        let shown = self.head().map(|head| (head, self.stats()));
+        self.observed = observed;
+        for session in &self.observed {
+            if let Ok(stats) = &session.stats {
+                self.trends.entry(stats.session.clone()).or_default().update(stats);
+            }
+        }
+        let seen: Vec<String> = self.sessions().map(|(_, stats)| stats.session.clone()).collect();
+        self.trends.retain(|session, _| seen.contains(session));
+        // A session that does not answer has not ended.
+        let (head, stats) = shown?;
+        if self.observed.iter().any(|session| session.head == head) {
+            return None;
+        }
+        let program = stats.map_or(String::new(), |stats| format!(" ({})", stats.program));
+        let ended = format!("The session of {}{program} has ended.", head.name());
+        if self.only || self.observed.is_empty() {
+            return Some(ended);
+        }
+        (self.session, self.screen, self.notice) = (None, Screen::Sessions, Some(ended));
+        None
+    }
+
+    /// Shows the only session at once.
+    pub(crate) fn open_only(&mut self) {
+        if let [session] = self.observed.as_slice()
+            && let Ok(stats) = &session.stats
+        {
+            (self.session, self.screen) = (Some(stats.session.clone()), Screen::Session);
+        }
+    }
+
+    pub(crate) fn sessions<'a>(
+        &'a self,
+    ) -> impl Iterator<Item = (&'a Observed, &'a Arc<SessionStats>)> {
+        let answered = |session: &'a Observed| Some((session, session.stats.as_ref().ok()?));
+        self.observed.iter().filter_map(answered)
+    }
+
+    /// Returns the figures of the session that is shown.
+    pub(crate) fn stats(&self) -> Option<Arc<SessionStats>> {
+        let session = self.session.as_ref()?;
+        let found = self.sessions().find(|(_, stats)| stats.session == *session);
+        found.map(|(_, stats)| Arc::clone(stats))
+    }
+
+    /// Returns the head of the session that is shown.
+    pub(crate) fn head(&self) -> Option<Head> {
+        let session = self.session.as_ref()?;
+        let found = self.sessions().find(|(_, stats)| stats.session == *session);
+        found.map(|(observed, _)| observed.head.clone())
+    }
+
+    pub(crate) fn trends(&self) -> Option<&Trends> {
+        self.trends.get(self.session.as_ref()?)
+    }
+
+    pub(crate) fn order(&self, pane: Pane) -> Order {
+        self.orders[pane as usize]
+    }
+
+    pub(crate) fn cursor(&self, pane: Pane) -> usize {
+        self.cursors[pane as usize]
+    }
+
+    pub(crate) fn pool<'a>(&self, stats: &'a SessionStats) -> Option<&'a PoolStats> {
+        let pools = &stats.report.pools;
+        pools.get(self.cursor(Pane::Pools).min(pools.len().checked_sub(1)?))
+    }
+
+    /// Returns the number of rows of a pane.
+    fn length(&self, stats: &SessionStats, pane: Pane) -> usize {
+        match pane {
+            Pane::Pools => stats.report.pools.len(),
+            Pane::Workers => {
+                let workers = self.pool(stats).map_or(0, |pool| {
+                    rows::workers(pool, &self.filter, self.order(Pane::Workers)).len()
+                });
+                match (self.zoom, self.grid) {
+                    (Some((first, number)), _) => number.min(workers.saturating_sub(first)),
+                    (None, Some((_, each))) => workers.div_ceil(each),
+                    (None, None) => workers,
+                }
+            }
+            Pane::Tasks => rows::tasks(stats, &self.filter).len(),
+            Pane::Functions => rows::functions(stats, &self.filter, Order::Natural).len(),
+            Pane::Processes => rows::processes(stats, &self.filter, self.order(pane)).len(),
+            Pane::Events => rows::events(stats, &self.filter).len(),
+        }
+    }
+
+    /// Does what a key asks for.
+    pub(crate) fn press(&mut self, key: KeyEvent) -> Effect {
+        if key.kind == KeyEventKind::Release {
+            return Effect::None;
+        }
+        self.notice = None;
+        if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
+            return Effect::Leave;
+        }
+        if self.typing {
+            self.type_filter(key.code);
+            return Effect::None;
+        }
+        if self.help {
+            self.help = false;
+            return if key.code == KeyCode::Char('q') { Effect::Leave } else { Effect::None };
+        }
+        match key.code {
+            KeyCode::Char('q') => return Effect::Leave,
+            KeyCode::Char('?') => self.help = true,
+            KeyCode::Char('p') => self.paused = !self.paused,
+            KeyCode::Char('/') => self.typing = true,
+            KeyCode::Char('s') => return self.ask_for_stack(),
+            KeyCode::Char('o') => {
+                let order = &mut self.orders[self.pane as usize];
+                *order = order.next();
+            }
+            KeyCode::Esc | KeyCode::Backspace => self.back(),
+            KeyCode::Enter => self.open(),
+            KeyCode::Tab => self.next_pane(1),
+            KeyCode::BackTab => self.next_pane(Pane::ALL.len() - 1),
+            KeyCode::Up | KeyCode::Char('k') => self.go(-1, true),
+            KeyCode::Down | KeyCode::Char('j') => self.go(1, true),
+            KeyCode::Left | KeyCode::Char('h') => self.go(-1, false),
+            KeyCode::Right | KeyCode::Char('l') => self.go(1, false),
+            KeyCode::PageUp => self.go(-10, true),
+            KeyCode::PageDown => self.go(10, true),
+            KeyCode::Home => self.go(isize::MIN / 2, false),
+            KeyCode::End => self.go(isize::MAX / 2, false),
+            _ => {}
+        }
+        Effect::None
+    }
+
+    fn type_filter(&mut self, key: KeyCode) {
+        match key {
+            KeyCode::Enter => self.typing = false,
+            KeyCode::Esc => (self.typing, self.filter) = (false, Filter::default()),
+            KeyCode::Backspace => drop(self.filter.0.pop()),
+            KeyCode::Char(c) => self.filter.0.push(c),
+            _ => {}
+        }
+        (self.zoom, self.cursors[Pane::Workers as usize]) = (None, 0);
+    }
+
+    fn back(&mut self) {
+        match self.screen {
+            Screen::Stack(process) => (self.screen, self.scroll) = (Screen::Process(process), 0),
+            Screen::Process(_) => (self.screen, self.scroll) = (Screen::Session, 0),
+            Screen::Session if self.zoom.is_some() => {
+                let (first, _) = self.zoom.take().unwrap_or_default();
+                let each = self.grid.map_or(1, |(_, each)| each);
+                self.cursors[Pane::Workers as usize] = first / each;
+            }
+            Screen::Session if !self.filter.0.is_empty() => self.filter = Filter::default(),
+            Screen::Session if !self.only => (self.screen, self.session) = (Screen::Sessions, None),
+            Screen::Session | Screen::Sessions => {}
+        }
+    }
+
+    fn open(&mut self) {
+        match self.screen {
+            Screen::Sessions => {
+                let chosen = self.sessions().nth(self.session_cursor);
+                if let Some(session) = chosen.map(|(_, stats)| stats.session.clone()) {
+                    (self.session, self.screen) = (Some(session), Screen::Session);
+                    (self.cursors, self.zoom, self.pane) = ([0; 6], None, Pane::Pools);
+                }
+            }
+            Screen::Session => {
+                let Some(stats) = self.stats() else { return };
+                if self.pane == Pane::Pools && !stats.report.pools.is_empty() {
+                    self.pane = Pane::Workers;
+                } else if let (Pane::Workers, None, Some((_, each @ 2..))) =
+                    (self.pane, self.zoom, self.grid)
+                {
+                    self.zoom = Some((self.cursor(Pane::Workers) * each, each));
+                    self.cursors[Pane::Workers as usize] = 0;
+                } else if let Some(process) = self.chosen_process(&stats) {
+                    (self.screen, self.scroll) = (Screen::Process(process), 0);
+                }
+            }
+            Screen::Process(_) | Screen::Stack(_) => {}
+        }
+    }
+
+    /// Returns the process of the selected row.
+    fn chosen_process(&self, stats: &SessionStats) -> Option<ProcessId> {
+        let cursor = self.cursor(self.pane);
+        match self.pane {
+            Pane::Workers => {
+                let first = self.zoom.map_or(0, |(first, _)| first);
+                let workers =
+                    rows::workers(self.pool(stats)?, &self.filter, self.order(Pane::Workers));
+                workers.get(first + cursor).map(|worker| worker.process)
+            }
+            Pane::Tasks => {
+                rows::tasks(stats, &self.filter).get(cursor).map(|row| row.worker.process)
+            }
+            Pane::Processes => {
+                let processes = rows::processes(stats, &self.filter, self.order(self.pane));
+                processes.get(cursor).map(|(_, process)| process.id)
+            }
+            Pane::Pools | Pane::Functions | Pane::Events => None,
+        }
+    }
+
+    fn ask_for_stack(&mut self) -> Effect {
+        let Some(stats) = self.stats() else { return Effect::None };
+        let process = match self.screen {
+            Screen::Process(process) | Screen::Stack(process) => Some(process),
+            Screen::Session => self.chosen_process(&stats),
+            Screen::Sessions => None,
+        };
+        let (Some(process), Some(head)) = (process, self.head()) else { return Effect::None };
+        (self.screen, self.stack, self.scroll) = (Screen::Stack(process), None, 0);
+        Effect::Stack(head, process)
+    }
+
+    fn next_pane(&mut self, by: usize) {
+        if self.screen != Screen::Session {
+            return;
+        }
+        self.pane = Pane::ALL[(self.pane as usize + by) % Pane::ALL.len()];
+        if self.pane.is_detail() {
+            self.detail = self.pane;
+        }
+    }
+
+    fn go(&mut self, by: isize, is_vertical: bool) {
+        let moved = |cursor: usize, by: isize, length: usize| {
+            cursor.saturating_add_signed(by).min(length.saturating_sub(1))
+        };
+        match self.screen {
+            Screen::Sessions => {
+                self.session_cursor = moved(self.session_cursor, by, self.sessions().count());
+            }
+            // The drawing limits it to the length of the text.
+            Screen::Process(_) | Screen::Stack(_) => {
+                self.scroll = moved(self.scroll, by, usize::MAX);
+            }
+            Screen::Session => {
+                let Some(stats) = self.stats() else { return };
+                let columns = match (self.pane, self.zoom, self.grid) {
+                    (Pane::Workers, None, Some((columns, _))) if is_vertical => columns,
+                    _ => 1,
+                };
+                let by = by.saturating_mul(columns as isize);
+                let length = self.length(&stats, self.pane);
+                let cursor = &mut self.cursors[self.pane as usize];
+                *cursor = moved(*cursor, by, length);
+                if self.pane == Pane::Pools {
+                    (self.zoom, self.cursors[Pane::Workers as usize]) = (None, 0);
+                }
+            }
+        }
+    }
+
+    /// Keeps all cursors on rows that exist.
+    pub(crate) fn clamp(&mut self) {
+        self.session_cursor = self.session_cursor.min(self.sessions().count().saturating_sub(1));
+        let Some(stats) = self.stats() else { return };
+        for pane in Pane::ALL {
+            let last = self.length(&stats, pane).saturating_sub(1);
+            let cursor = &mut self.cursors[pane as usize];
+            *cursor = (*cursor).min(last);
+        }
+        if let Screen::Process(process) = self.screen
+            && stats.report.process(process).is_none()
+        {
+            self.screen = Screen::Session;
+            self.notice = Some("That process has ended.".into());
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! One look at sessions as plain text, for scripts and terminals that can't be drawn on.
+
+use comfy_table::presets::NOTHING;
+use comfy_table::{ContentArrangement, Table};
+use fiber_core::stats::SessionStats;
+
+use super::format::{age, bytes, count, plural, span, whole};
+use super::rows::{self, Filter, Order, activity};
+use super::theme::Activity;
+
+/// The number of tasks and of events that are listed.
+const MOST: usize = 20;
+
+/// Describes a session. `name` is that of its head.
+pub(crate) fn session(name: &str, stats: &SessionStats) -> String {
+    let report = &stats.report;
+    let up = report.processes.first().map(|head| span(age(head.since, stats.taken_at)));
+    let mut text = format!(
+        "{} ({name}, {}): up {}, {} processes, {} tasks/s, {}\n",
+        stats.program,
+        stats.backend,
+        up.unwrap_or_default(),
+        report.processes.len(),
+        count(rows::rate(stats)),
+        bytes(rows::memory(stats)),
+    );
+    let all = Filter::default();
+    let pools = report.pools.iter().map(|pool| {
+        let running = pool.workers.iter().filter(|worker| activity(worker) >= Activity::Running);
+        let tasks = &pool.tasks;
+        vec![
+            pool.name.clone(),
+            format!("{}/{}", pool.ready, pool.wanted),
+            pool.idle.to_string(),
+            running.count().to_string(),
+            count(pool.rate),
+            whole(tasks.waiting),
+            whole(tasks.pending),
+            whole(tasks.done),
+            whole(tasks.failed),
+            whole(tasks.redelivered),
+            whole(pool.deaths),
+        ]
+    });
+    let columns = [
+        "POOL",
+        "WORKERS",
+        "IDLE",
+        "RUNNING",
+        "TASKS/S",
+        "WAITING",
+        "PENDING",
+        "DONE",
+        "FAILED",
+        "REDELIVERED",
+        "DEATHS",
+    ];
+    text += &table(&columns, pools);
+    let tasks = rows::tasks(stats, &all);
+    let slowest = tasks.iter().take(MOST).map(|row| {
+        vec![
+            span(row.task.ran),
+            row.task.function.clone(),
+            row.task.index.to_string(),
+            format!("{}/{}", row.pool.name, row.worker.name),
+            if row.task.straggler { "ten times the usual time" } else { "" }.into(),
+        ]
+    });
+    text += &table(&["RUNS FOR", "FUNCTION", "INDEX", "WORKER", ""], slowest);
+    let functions = rows::functions(stats, &all, Order::Time);
+    let functions = functions.iter().map(|(pool, function)| {
+        vec![
+            function.function.clone(),
+            pool.name.clone(),
+            whole(function.done),
+            whole(function.failed),
+            span(function.times.quantile(0.5)),
+            span(function.times.quantile(0.99)),
+            span(function.times.max()),
+        ]
+    });
+    text += &table(&["FUNCTION", "POOL", "DONE", "FAILED", "P50", "P99", "MAX"], functions);
+    let processes = rows::processes(stats, &all, Order::Natural);
+    let processes = processes.iter().map(|(depth, process)| {
+        let figures = process.figures.as_ref();
+        vec![
+            format!("{}{}", "  ".repeat(*depth), process.name),
+            process.state.to_string(),
+            process.place.clone(),
+            process.restarts.to_string(),
+            figures.map_or("-".into(), |figures| span(figures.cpu)),
+            figures.map_or("-".into(), |figures| bytes(figures.memory)),
+            span(age(process.since, stats.taken_at)),
+        ]
+    });
+    let columns = ["PROCESS", "STATE", "PLACE", "RESTARTS", "CPU TIME", "MEMORY", "AGE"];
+    text += &table(&columns, processes);
+    let events = rows::events(stats, &all);
+    let events = events
+        .iter()
+        .take(MOST)
+        .map(|(event, what)| vec![span(age(event.at, stats.taken_at)), what.clone()]);
+    text += &table(&["AGO", "EVENT"], events);
+    let more = tasks.len().saturating_sub(MOST);
+    if more > 0 {
+        text += &format!("\n{} more run\n", plural(more, "task"));
+    }
+    text
+}
+
+/// Returns a table after an empty line, or nothing if it has no rows.
+fn table(columns: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(columns);
+    table.add_rows(rows);
+    if table.is_empty() { String::new() } else { format!("\n{}\n", table.trim_fmt()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::session;
+    use crate::inspect::testing::stats;
+
+    #[test]
+    fn a_look_lists_everything_that_the_screen_shows() {
+        let text = session("pid 4001", &stats("simulate", 3));
+        for shown in [
+            "simulate (pid 4001, local): up 3h05m, 4 processes, 12.3k tasks/s, 130.0M",
+            " squares  3/3 ",
+            "simulate::step  124",
+            "squares/worker-1",
+            "ten times the usual time",
+            "4.0ms",
+            "  squares/worker-3",
+            "pid 4004",
+            "squares/worker-2 (pid 3999) was killed by signal 9",
+        ] {
+            assert!(text.contains(shown), "`{shown}` is missing in:\n{text}");
+        }
+    }
+}

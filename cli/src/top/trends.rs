@@ -1,0 +1,99 @@
+//! What only the comparison of several looks shows: memory over time, and shares of CPU time.
+
+use std::collections::HashMap;
+use std::time::{Duration, SystemTime};
+
+use fiber_core::ProcessId;
+use fiber_core::stats::SessionStats;
+
+/// The number of looks that the memory of a session is kept for.
+const LOOKS: usize = 240;
+
+/// The trends of a session.
+#[derive(Debug, Default)]
+pub(crate) struct Trends {
+    /// The resident memory of all processes at each look, oldest first.
+    pub(crate) memory: Vec<u64>,
+    cpu: HashMap<ProcessId, Share>,
+    busy: HashMap<ProcessId, Share>,
+}
+
+/// A growing time, and its share of the time that passed.
+#[derive(Debug)]
+struct Share {
+    at: SystemTime,
+    used: Duration,
+    share: Option<f64>,
+}
+
+impl Trends {
+    /// Takes the figures of a look.
+    pub(crate) fn update(&mut self, stats: &SessionStats) {
+        let processes = &stats.report.processes;
+        let figures =
+            || processes.iter().filter_map(|process| Some((process, process.figures.as_ref()?)));
+        self.memory.push(figures().map(|(_, figures)| figures.memory).sum());
+        if self.memory.len() > LOOKS {
+            self.memory.remove(0);
+        }
+        let known = |id: &ProcessId| processes.iter().any(|process| process.id == *id);
+        if self.cpu.len() > processes.len() {
+            self.cpu.retain(|id, _| known(id));
+            self.busy.retain(|id, _| known(id));
+        }
+        for (process, figures) in figures() {
+            note(&mut self.cpu, process.id, figures.taken_at, figures.cpu);
+        }
+        for worker in stats.report.pools.iter().flat_map(|pool| &pool.workers) {
+            let busy = worker.busy / u32::try_from(worker.threads.max(1)).unwrap_or(u32::MAX);
+            note(&mut self.busy, worker.process, stats.taken_at, busy);
+        }
+    }
+
+    /// Returns how many cores a process used lately.
+    pub(crate) fn cpu(&self, process: ProcessId) -> Option<f64> {
+        self.cpu.get(&process)?.share
+    }
+
+    /// Returns the share of the time that a worker's threads ran tasks lately.
+    pub(crate) fn busy(&self, process: ProcessId) -> Option<f64> {
+        Some(self.busy.get(&process)?.share?.min(1.0))
+    }
+}
+
+fn note(shares: &mut HashMap<ProcessId, Share>, id: ProcessId, at: SystemTime, used: Duration) {
+    let share = shares.entry(id).or_insert(Share { at, used, share: None });
+    // The figures of a process come with its heartbeats: there may be no new ones.
+    if let Ok(passed) = at.duration_since(share.at)
+        && !passed.is_zero()
+    {
+        let grown = used.saturating_sub(share.used);
+        *share = Share { at, used, share: Some(grown.as_secs_f64() / passed.as_secs_f64()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inspect::testing::stats;
+
+    #[test]
+    fn shares_are_those_of_the_time_between_two_looks() {
+        let mut trends = Trends::default();
+        let mut stats = stats("program", 2);
+        let id = stats.report.processes[1].id;
+        trends.update(&stats);
+        assert_eq!((trends.cpu(id), trends.busy(id)), (None, None));
+        stats.taken_at += Duration::from_secs(2);
+        stats.report.pools[0].workers[0].busy += Duration::from_secs(1);
+        let figures = stats.report.processes[1].figures.as_mut().unwrap();
+        figures.taken_at += Duration::from_secs(2);
+        figures.cpu += Duration::from_secs(3);
+        trends.update(&stats);
+        assert_eq!((trends.cpu(id), trends.busy(id)), (Some(1.5), Some(0.5)));
+        // Without new figures, the last shares stay.
+        trends.update(&stats);
+        assert_eq!(trends.cpu(id), Some(1.5));
+        assert_eq!(trends.memory, [(31 + 32 + 33) << 20; 3]);
+    }
+}

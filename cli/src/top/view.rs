@@ -1,0 +1,256 @@
+//! Draws the screen.
+
+mod panes;
+mod process;
+mod sessions;
+mod workers;
+
+use fiber_core::stats::SessionStats;
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Clear, Paragraph, Wrap};
+
+use super::app::{App, Pane, Screen};
+use super::format::{age, bytes, count, plural, span};
+use super::rows;
+
+/// The smallest terminal on which the panes are readable.
+const SMALLEST: (u16, u16) = (60, 16);
+/// The height from which all details are shown at once.
+const TALL: u16 = 21;
+
+const HELP: &[(&str, &str)] = &[
+    ("arrows, h j k l", "move; in a grid of workers in all directions"),
+    ("Tab, Shift-Tab", "the next pane, the one before"),
+    ("Enter", "open: a session, the workers of a pool, a worker"),
+    ("Esc", "back; drops a filter"),
+    ("s", "the stacks of the worker's threads"),
+    ("/", "show only rows with a text"),
+    ("o", "sort the pane: by name, time, amount, failures"),
+    ("p", "pause, and go on"),
+    ("q, Ctrl-C", "leave"),
+];
+
+pub(crate) fn draw(frame: &mut Frame, app: &mut App) {
+    let area = frame.area();
+    if area.width < SMALLEST.0 || area.height < SMALLEST.1 {
+        return too_small(frame, area);
+    }
+    let [top, middle, bottom] =
+        Layout::vertical([Constraint::Length(1), Constraint::Min(0), Constraint::Length(1)])
+            .areas(area);
+    app.clamp();
+    let stats = app.stats();
+    header(frame, top, app, stats.as_deref());
+    match (app.screen.clone(), stats) {
+        (Screen::Sessions, _) => sessions::draw(frame, middle, app),
+        (_, None) => waiting(frame, middle, app),
+        (Screen::Session, Some(stats)) => session(frame, middle, app, &stats),
+        (Screen::Process(process), Some(stats)) => {
+            process::draw(frame, middle, app, &stats, process)
+        }
+        (Screen::Stack(process), Some(stats)) => {
+            process::draw_stack(frame, middle, app, &stats, process)
+        }
+    }
+    footer(frame, bottom, app);
+    if app.help {
+        help(frame, middle, app);
+    }
+}
+
+fn too_small(frame: &mut Frame, area: Rect) {
+    let text = format!(
+        "This terminal has {}x{} characters: too small. Make it {}x{}, or use `fiber top --once`. q \
+         leaves.",
+        area.width, area.height, SMALLEST.0, SMALLEST.1
+    );
+    frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: true }), area);
+}
+
+fn header(frame: &mut Frame, area: Rect, app: &App, stats: Option<&SessionStats>) {
+    let mut spans = vec![Span::styled("fiber top", app.theme.bold())];
+    if let Some(stats) = stats.filter(|_| app.screen != Screen::Sessions) {
+        let processes = &stats.report.processes;
+        let up = processes.first().map(|head| span(age(head.since, stats.taken_at)));
+        let name = app.head().map(|head| head.name()).unwrap_or_default();
+        spans.push(Span::raw(format!("  {}  ", stats.program)));
+        spans.push(Span::styled(
+            format!(
+                "{name}, {}, up {}, {}",
+                stats.backend,
+                up.unwrap_or_default(),
+                if processes.len() == 1 {
+                    "1 process".into()
+                } else {
+                    format!("{} processes", processes.len())
+                }
+            ),
+            app.theme.dim(),
+        ));
+    }
+    if app.paused {
+        spans.push(Span::styled("  PAUSED", app.theme.bad()));
+    }
+    frame.render_widget(Line::from(spans), area);
+}
+
+fn footer(frame: &mut Frame, area: Rect, app: &App) {
+    let line = if app.typing {
+        Line::from(format!("/{}_  (Enter keeps it, Esc drops it)", app.filter.0))
+    } else if let Some(notice) = &app.notice {
+        Line::styled(notice.clone(), app.theme.bold())
+    } else {
+        let keys = match app.screen {
+            Screen::Sessions => "Enter open  up/down  p pause  ? help  q leave",
+            Screen::Session => "Tab pane  Enter open  / filter  o sort  p pause  ? help  q leave",
+            Screen::Process(_) => "s stacks  Esc back  p pause  ? help  q leave",
+            Screen::Stack(_) => "s again  up/down  Esc back  q leave",
+        };
+        let mut text = keys.to_string();
+        if !app.filter.0.is_empty() {
+            text = format!("filter: {} (Esc drops it)  {text}", app.filter.0);
+        }
+        Line::styled(text, app.theme.dim())
+    };
+    frame.render_widget(line, area);
+}
+
+fn waiting(frame: &mut Frame, area: Rect, app: &App) {
+    let problem = app.observed.iter().filter_map(|session| session.stats.as_ref().err());
+    let mut lines: Vec<String> = problem.map(ToString::to_string).collect();
+    if lines.is_empty() {
+        lines.push("Waiting for the session's head …".into());
+    }
+    frame.render_widget(Paragraph::new(lines.join("\n")).wrap(Wrap { trim: true }), area);
+}
+
+fn session(frame: &mut Frame, area: Rect, app: &mut App, stats: &SessionStats) {
+    let pools = u16::try_from(stats.report.pools.len()).unwrap_or(u16::MAX);
+    // A line more than pools for the head of the table, and two for the border.
+    let most = (area.height / 3).saturating_sub(1).max(4);
+    let [trends, top, middle, bottom] = Layout::vertical([
+        Constraint::Length(2),
+        Constraint::Length(pools.saturating_add(3).min(most)),
+        Constraint::Min(5),
+        Constraint::Length((area.height / 4).clamp(4, 10)),
+    ])
+    .areas(area);
+    sparks(frame, trends, app, stats);
+    panes::pools(frame, top, app, stats);
+    let [left, right] =
+        Layout::horizontal([Constraint::Percentage(48), Constraint::Percentage(52)]).areas(middle);
+    workers::draw(frame, left, app, stats);
+    if right.height >= TALL {
+        let [tasks, functions, processes] = Layout::vertical([Constraint::Fill(1); 3]).areas(right);
+        panes::tasks(frame, tasks, app, stats);
+        panes::functions(frame, functions, app, stats);
+        panes::processes(frame, processes, app, stats);
+    } else {
+        match app.detail {
+            Pane::Functions => panes::functions(frame, right, app, stats),
+            Pane::Processes => panes::processes(frame, right, app, stats),
+            _ => panes::tasks(frame, right, app, stats),
+        }
+    }
+    panes::events(frame, bottom, app, stats);
+}
+
+/// Draws throughput and memory over time.
+fn sparks(frame: &mut Frame, area: Rect, app: &App, stats: &SessionStats) {
+    let halves = Layout::horizontal([Constraint::Fill(1); 2]).spacing(2).areas::<2>(area);
+    let memory = app.trends().map(|trends| trends.memory.clone()).unwrap_or_default();
+    let shown = [
+        ("tasks/s", count(rows::rate(stats)), rows::throughput(stats)),
+        ("memory", bytes(rows::memory(stats)), memory),
+    ];
+    for (area, (name, now, values)) in halves.into_iter().zip(shown) {
+        let width = usize::from(area.width);
+        let title = Line::from(vec![
+            Span::styled(format!("{name} "), app.theme.dim()),
+            Span::styled(now, app.theme.bold()),
+        ]);
+        let bars = Line::styled(app.theme.spark(&values, width), app.theme.good());
+        frame.render_widget(Paragraph::new(vec![title, bars]), area);
+    }
+}
+
+fn help(frame: &mut Frame, area: Rect, app: &App) {
+    let height = (HELP.len() as u16 + 2).min(area.height);
+    let width = 64.min(area.width);
+    let place = Rect {
+        x: area.x + (area.width - width) / 2,
+        y: area.y + (area.height - height) / 2,
+        width,
+        height,
+    };
+    let lines: Vec<Line> = HELP
+        .iter()
+        .map(|(keys, what)| {
+            Line::from(vec![
+                Span::styled(format!(" {keys:<16}"), app.theme.bold()),
+                Span::raw(*what),
+            ])
+        })
+        .collect();
+    frame.render_widget(Clear, place);
+    frame.render_widget(Paragraph::new(lines).block(block(app, "Keys", true)), place);
+}
+
+/// Returns the frame of a pane.
+fn block<'a>(app: &App, title: impl Into<String>, focused: bool) -> Block<'a> {
+    let border = if focused { app.theme.title(false) } else { app.theme.dim() };
+    Block::bordered()
+        .border_set(app.theme.border())
+        .border_style(border)
+        .title(Span::styled(format!(" {} ", title.into()), app.theme.title(focused)))
+}
+
+/// Returns the title of a pane with the number of its rows and its order.
+fn title(app: &App, pane: Pane, name: &str, rows: usize) -> String {
+    let order = app.order(pane);
+    let sorted = match order == rows::Order::Natural {
+        true => String::new(),
+        false => format!(" by {}", order.name()),
+    };
+    format!("{name} {rows}{sorted}")
+}
+
+/// Returns the first row to show, so that the selected one is seen.
+fn first_row(cursor: usize, height: usize, rows: usize) -> usize {
+    let last = rows.saturating_sub(height);
+    (cursor + 1).saturating_sub(height).min(last)
+}
+
+/// Cuts or fills text to a width in characters.
+fn fit(text: &str, width: usize) -> String {
+    let length = text.chars().count();
+    if length <= width {
+        return format!("{text:<width$}");
+    }
+    let kept: String = text.chars().take(width.saturating_sub(1)).collect();
+    if width == 0 { String::new() } else { format!("{kept}~") }
+}
+
+/// Cuts a path of modules from its beginning, where it says least.
+fn fit_path(text: &str, width: usize) -> String {
+    let length = text.chars().count();
+    if length <= width || width == 0 {
+        return fit(text, width);
+    }
+    let kept: String = text.chars().skip(length - width + 1).collect();
+    format!("~{kept}")
+}
+
+fn marked(selected: bool, focused: bool, app: &App) -> Style {
+    if selected && focused { app.theme.selected() } else { Style::new() }
+}
+
+fn workers_of(number: usize) -> String {
+    plural(number, "worker")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,282 @@
+//! The screen in terminals of several sizes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use fiber_core::stats::SessionStats;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+
+use super::super::app::{Effect, Pane};
+use super::super::theme::Theme;
+use super::*;
+use crate::inspect::InspectError;
+use crate::inspect::local::LocalHead;
+use crate::inspect::sessions::{Head, Observed};
+use crate::inspect::testing::stats;
+
+const PLAIN: Theme = Theme { color: false, unicode: false };
+
+fn observed(pid: u32, mut stats: SessionStats) -> Observed {
+    stats.session = format!("{pid:016x}");
+    Observed { head: Head::Local(LocalHead::of(pid)), stats: Ok(Arc::new(stats)) }
+}
+
+/// Returns the screen of a session with this many workers.
+fn app(theme: Theme, workers: u64) -> App {
+    let mut app = App::new(theme, Some(format!("{:016x}", 4001)));
+    let stats = stats("simulate", workers);
+    app.update(vec![observed(4001, stats)]);
+    app
+}
+
+/// Draws the screen and returns its lines.
+fn lines(app: &mut App, width: u16, height: u16) -> Vec<String> {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal.draw(|frame| draw(frame, app)).unwrap();
+    let buffer = terminal.backend().buffer();
+    let cells: Vec<&str> = buffer.content().iter().map(|cell| cell.symbol()).collect();
+    cells.chunks(usize::from(width)).map(|row| row.concat().trim_end().to_string()).collect()
+}
+
+fn text(app: &mut App, width: u16, height: u16) -> String {
+    lines(app, width, height).join("\n")
+}
+
+fn press(app: &mut App, keys: &[KeyCode]) -> Effect {
+    let press = |key: &KeyCode| app.press(KeyEvent::new(*key, KeyModifiers::NONE));
+    keys.iter().map(press).last().unwrap_or(Effect::None)
+}
+
+#[track_caller]
+fn shows(app: &mut App, (width, height): (u16, u16), wanted: &[&str]) {
+    let text = text(app, width, height);
+    for wanted in wanted {
+        assert!(text.contains(wanted), "`{wanted}` is missing in:\n{text}");
+    }
+}
+
+#[test]
+fn a_small_terminal_shows_everything_that_matters() {
+    shows(
+        &mut app(PLAIN, 8),
+        (80, 24),
+        &[
+            "fiber top  simulate  pid 4001, local, up 3h05m, 9 processes",
+            "tasks/s 12.3k",
+            "memory 315.0M",
+            "squares            8/8     3   12.3k     3.0M      320     7.0M       2      1",
+            "squares: 8 workers",
+            "!1 slow #0 long +4 short .3 idle",
+            "worker-1 !!!!!!!! 41.0s step #124",
+            "!41.0s ~ulate::step     124   worker-1",
+            "1m30s squares/worker-2 (pid 3999) was killed by signal 9",
+            "? help",
+        ],
+    );
+}
+
+#[test]
+fn a_large_terminal_shows_all_details_at_once() {
+    shows(
+        &mut app(Theme { color: true, unicode: true }, 8),
+        (120, 40),
+        &[
+            "Slowest tasks under way 1",
+            "Functions 1",
+            "simulate::step",
+            " 4.0ms",
+            "Processes 9",
+            "  squares/worker-4",
+            "█",
+        ],
+    );
+}
+
+#[test]
+fn many_workers_are_a_grid_whose_cells_open() {
+    let mut app = app(PLAIN, 1024);
+    shows(&mut app, (80, 24), &["squares: 1024 workers, 4 a cell", "127 long"]);
+    let drawn = text(&mut app, 200, 60);
+    assert!(
+        drawn.contains("squares: 1024 workers ") && drawn.contains("|!++++...#++++...#"),
+        "{drawn}"
+    );
+    text(&mut app, 80, 24);
+    // Two cells to the right: the workers 9 to 12.
+    press(&mut app, &[KeyCode::Tab, KeyCode::Right, KeyCode::Right, KeyCode::Enter]);
+    shows(&mut app, (80, 24), &["4 workers of 1024", "worker-9 ", "worker-12"]);
+    press(&mut app, &[KeyCode::Down, KeyCode::Enter]);
+    shows(&mut app, (80, 24), &["squares/worker-10", "pid 4011 on host", "line of worker-10"]);
+    press(&mut app, &[KeyCode::Esc, KeyCode::Esc]);
+    shows(&mut app, (80, 24), &["4 a cell"]);
+    assert_eq!(app.cursor(Pane::Workers), 2);
+}
+
+#[test]
+fn a_line_of_the_grid_is_as_wide_as_the_pane() {
+    let mut app = app(PLAIN, 1024);
+    let drawn = lines(&mut app, 80, 24);
+    let first = drawn.iter().position(|line| line.contains("127 long")).unwrap();
+    let cells = |line: &String| line.chars().skip(1).take_while(|c| "!#+.".contains(*c)).count();
+    let numbers: Vec<usize> = drawn[first + 1..].iter().map(cells).collect();
+    assert!(numbers[0] >= 30 && numbers.iter().sum::<usize>() >= 256, "{numbers:?}");
+    press(&mut app, &[KeyCode::Tab, KeyCode::Down]);
+    assert_eq!(app.cursor(Pane::Workers), numbers[0]);
+}
+
+#[test]
+fn a_worker_shows_its_task_its_figures_and_its_stack() {
+    let mut app = app(PLAIN, 8);
+    press(&mut app, &[KeyCode::Tab, KeyCode::Enter]);
+    shows(
+        &mut app,
+        (80, 24),
+        &[
+            "pid 4002 on host, worker, running",
+            "3h05m, after 0 restarts",
+            "1m02s, 3 threads",
+            "40 pending, 1.0k done",
+            "41.0s: task 124 (`simulate::step`), ten times the usual time",
+            "line of worker-1",
+        ],
+    );
+    let Effect::Stack(head, process) = press(&mut app, &[KeyCode::Char('s')]) else {
+        panic!("it asks")
+    };
+    assert_eq!((head.name().as_str(), process.0), ("pid 4001", 2));
+    shows(&mut app, (80, 24), &["Stacks of squares/worker-1", "Waiting"]);
+    app.stack = Some((1..=100).map(|line| format!("frame {line}\n")).collect());
+    shows(&mut app, (80, 24), &["frame 1\n", "frame 20"].map(str::trim_end));
+    press(&mut app, &[KeyCode::End]);
+    shows(&mut app, (80, 24), &["frame 100"]);
+}
+
+#[test]
+fn panes_are_filtered_and_sorted() {
+    let mut app = app(PLAIN, 8);
+    press(&mut app, &[KeyCode::Tab, KeyCode::Char('o'), KeyCode::Char('o')]);
+    shows(&mut app, (80, 24), &["8 workers by amount"]);
+    let drawn = text(&mut app, 80, 24);
+    assert!(drawn.find("worker-8") < drawn.find("worker-7"), "{drawn}");
+    press(&mut app, &[KeyCode::Char('/')]);
+    press(&mut app, &"worker-3q".chars().map(KeyCode::Char).collect::<Vec<_>>());
+    shows(&mut app, (80, 24), &["/worker-3q_", "squares: 0 workers"]);
+    press(&mut app, &[KeyCode::Backspace, KeyCode::Enter]);
+    shows(&mut app, (80, 24), &["filter: worker-3", "squares: 1 worker "]);
+    press(&mut app, &[KeyCode::Esc]);
+    shows(&mut app, (80, 24), &["squares: 8 workers"]);
+}
+
+#[test]
+fn tab_goes_through_all_panes() {
+    let mut app = app(PLAIN, 8);
+    for title in ["8 workers", "Slowest", "Functions", "Processes", "Last events", "Pools"] {
+        press(&mut app, &[KeyCode::Tab]);
+        shows(&mut app, (80, 24), &[title]);
+    }
+    press(&mut app, &[KeyCode::BackTab]);
+    assert_eq!(app.pane, Pane::Events);
+}
+
+#[test]
+fn a_terminal_that_is_too_small_says_so() {
+    for (width, height) in [(40, 10), (59, 24), (80, 15), (20, 3), (1, 1)] {
+        let drawn = text(&mut app(PLAIN, 8), width, height);
+        if width >= 40 {
+            let words = drawn.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(words.contains(&format!("{width}x{height}")), "{words}");
+            assert!(words.contains("--once") && words.contains("60x16"), "{words}");
+        }
+    }
+    for (width, height) in [(60, 16), (61, 17), (300, 16), (60, 200)] {
+        shows(&mut app(PLAIN, 1024), (width, height), &["squares", "1024 workers"]);
+    }
+}
+
+#[test]
+fn sessions_are_listed_and_one_opens() {
+    let mut app = App::new(PLAIN, None);
+    let problem = InspectError::Silent("pid 9 does not answer".into());
+    let silent = Observed { head: Head::Local(LocalHead::of(9)), stats: Err(problem) };
+    let all = || vec![observed(1, stats("one", 2)), observed(2, stats("two", 3)), silent.clone()];
+    assert_eq!(app.update(all()), None);
+    shows(&mut app, (80, 24), &["Sessions 2", "pid 1", "one", "two", "pid 9 does not answer"]);
+    press(&mut app, &[KeyCode::Down, KeyCode::Enter]);
+    shows(&mut app, (80, 24), &["two  pid 2", "squares: 3 workers"]);
+    // It ends: the list is shown again.
+    assert_eq!(app.update(vec![observed(1, stats("one", 2))]), None);
+    shows(&mut app, (80, 24), &["Sessions 1", "The session of pid 2 (two) has ended."]);
+    press(&mut app, &[KeyCode::Enter]);
+    shows(&mut app, (80, 24), &["one  pid 1"]);
+    let ended = app.update(Vec::new()).expect("there is no other session");
+    assert_eq!(ended, "The session of pid 1 (one) has ended.");
+}
+
+#[test]
+fn a_session_that_does_not_answer_stays() {
+    let mut app = app(PLAIN, 2);
+    let problem = InspectError::Silent("pid 4001 does not answer".into());
+    let silent = Observed { head: Head::Local(LocalHead::of(4001)), stats: Err(problem) };
+    assert_eq!(app.update(vec![silent]), None);
+    shows(&mut app, (80, 24), &["pid 4001 does not answer"]);
+    assert_eq!(app.update(vec![observed(4001, stats("simulate", 2))]), None);
+    shows(&mut app, (80, 24), &["squares: 2 workers"]);
+    let ended = app.update(Vec::new()).expect("it has ended");
+    assert!(ended.contains("has ended"), "{ended}");
+}
+
+#[test]
+fn a_paused_screen_keeps_what_it_shows() {
+    let mut app = app(PLAIN, 2);
+    press(&mut app, &[KeyCode::Char('p')]);
+    assert_eq!(app.update(vec![observed(4001, stats("simulate", 5))]), None);
+    shows(&mut app, (80, 24), &["PAUSED", "squares: 2 workers"]);
+    press(&mut app, &[KeyCode::Char('p')]);
+    app.update(vec![observed(4001, stats("simulate", 5))]);
+    shows(&mut app, (80, 24), &["squares: 5 workers"]);
+}
+
+#[test]
+fn help_lists_the_keys_and_q_leaves() {
+    let mut app = app(PLAIN, 2);
+    press(&mut app, &[KeyCode::Char('?')]);
+    shows(&mut app, (80, 24), &["Keys", "q, Ctrl-C"]);
+    assert_eq!(press(&mut app, &[KeyCode::Esc]), Effect::None);
+    assert_eq!(press(&mut app, &[KeyCode::Char('q')]), Effect::Leave);
+    let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+    press(&mut app, &[KeyCode::Char('/')]);
+    assert_eq!(app.press(interrupt), Effect::Leave);
+}
+
+#[test]
+fn without_unicode_all_is_ascii() {
+    for screen in [8, 1024] {
+        let drawn = text(&mut app(PLAIN, screen), 100, 30);
+        assert!(drawn.is_ascii(), "{drawn}");
+    }
+}
+
+#[test]
+fn control_characters_do_not_reach_the_terminal() {
+    let mut evil = stats("simulate", 1);
+    evil.program = "bad\u{1b}[2Jname".into();
+    evil.report.processes[1].tail = vec!["\u{1b}]0;title\u{7}line".into()];
+    let mut app = App::new(PLAIN, Some(format!("{:016x}", 4001)));
+    app.update(vec![observed(4001, evil)]);
+    press(&mut app, &[KeyCode::Tab, KeyCode::Enter]);
+    let drawn = text(&mut app, 80, 24);
+    assert!(!drawn.contains(['\u{1b}', '\u{7}']) && drawn.contains("line"), "{drawn}");
+}
+
+#[test]
+fn a_screen_of_1024_workers_is_drawn_in_time() {
+    let mut app = app(PLAIN, 1024);
+    let begun = std::time::Instant::now();
+    for _ in 0..10 {
+        text(&mut app, 120, 40);
+    }
+    // An unoptimised build takes 8 ms for each.
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}

@@ -1,0 +1,156 @@
+//! The workers of a pool: a bar for each, or a grid if they are many.
+
+use fiber_core::stats::{SessionStats, WorkerStats};
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Paragraph;
+
+use super::super::app::{App, Pane};
+use super::super::format::span;
+use super::super::rows::{self, activity, longest_task};
+use super::super::theme::Activity;
+use super::{block, first_row, fit, fit_path, marked, workers_of};
+
+/// The width of a worker's bar.
+const BAR: usize = 8;
+
+pub(super) fn draw(frame: &mut Frame, area: Rect, app: &mut App, stats: &SessionStats) {
+    let Some(pool) = app.pool(stats) else {
+        app.grid = None;
+        let block = block(app, "Workers", app.pane == Pane::Workers);
+        frame.render_widget(Paragraph::new("There is no pool.").block(block), area);
+        return;
+    };
+    let all = rows::workers(pool, &app.filter, app.order(Pane::Workers));
+    let inner = block(app, "", false).inner(area);
+    // A line of figures is above the workers.
+    let (width, height) = (usize::from(inner.width), usize::from(inner.height).saturating_sub(1));
+    let counts = summary(app, &all);
+    let (lines, title) = match app.zoom {
+        Some((first, number)) => {
+            app.grid = app.grid.or(Some((1, number)));
+            let some = &all[first.min(all.len())..(first + number).min(all.len())];
+            let title = format!("{} of {}", workers_of(some.len()), all.len());
+            (bars(app, some, width, height), title)
+        }
+        None if all.len() <= height => {
+            app.grid = None;
+            (bars(app, &all, width, height), workers_of(all.len()))
+        }
+        None => {
+            let each = all.len().div_ceil((width * height).max(1)).max(1);
+            app.grid = Some((width.max(1), each));
+            let title = match each {
+                1 => workers_of(all.len()),
+                each => format!("{}, {each} a cell", workers_of(all.len())),
+            };
+            (grid(app, &all, width, each), title)
+        }
+    };
+    let focused = app.pane == Pane::Workers;
+    let sorted = match app.order(Pane::Workers) {
+        rows::Order::Natural => String::new(),
+        order => format!(" by {}", order.name()),
+    };
+    let title = format!("{}: {title}{sorted}", pool.name);
+    let block = block(app, title, focused);
+    let shown: Vec<Line> = std::iter::once(counts).chain(lines).collect();
+    frame.render_widget(Paragraph::new(shown).block(block), area);
+}
+
+/// Returns how many workers do what.
+fn summary(app: &App, workers: &[&WorkerStats]) -> Line<'static> {
+    let mut numbers = [0; 4];
+    workers.iter().for_each(|worker| numbers[activity(worker) as usize] += 1);
+    let states = [
+        (Activity::Straggler, "slow"),
+        (Activity::Running, "long"),
+        (Activity::Short, "short"),
+        (Activity::Idle, "idle"),
+    ];
+    let mut spans = Vec::new();
+    for (state, name) in states {
+        let number = numbers[state as usize];
+        if number > 0 || state != Activity::Straggler {
+            spans
+                .push(Span::styled(app.theme.symbol(state).to_string(), app.theme.activity(state)));
+            spans.push(Span::raw(format!("{number} {name} ")));
+        }
+    }
+    Line::from(spans)
+}
+
+fn bars(app: &App, workers: &[&WorkerStats], width: usize, height: usize) -> Vec<Line<'static>> {
+    let cursor = app.cursor(Pane::Workers);
+    let first = first_row(cursor, height, workers.len());
+    let names = workers.iter().map(|worker| worker.name.chars().count()).max().unwrap_or(0);
+    let names = names.clamp(4, 12);
+    let rest = width.saturating_sub(names + BAR + 2);
+    let visible = workers.iter().enumerate().skip(first).take(height);
+    visible
+        .map(|(index, worker)| {
+            let state = activity(worker);
+            let task = match longest_task(worker) {
+                Some(task) => {
+                    let ran = span(task.ran);
+                    let index = format!("#{}", task.index);
+                    let name = rest.saturating_sub(ran.len() + index.len() + 2);
+                    format!("{ran} {} {index}", fit_path(last(&task.function), name).trim_end())
+                }
+                None if worker.draining => "stops after its tasks".into(),
+                None if worker.pending > 0 => {
+                    fit_path(worker.function.as_deref().unwrap_or_default(), rest)
+                }
+                None => String::new(),
+            };
+            let line = Line::from(vec![
+                Span::raw(fit_path(&worker.name, names) + " "),
+                Span::styled(bar(app, worker, state), app.theme.activity(state)),
+                Span::raw(format!(" {}", fit(&task, rest))),
+            ]);
+            line.patch_style(marked(index == cursor, app.pane == Pane::Workers, app))
+        })
+        .collect()
+}
+
+/// Returns a bar as long as the share of the time that the worker ran tasks lately.
+fn bar(app: &App, worker: &WorkerStats, state: Activity) -> String {
+    let busy = app.trends().and_then(|trends| trends.busy(worker.process));
+    let share = match state {
+        // The time of a task counts when it is complete.
+        Activity::Running | Activity::Straggler => 1.0,
+        Activity::Short => busy.unwrap_or(1.0).max(1.0 / BAR as f64),
+        Activity::Idle => busy.unwrap_or(0.0),
+    };
+    let filled = ((share * BAR as f64).round() as usize).min(BAR);
+    let symbol = match state {
+        Activity::Idle => app.theme.symbol(Activity::Short),
+        state => app.theme.symbol(state),
+    };
+    let rest = app.theme.symbol(Activity::Idle);
+    let drawn = std::iter::repeat_n(symbol, filled).chain(std::iter::repeat_n(rest, BAR - filled));
+    drawn.collect()
+}
+
+/// Returns a cell for each `each` workers: the most noticeable state of them.
+fn grid(app: &App, workers: &[&WorkerStats], width: usize, each: usize) -> Vec<Line<'static>> {
+    let cursor = app.cursor(Pane::Workers);
+    let focused = app.pane == Pane::Workers;
+    let cells: Vec<Span> = workers
+        .chunks(each)
+        .enumerate()
+        .map(|(index, some)| {
+            let state = some.iter().map(|worker| activity(worker)).max().unwrap_or(Activity::Idle);
+            let style = app.theme.activity(state).patch(marked(index == cursor, focused, app));
+            Span::styled(app.theme.symbol(state).to_string(), style)
+        })
+        .collect();
+    cells.chunks(width.max(1)).map(|row| Line::from(row.to_vec())).collect()
+}
+
+/// Returns the last name of a function's path. A closure is named after the function around it.
+fn last(function: &str) -> &str {
+    let plain = function.trim_end_matches("::{{closure}}");
+    plain.rfind("::").map_or(function, |begin| &function[begin + 2..])
+}

@@ -1,0 +1,223 @@
+//! The commands with their output in a pipe.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::program::Program;
+use crate::{fiber, own_name, start};
+
+crate::tests![
+    a_local_session_is_listed_with_its_processes,
+    one_look_has_the_figures_of_the_session,
+    looks_at_an_interval_end_with_the_session,
+    a_name_of_two_sessions_names_both,
+    a_stopped_head_is_named_and_does_not_hang_the_command,
+    the_stack_of_a_busy_worker_names_its_function,
+    a_profile_is_a_flame_graph_of_the_busy_function,
+    the_last_output_of_a_worker_is_known,
+    a_worker_and_a_session_can_be_killed,
+    the_program_itself_is_the_bridge_to_its_inspector,
+];
+
+/// Runs the command, and returns its exit code, output and errors.
+fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output = fiber(arguments).stdin(Stdio::null()).output().expect("it can be started");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+#[track_caller]
+fn out(arguments: &[&str]) -> String {
+    let (code, out, errors) = run(arguments);
+    assert_eq!(code, Some(0), "{errors}");
+    out
+}
+
+fn pid(program: &Program) -> String {
+    program.pid().to_string()
+}
+
+/// Waits until the figures of the session have this property, and returns them.
+#[track_caller]
+fn look_until(program: &Program, what: &str, reached: impl Fn(&Value) -> bool) -> Value {
+    let mut last = Value::Null;
+    program.wait_until(what, || {
+        let look: Value = serde_json::from_str(&out(&["top", "--json", &pid(program)])).unwrap();
+        last = look["sessions"][0].clone();
+        reached(&last)
+    });
+    last
+}
+
+fn spins(session: &Value) -> bool {
+    let workers = session["pools"][0]["workers"].as_array().into_iter().flatten();
+    workers.into_iter().any(|worker| {
+        let function = worker["running"][0]["function"].as_str();
+        function.is_some_and(|function| function.ends_with("spin"))
+    })
+}
+
+/// Returns the full name of the worker that spins.
+fn spinner(program: &Program) -> String {
+    let session = look_until(program, "a task runs for long", spins);
+    let workers = session["pools"][0]["workers"].as_array().unwrap();
+    let busy = workers.iter().find(|worker| !worker["running"].as_array().unwrap().is_empty());
+    format!("{}/squares/{}", program.pid(), busy.unwrap()["name"].as_str().unwrap())
+}
+
+fn a_local_session_is_listed_with_its_processes() {
+    let program = start();
+    let own = |listed: &Value| -> Value {
+        let name = format!("pid {}", program.pid());
+        let sessions = listed.as_array().expect("it is a list");
+        sessions
+            .iter()
+            .find(|session| session["name"] == name.as_str())
+            .cloned()
+            .unwrap_or_default()
+    };
+    let session = own(&serde_json::from_str(&out(&["ps", "--json"])).unwrap());
+    assert_eq!(session["role"], own_name().as_str());
+    assert_eq!((session["state"].as_str(), session["parent"].as_str()), (Some("running"), None));
+    let mut roles: Vec<&str> =
+        (0..3).map(|index| session["workers"][index]["role"].as_str().unwrap()).collect();
+    roles.sort_unstable();
+    assert_eq!(roles, ["squares/worker-1", "squares/worker-2", "squares/worker-3"]);
+    let table = out(&["ps"]);
+    for word in ["NAME", "└ pid", "squares/worker-2", "MiB", &format!("pid {}", program.pid())] {
+        assert!(table.contains(word), "`{word}` is missing in:\n{table}");
+    }
+}
+
+fn one_look_has_the_figures_of_the_session() {
+    let program = start();
+    look_until(&program, "a task runs for long", |session| {
+        spins(session) && session["pools"][0]["rate"].as_f64() > Some(0.0)
+    });
+    let text = out(&["top", "--once", &pid(&program)]);
+    for word in [&own_name(), "POOL", "squares", "3/3", "spin", "square", "RUNS FOR", "P99"] {
+        assert!(text.contains(word), "`{word}` is missing in:\n{text}");
+    }
+}
+
+fn looks_at_an_interval_end_with_the_session() {
+    let program = start();
+    let mut command = fiber(&["top", "--json", "--interval", "100ms", &pid(&program)]);
+    let mut looking = command.stdout(Stdio::piped()).spawn().expect("it can be started");
+    let mut lines = BufReader::new(looking.stdout.take().unwrap()).lines();
+    for _ in 0..3 {
+        let look: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        assert_eq!(look["sessions"][0]["name"], format!("pid {}", program.pid()).as_str());
+    }
+    drop(program);
+    assert!(looking.wait().unwrap().success());
+}
+
+fn a_name_of_two_sessions_names_both() {
+    let (one, other) = (start(), start());
+    let (code, _, errors) = run(&["top", "--once", &own_name()]);
+    assert_eq!(code, Some(1));
+    assert!(errors.contains("may be any of") && errors.contains(&own_name()), "{errors}");
+    for program in [one, other] {
+        out(&["top", "--once", &format!("pid {}", program.pid())]);
+    }
+}
+
+fn a_stopped_head_is_named_and_does_not_hang_the_command() {
+    let program = start();
+    program.signal(Signal::STOP);
+    let named = format!("pid {} does not answer", program.pid());
+    let begun = Instant::now();
+    let (code, _, errors) = run(&["ps"]);
+    assert!(code == Some(0) && errors.contains(&named), "{errors}");
+    for command in [&["top", "--once"][..], &["stack"], &["kill"], &["logs"]] {
+        let (code, _, errors) = run(&[command, &[&pid(&program)]].concat());
+        assert!(code == Some(1) && errors.contains(&named), "{errors}");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+    program.signal(Signal::CONT);
+    program.wait_until("it is listed again", || {
+        out(&["ps"]).contains(&format!("pid {}", program.pid()))
+    });
+}
+
+fn the_stack_of_a_busy_worker_names_its_function() {
+    let program = start();
+    let stack = out(&["stack", &spinner(&program)]);
+    assert!(stack.contains("spin") && stack.contains("thread"), "{stack}");
+    // A session means its head.
+    let head = out(&["stack", &pid(&program)]);
+    assert!(head.contains(&format!("process {}", program.pid())), "{head}");
+}
+
+fn a_profile_is_a_flame_graph_of_the_busy_function() {
+    let program = start();
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str| directory.path().join(name).display().to_string();
+    let worker = spinner(&program);
+    let svg = file("busy.svg");
+    let written = out(&["profile", "--seconds", "0.3", "-o", &svg, &worker]);
+    assert!(written.contains(&svg), "{written}");
+    let picture = std::fs::read_to_string(&svg).unwrap();
+    assert!(picture.contains("<svg") && picture.contains("spin"), "{picture}");
+    let folded = file("busy.folded");
+    out(&["profile", "--seconds", "0.3", "-o", &folded, &worker]);
+    let stacks = std::fs::read_to_string(&folded).unwrap();
+    assert!(stacks.lines().any(|line| line.contains("spin")), "{stacks}");
+    let piped = out(&["profile", "--seconds", "0.3", "-o", "-", &worker]);
+    assert!(piped.contains("<svg"), "{piped}");
+    let (code, _, errors) = run(&["profile", "-o", "/no/such/directory/x.svg", &worker]);
+    assert!(code == Some(1) && errors.contains("/no/such/directory"), "{errors}");
+}
+
+fn the_last_output_of_a_worker_is_known() {
+    let program = start();
+    let worker = spinner(&program);
+    program.wait_until("it has spoken", || out(&["logs", &worker]).contains("a worker speaks"));
+    let (code, _, errors) = run(&["logs", &pid(&program)]);
+    assert!(code == Some(1) && errors.contains("where it was started"), "{errors}");
+    let (code, _, errors) = run(&["logs", "--follow", &worker]);
+    assert!(code == Some(1) && errors.contains("`log_dir`"), "{errors}");
+}
+
+fn a_worker_and_a_session_can_be_killed() {
+    let program = start();
+    let worker = spinner(&program);
+    let said = out(&["kill", "--now", &worker]);
+    assert!(said.contains(&format!("a process of pid {}", program.pid())), "{said}");
+    look_until(&program, "its end is told", |session| {
+        let events = session["events"].as_array().into_iter().flatten();
+        events.into_iter().any(|event| event["event"] == "worker-ended")
+    });
+    let said = out(&["kill", &pid(&program)]);
+    assert!(said.contains(&format!("Killed pid {} and its workers", program.pid())), "{said}");
+    // Checks that no process is left.
+    program.end();
+}
+
+fn the_program_itself_is_the_bridge_to_its_inspector() {
+    let _program = start();
+    let own = std::env::current_exe().unwrap();
+    let mut bridge = std::process::Command::new(own)
+        .arg("--fiber-inspect")
+        .env_remove(crate::program::SCENARIO)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it can be started");
+    let mut lines = BufReader::new(bridge.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "fiber-inspect: ready");
+    let mut stdin = bridge.stdin.take().unwrap();
+    for _ in 0..2 {
+        writeln!(stdin, "\"stats\"").unwrap();
+        let answer: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        assert!(answer["ok"]["session"].is_string(), "{answer}");
+    }
+    // It ends with the command.
+    drop(stdin);
+    assert!(bridge.wait().unwrap().success());
+}

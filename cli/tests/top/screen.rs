@@ -1,0 +1,168 @@
+//! `fiber top` in a terminal, as a person uses it.
+
+use rustix::process::Signal;
+
+use crate::program::Program;
+use crate::start;
+use crate::terminal::Terminal;
+
+crate::tests![
+    a_person_finds_the_stack_of_a_slow_task,
+    the_terminal_is_restored_when_the_session_ends,
+    ctrl_c_and_a_signal_restore_the_terminal,
+    a_smaller_terminal_says_so_until_it_grows,
+    without_color_and_unicode_the_screen_is_plain,
+    a_stopped_head_is_told_and_comes_back,
+    sessions_are_listed_and_filtered,
+];
+
+fn command(program: &Program) -> String {
+    format!("{} top --interval 200ms {}", env!("CARGO_BIN_EXE_fiber"), program.pid())
+}
+
+fn watch(program: &Program, variables: &[(&str, &str)]) -> Terminal {
+    let terminal = Terminal::open(80, 24, variables);
+    terminal.enter(&command(program));
+    terminal.wait_for("squares: 3 workers");
+    terminal
+}
+
+/// Checks that the shell is there, and that it shows what is typed.
+#[track_caller]
+fn is_restored(terminal: &Terminal) {
+    // The screen reads what is typed before it is left.
+    terminal.wait_until("the prompt", |screen| screen.trim_end().lines().last() == Some("$"));
+    terminal.enter("echo left with $?");
+    let screen = terminal.wait_for("left with 0");
+    assert!(screen.contains("echo left with $?"), "{screen}");
+    assert!(!screen.contains("Slowest tasks"), "{screen}");
+    terminal.enter("stty -a | grep -o ' icanon'");
+    terminal.wait_until("canonical input", |screen| screen.lines().any(|line| line == " icanon"));
+}
+
+fn a_person_finds_the_stack_of_a_slow_task() {
+    let program = start();
+    let terminal = watch(&program, &[]);
+    let screen = terminal.wait_for("1 long");
+    let pid = format!("pid {}", program.pid());
+    for text in [pid.as_str(), "4 processes", "Pools 1", "tasks/s", "Last events"] {
+        assert!(screen.contains(text), "`{text}` is missing in:\n{screen}");
+    }
+    // To the tasks, and into the worker of the slowest.
+    terminal.press("Tab");
+    terminal.press("Tab");
+    terminal.wait_for("spin");
+    terminal.press("Enter");
+    terminal.wait_for("runs for");
+    terminal.wait_for("a worker speaks");
+    terminal.press("s");
+    terminal.wait_for("Stacks of squares/worker-");
+    terminal.wait_for("spin");
+    terminal.press("Escape");
+    terminal.wait_for("last output");
+    terminal.press("Escape");
+    terminal.press("Tab");
+    terminal.wait_for("P99");
+    terminal.press("?");
+    terminal.wait_for("q, Ctrl-C");
+    terminal.press("?");
+    terminal.press("q");
+    is_restored(&terminal);
+}
+
+fn the_terminal_is_restored_when_the_session_ends() {
+    let program = start();
+    let terminal = watch(&program, &[]);
+    let pid = program.pid();
+    drop(program);
+    terminal.wait_for(&format!("The session of pid {pid} ("));
+    is_restored(&terminal);
+}
+
+fn ctrl_c_and_a_signal_restore_the_terminal() {
+    let program = start();
+    let terminal = watch(&program, &[]);
+    terminal.press("C-c");
+    is_restored(&terminal);
+    terminal.enter(&format!("{} & sleep 0; fg; echo code $?", command(&program)));
+    terminal.wait_for("squares: 3 workers");
+    let pids = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
+        let command = std::fs::read(entry.path().join("cmdline")).ok()?;
+        let words: Vec<_> = command.split(|byte| *byte == 0).collect();
+        let pid = program.pid().to_string();
+        let is_top = words.len() > 4 && words[1] == b"top" && words[4] == pid.as_bytes();
+        is_top.then(|| entry.file_name().to_str()?.parse::<i32>().ok()).flatten()
+    });
+    for pid in pids {
+        let pid = rustix::process::Pid::from_raw(pid).unwrap();
+        rustix::process::kill_process(pid, Signal::TERM).unwrap();
+    }
+    terminal.wait_for("code 143");
+    is_restored(&terminal);
+}
+
+fn a_smaller_terminal_says_so_until_it_grows() {
+    let program = start();
+    let terminal = watch(&program, &[]);
+    terminal.resize(50, 10);
+    terminal.wait_for("50x10");
+    terminal.wait_until("what to do", |screen| screen.contains("--once"));
+    terminal.resize(120, 40);
+    terminal.wait_for("Processes 4");
+    terminal.wait_for("Functions");
+    terminal.press("q");
+    is_restored(&terminal);
+}
+
+fn without_color_and_unicode_the_screen_is_plain() {
+    let program = start();
+    let colored = watch(&program, &[]);
+    let has_color = |screen: &str| {
+        let sequences = screen.split("\u{1b}[").filter_map(|rest| rest.split('m').next());
+        let mut numbers = sequences.flat_map(|sequence| sequence.split(';'));
+        // 39 is the terminal's own colour.
+        numbers.any(|number| {
+            number.parse::<u32>().is_ok_and(|number| matches!(number, 30..=38 | 90..=97))
+        })
+    };
+    assert!(has_color(&colored.styled_screen()));
+    let plain = watch(&program, &[("NO_COLOR", "1")]);
+    plain.wait_for("1 long");
+    assert!(!has_color(&plain.styled_screen()), "{:?}", plain.styled_screen());
+    let dumb = watch(&program, &[("TERM", "dumb")]);
+    let screen = dumb.wait_for("1 long");
+    assert!(screen.is_ascii() && !has_color(&dumb.styled_screen()), "{screen}");
+}
+
+fn a_stopped_head_is_told_and_comes_back() {
+    let program = start();
+    let terminal = watch(&program, &[]);
+    program.signal(Signal::STOP);
+    terminal.wait_for(&format!("pid {} does not answer", program.pid()));
+    program.signal(Signal::CONT);
+    terminal.wait_for("squares: 3 workers");
+    terminal.press("q");
+    is_restored(&terminal);
+}
+
+fn sessions_are_listed_and_filtered() {
+    let (one, other) = (start(), start());
+    let terminal = Terminal::open(100, 40, &[]);
+    terminal.enter(&format!("{} top", env!("CARGO_BIN_EXE_fiber")));
+    terminal.wait_for("Sessions");
+    for program in [&one, &other] {
+        terminal.wait_for(&format!("pid {}", program.pid()));
+    }
+    terminal.press("Enter");
+    terminal.wait_for("squares: 3 workers");
+    terminal.press("/");
+    terminal.enter("worker-2");
+    terminal.wait_for("squares: 1 worker");
+    terminal.wait_for("filter: worker-2");
+    terminal.press("Escape");
+    terminal.wait_for("squares: 3 workers");
+    terminal.press("p");
+    terminal.wait_for("PAUSED");
+    terminal.press("q");
+    is_restored(&terminal);
+}
