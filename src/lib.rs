@@ -48,7 +48,7 @@
 //! | `metrics` | metrics for Prometheus: `FIBER_METRICS` |
 //! | `ndarray` | conversions between [`Array`] and ndarray's arrays |
 //! | `stacks` | stacks and profiles of running processes, and where a task hung; on by default |
-//! | `opentelemetry` | spans of calls and tasks, exported by OTLP: [`opentelemetry`] |
+//! | `opentelemetry` | spans of calls and tasks, exported by OTLP: `fiber::opentelemetry` |
 //! | `full` | all of these |
 //!
 //! `k8s-latest`, a default feature, chooses the version of Kubernetes' API for `kubernetes`.

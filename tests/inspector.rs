@@ -3,10 +3,10 @@
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use actix::prelude::*;
-use fiber::stats::{EventKind, PoolPhase, ProcessRole, SessionStats};
+use fiber::stats::{EventKind, PoolPhase, ProcessRole, SessionStats, Slice};
 use fiber::{AsyncManager, Pool, Queue};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -98,6 +98,31 @@ fn a_running_task_shows_with_its_index_and_worker() {
     assert!(running.iter().all(|(_, ran)| *ran >= Duration::from_millis(5)));
     assert_eq!((calls[0].total, calls[0].done, calls[0].pending), (Some(3), 1, 2));
     drop(call);
+}
+
+#[test]
+fn what_workers_run_is_recorded_from_the_first_request_on() {
+    let pool = pool_called("bakers", 1);
+    let bake = |_: u64| std::thread::sleep(Duration::from_millis(20));
+    pool.map(bake, 0..2).wait().unwrap();
+    let mut connection = connect(&fiber::stats().unwrap().session);
+    let mut slices = |since: f64| {
+        let mut answer = ask(&mut connection, &format!("{{\"timeline\":{{\"since\":{since}}}}}"));
+        let mut slices: Vec<Slice> = serde_json::from_value(answer["ok"].take()).unwrap();
+        slices.retain(|slice| slice.pool == "bakers");
+        slices
+    };
+    assert_eq!(slices(0.0), []);
+    pool.map(bake, 0..3).wait().unwrap();
+    let baked = slices(0.0);
+    assert_eq!(baked.iter().map(|slice| slice.first).collect::<Vec<_>>(), [0, 1, 2]);
+    for slice in &baked {
+        assert_eq!((&*slice.worker, slice.count), ("worker-1", 1));
+        assert!(slice.function.ends_with("{{closure}}"), "{slice:?}");
+        assert!(slice.duration > Duration::from_millis(15), "{slice:?}");
+    }
+    let first = baked[0].end().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
+    assert_eq!(slices(first + 0.005).len(), 2);
 }
 
 #[test]

@@ -70,7 +70,7 @@ pub fn init() -> Result<()> {
 ///
 /// fn main() -> fiber::Result<()> {
 ///     # unsafe { std::env::set_var("OTEL_SDK_DISABLED", "true") };
-///     let log = tracing_subscriber::fmt::layer().json();
+///     let log = tracing_subscriber::fmt::layer().compact();
 ///     tracing_subscriber::registry().with(fiber::opentelemetry::layer()?).with(log).init();
 ///     fiber::init();
 ///     assert_eq!(fiber::Pool::new(1)?.apply(|x: u64| x + 1, 1).wait()?, 2);
