@@ -21,10 +21,11 @@ pub(in crate::pool) const BLOCKED_AFTER: Duration = Duration::from_millis(5);
 const IDLE: Duration = Duration::from_secs(3600);
 
 /// How long the executor's thread may take to answer with its stack.
-const ANSWER_LIMIT: Duration = Duration::from_millis(200);
-/// How long the report of an overdue task waits for the stack. Naming its functions takes up to
-/// 0.3 s in a large program without optimisation, and longer on a busy machine.
-const STACK_LIMIT: Duration = Duration::from_secs(1);
+const ANSWER_LIMIT: Duration = Duration::from_millis(500);
+/// How long the report of an overdue task waits for the stack. Naming its functions takes 3 ms in a
+/// release build, but 0.3 s in a large one without optimisation, and 1 s if three times as many
+/// threads want to run as there are cores.
+const STACK_LIMIT: Duration = Duration::from_secs(3);
 /// An error shows at most this many frames of a task.
 const MOST_FRAMES: usize = 64;
 
