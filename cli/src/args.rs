@@ -52,6 +52,20 @@ pub(crate) enum Command {
                             --json --interval 2s 4711 | jq .sessions[0].pools[0].rate"
     )]
     Top(Top),
+    /// Serves a web page that shows what sessions do.
+    ///
+    /// Prints the page's link, which has a secret token: only browsers that were given the link see
+    /// the page, and only on this host. The page is live, and needs no other host. Ctrl-C ends it.
+    #[command(after_help = "Examples:\n  fiber dashboard\n  fiber dashboard --port 8080 4711")]
+    Dashboard {
+        #[command(flatten)]
+        cluster: ClusterArgs,
+        /// The port on 127.0.0.1. 0 is any free one.
+        #[arg(long, default_value = "0")]
+        port: u16,
+        /// Shows only this session (see `fiber stack`).
+        name: Option<String>,
+    },
     /// Prints what every thread of a process is doing.
     ///
     /// The process goes on meanwhile. NAME is a session, which means its head, or one of its

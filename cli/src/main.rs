@@ -4,6 +4,7 @@
 mod args;
 mod clean;
 mod copy;
+mod dashboard;
 mod flamegraph;
 mod forwarded;
 mod inspect;
@@ -68,6 +69,9 @@ async fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Run(run) => run::run(*run).await,
         Command::Ps { cluster, json } => ps::ps(&cluster, json).await,
         Command::Top(options) => top::top(&options).await,
+        Command::Dashboard { cluster, port, name } => {
+            dashboard::dashboard(&cluster, port, name.as_deref()).await
+        }
         Command::Stack { cluster, name } => stack::stack(&cluster, &name).await,
         Command::Profile(profile) => stack::profile(&profile).await,
         Command::Logs { cluster, follow, tail, name } if cluster.is_local()? => {

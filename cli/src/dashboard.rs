@@ -1,0 +1,69 @@
+//! `fiber dashboard`: a web page that shows what sessions do.
+//!
+//! - `access`: only browsers with the token of the link see anything.
+//! - `answers`: the pages, and the figures behind them.
+//! - `view`: a session's figures in the form that the page reads.
+
+mod access;
+mod answers;
+mod view;
+
+use std::convert::Infallible;
+use std::io::Write;
+use std::net::Ipv4Addr;
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::Context;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpListener;
+
+use self::access::Access;
+use self::answers::Dashboard;
+use crate::args::ClusterArgs;
+use crate::inspect::sessions::Sessions;
+use crate::inspect::target;
+
+/// Time limit for a request's header.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// The pause after a connection could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// `fiber dashboard`.
+pub(crate) async fn dashboard(
+    cluster: &ClusterArgs,
+    port: u16,
+    name: Option<&str>,
+) -> anyhow::Result<ExitCode> {
+    let mut sessions = Sessions::connect(cluster).await?;
+    let only = match name {
+        Some(name) => Some(target::find(&sessions.look().await?, name)?.head),
+        None => None,
+    };
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.with_context(|| {
+        format!("port {port} of 127.0.0.1 can't be used: leave out `--port`, or choose another one")
+    })?;
+    let access = Access::new(listener.local_addr()?.port());
+    // A reader that stops early is no failure.
+    let _ = writeln!(std::io::stdout(), "{}", access.link());
+    eprintln!("Open this link in a browser on this host. Ctrl-C ends the dashboard.");
+    let dashboard = Rc::new(Dashboard::new(access, sessions, only));
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        let dashboard = Rc::clone(&dashboard);
+        let answer = service_fn(move |request| {
+            let dashboard = Rc::clone(&dashboard);
+            async move { Ok::<_, Infallible>(dashboard.answer(&request).await) }
+        });
+        let connection = hyper::server::conn::http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEADER_TIMEOUT)
+            .serve_connection(TokioIo::new(stream), answer);
+        tokio::task::spawn_local(connection);
+    }
+}

@@ -1,0 +1,108 @@
+//! Who may see the dashboard: browsers on this host that were given its link.
+
+use fiber_core::random;
+use hyper::header::{COOKIE, HOST, HeaderMap};
+
+/// The secret of a dashboard, and the address that browsers must use.
+#[derive(Debug)]
+pub(super) struct Access {
+    port: u16,
+    token: String,
+}
+
+/// What a request may do.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It has the cookie.
+    Granted,
+    /// It has the token of the link, and gets the cookie for it.
+    Admitted,
+    /// It has neither.
+    NoToken,
+    /// It names another host: a page of that host may be behind it (DNS rebinding).
+    OtherHost,
+}
+
+impl Access {
+    pub(super) fn new(port: u16) -> Access {
+        let token = random::<16>().iter().map(|byte| format!("{byte:02x}")).collect();
+        Access { port, token }
+    }
+
+    pub(super) fn link(&self) -> String {
+        format!("http://127.0.0.1:{}/?token={}", self.port, self.token)
+    }
+
+    /// Returns the header `Set-Cookie`. Browsers share cookies among the ports of a host, so the
+    /// name has the port.
+    pub(super) fn cookie(&self) -> String {
+        format!("fiber-{}={}; HttpOnly; SameSite=Strict; Path=/", self.port, self.token)
+    }
+
+    pub(super) fn judge(&self, headers: &HeaderMap, token: Option<&str>) -> Verdict {
+        let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+        let own = ["127.0.0.1", "localhost"].map(|name| format!("{name}:{}", self.port));
+        if !own.iter().any(|own| own == host) {
+            return Verdict::OtherHost;
+        }
+        if token.is_some_and(|token| self.is_token(token)) {
+            return Verdict::Admitted;
+        }
+        let name = format!("fiber-{}", self.port);
+        let cookies = headers.get_all(COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
+        let mut values = cookies
+            .flat_map(|cookies| cookies.split(';'))
+            .filter_map(|cookie| cookie.trim().split_once('='))
+            .filter(|(found, _)| *found == name);
+        match values.any(|(_, value)| self.is_token(value)) {
+            true => Verdict::Granted,
+            false => Verdict::NoToken,
+        }
+    }
+
+    /// Compares in a time that does not depend on where texts differ.
+    fn is_token(&self, text: &str) -> bool {
+        let differ = |(a, b): (u8, u8)| a ^ b;
+        text.len() == self.token.len()
+            && text.bytes().zip(self.token.bytes()).map(differ).fold(0, |sum, bits| sum | bits) == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(host: &str, cookie: &str) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(HOST, host.parse().unwrap());
+        headers.insert(COOKIE, cookie.parse().unwrap());
+        headers
+    }
+
+    #[test]
+    fn only_the_token_opens_the_page() {
+        let access = Access::new(80);
+        let token = access.link().split_once("token=").unwrap().1.to_string();
+        let cookie = access.cookie().split(';').next().unwrap().to_string();
+        let judge = |cookie: &str, token| access.judge(&headers("localhost:80", cookie), token);
+        assert_eq!(judge("a=b", Some(&token)), Verdict::Admitted);
+        assert_eq!(judge(&format!("a=b; {cookie}"), None), Verdict::Granted);
+        let other = Access::new(80).cookie();
+        for cookie in
+            ["", "fiber-80=", "fiber-80", &cookie[..12], &cookie.replace("80", "81"), &other]
+        {
+            assert_eq!(judge(cookie, None), Verdict::NoToken, "{cookie}");
+            assert_eq!(judge(cookie, Some("0")), Verdict::NoToken, "{cookie}");
+        }
+    }
+
+    #[test]
+    fn another_host_is_refused_even_with_the_token() {
+        let access = Access::new(80);
+        let cookie = access.cookie();
+        for host in ["evil.example:80", "127.0.0.1", "127.0.0.1:81", "127.0.0.1:80.evil.example"] {
+            assert_eq!(access.judge(&headers(host, &cookie), None), Verdict::OtherHost, "{host}");
+        }
+        assert_eq!(access.judge(&HeaderMap::new(), None), Verdict::OtherHost);
+    }
+}

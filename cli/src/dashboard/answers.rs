@@ -1,0 +1,266 @@
+//! What the dashboard answers to a browser.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail};
+use bytes::Bytes;
+use fiber_core::ProcessId;
+use fiber_core::inspect::Request as Inspection;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, SET_COOKIE};
+use hyper::{Method, Request, Response, StatusCode};
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::access::{Access, Verdict};
+use super::view;
+use crate::flamegraph;
+use crate::inspect::sessions::{Head, Observed, Sessions};
+
+const PAGE: &str = include_str!("page/index.html");
+const SCRIPT: &str = include_str!("page/dashboard.js");
+const STYLE: &str = include_str!("page/dashboard.css");
+const ICON: &str = include_str!("page/icon.svg");
+
+/// Several pages share what the heads answered this long ago.
+const FRESH: Duration = Duration::from_millis(400);
+/// The samples of a profile in a second.
+const HERTZ: u32 = 99;
+/// The longest profile.
+const LONGEST_PROFILE: f64 = 60.0;
+/// Time limit for the head's timeline.
+const TIMELINE: Duration = Duration::from_secs(5);
+
+type Answer = Response<Full<Bytes>>;
+
+/// The sessions that the page shows.
+#[derive(Debug)]
+pub(super) struct Dashboard {
+    access: Access,
+    /// The head of the only session that it shows.
+    only: Option<Head>,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    sessions: Sessions,
+    last: Option<(Instant, Vec<Observed>)>,
+}
+
+impl Seen {
+    async fn look(&mut self) -> anyhow::Result<Vec<Observed>> {
+        match &self.last {
+            Some((at, observed)) if at.elapsed() < FRESH => Ok(observed.clone()),
+            _ => {
+                let observed = self.sessions.look().await?;
+                self.last = Some((Instant::now(), observed.clone()));
+                Ok(observed)
+            }
+        }
+    }
+}
+
+impl Dashboard {
+    pub(super) fn new(access: Access, sessions: Sessions, only: Option<Head>) -> Dashboard {
+        Dashboard { access, only, seen: Mutex::new(Seen { sessions, last: None }) }
+    }
+
+    pub(super) async fn answer(&self, request: &Request<Incoming>) -> Answer {
+        let query = parameters(request.uri().query().unwrap_or_default());
+        let token = query.get("token").map(String::as_str);
+        let answer = match self.access.judge(request.headers(), token) {
+            Verdict::OtherHost => refusal("This is not the host of this dashboard."),
+            Verdict::NoToken => refusal(
+                "This dashboard needs the token in its link. Open the link that `fiber dashboard` \
+                 printed in the terminal.",
+            ),
+            Verdict::Admitted => self.admission(),
+            Verdict::Granted if request.method() != Method::GET => {
+                text(StatusCode::METHOD_NOT_ALLOWED, "The dashboard only shows: use GET.")
+            }
+            Verdict::Granted => self.page(request.uri().path(), &query).await,
+        };
+        secured(answer)
+    }
+
+    /// Gives the browser its cookie, and takes the token out of its address bar.
+    fn admission(&self) -> Answer {
+        let mut answer = text(StatusCode::SEE_OTHER, "");
+        answer.headers_mut().insert(LOCATION, HeaderValue::from_static("/"));
+        if let Ok(cookie) = HeaderValue::from_str(&self.access.cookie()) {
+            answer.headers_mut().insert(SET_COOKIE, cookie);
+        }
+        answer
+    }
+
+    async fn page(&self, path: &str, query: &HashMap<String, String>) -> Answer {
+        match path {
+            "/" => content("text/html; charset=utf-8", PAGE),
+            "/dashboard.js" => content("text/javascript; charset=utf-8", SCRIPT),
+            "/dashboard.css" => content("text/css; charset=utf-8", STYLE),
+            "/icon.svg" => content("image/svg+xml", ICON),
+            "/api/state" => content("application/json", self.state(query).await.to_string()),
+            "/api/stack" => or_problem(self.stack(query).await, "text/plain; charset=utf-8"),
+            "/api/timeline" => or_problem(self.timeline(query).await, "application/json"),
+            "/api/flamegraph" => or_problem(self.flamegraph(query).await, "image/svg+xml"),
+            _ => text(StatusCode::NOT_FOUND, "There is no such page: the dashboard is at /."),
+        }
+    }
+
+    async fn observed(&self) -> anyhow::Result<Vec<Observed>> {
+        let mut observed = self.seen.lock().await.look().await?;
+        if let Some(only) = &self.only {
+            observed.retain(|session| session.head == *only);
+        }
+        Ok(observed)
+    }
+
+    async fn state(&self, query: &HashMap<String, String>) -> Value {
+        let open = query.get("open").and_then(|id| id.parse().ok());
+        match self.observed().await {
+            Ok(observed) => {
+                let sessions: Vec<_> =
+                    observed.iter().map(|one| view::session(one, open)).collect();
+                let ended = self.only.is_some() && sessions.is_empty();
+                json!({ "sessions": sessions, "problem": ended.then_some("The session has ended.") })
+            }
+            Err(error) => json!({ "sessions": [], "problem": crate::message(&error) }),
+        }
+    }
+
+    /// Connects to the head that the query names.
+    async fn inspector(
+        &self,
+        query: &HashMap<String, String>,
+    ) -> anyhow::Result<crate::inspect::Inspector> {
+        let name = query.get("head").map(String::as_str).unwrap_or_default();
+        let observed = self.observed().await?;
+        let session = observed.iter().find(|one| one.head.name() == name);
+        let head = &session.with_context(|| format!("the session of {name} has ended"))?.head;
+        Ok(self.seen.lock().await.sessions.open(head).await?)
+    }
+
+    async fn stack(&self, query: &HashMap<String, String>) -> anyhow::Result<String> {
+        Ok(self.inspector(query).await?.stack(process(query)?).await?)
+    }
+
+    async fn timeline(&self, query: &HashMap<String, String>) -> anyhow::Result<String> {
+        let since = query.get("since").and_then(|text| text.parse().ok()).unwrap_or(0.0);
+        let request = Inspection::Timeline { since };
+        let timeline: Value = self.inspector(query).await?.request(&request, TIMELINE).await?;
+        Ok(timeline.to_string())
+    }
+
+    async fn flamegraph(&self, query: &HashMap<String, String>) -> anyhow::Result<String> {
+        let seconds = query.get("seconds").and_then(|text| text.parse().ok()).unwrap_or(5.0);
+        if !(0.1..=LONGEST_PROFILE).contains(&seconds) {
+            bail!(
+                "a profile here takes up to {LONGEST_PROFILE} s: `fiber profile` takes longer ones"
+            );
+        }
+        let (id, idle) = (process(query)?, query.get("idle").is_some_and(|idle| idle == "1"));
+        let folded = self.inspector(query).await?.profile(id, seconds, HERTZ, idle).await?;
+        let name = query.get("name").map_or("profile", String::as_str);
+        Ok(String::from_utf8(flamegraph::svg(&folded, &format!("{name}, {seconds} s"))?)?)
+    }
+}
+
+fn process(query: &HashMap<String, String>) -> anyhow::Result<ProcessId> {
+    let id = query.get("process").and_then(|id| id.parse().ok());
+    id.ok_or_else(|| anyhow!("the query names no process"))
+}
+
+/// Returns the parameters of a query, decoded.
+fn parameters(query: &str) -> HashMap<String, String> {
+    let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    pairs.map(|(name, value)| (decoded(name), decoded(value))).collect()
+}
+
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        let byte = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+        let byte = byte.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        (rest, bytes) = match (first, byte) {
+            (b'%', Some(byte)) => (&after[2..], [bytes, vec![byte]].concat()),
+            (b'+', _) => (after, [bytes, vec![b' ']].concat()),
+            (other, _) => (after, [bytes, vec![*other]].concat()),
+        };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn or_problem(result: anyhow::Result<String>, kind: &'static str) -> Answer {
+    match result {
+        Ok(body) => content(kind, body),
+        Err(error) => text(StatusCode::BAD_GATEWAY, crate::message(&error)),
+    }
+}
+
+fn content(kind: &'static str, body: impl Into<Bytes>) -> Answer {
+    let mut answer = Response::new(Full::new(body.into()));
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    answer
+}
+
+fn text(status: StatusCode, words: impl Into<Bytes>) -> Answer {
+    let mut answer = content("text/plain; charset=utf-8", words);
+    *answer.status_mut() = status;
+    answer
+}
+
+fn refusal(words: &'static str) -> Answer {
+    text(StatusCode::FORBIDDEN, words)
+}
+
+/// Adds the headers that keep other pages away from the answer, and foreign code out of the page.
+fn secured(mut answer: Answer) -> Answer {
+    // A flame graph is a picture with a script of its own, for search and zoom.
+    let is_picture = answer.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "image/svg+xml");
+    let policy = if is_picture {
+        "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
+         frame-ancestors 'self'; sandbox allow-scripts"
+    } else {
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
+         connect-src 'self'; frame-src 'self'; frame-ancestors 'self'; base-uri 'none'; \
+         form-action 'none'"
+    };
+    let headers = answer.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    for (name, value) in [
+        ("content-security-policy", policy),
+        ("x-content-type-options", "nosniff"),
+        ("referrer-policy", "no-referrer"),
+        ("cross-origin-resource-policy", "same-origin"),
+    ] {
+        headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+    }
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_decoded() {
+        let found = parameters("head=pid+4711&name=a%2Fb%26&open=&x%zz=%C3%A4");
+        assert_eq!((found["head"].as_str(), found["name"].as_str()), ("pid 4711", "a/b&"));
+        assert_eq!((found["open"].as_str(), found["x%zz"].as_str()), ("", "ä"));
+    }
+
+    #[test]
+    fn the_page_needs_no_other_host() {
+        for file in [PAGE, SCRIPT, STYLE] {
+            let addresses = file.matches("//").count() - file.matches("http://www.w3.org/").count();
+            let comments = file.lines().filter(|line| line.trim_start().starts_with("//")).count();
+            assert_eq!(addresses, comments, "the page names another host");
+            assert!(!file.contains("innerHTML") && !file.contains("insertAdjacentHTML"));
+        }
+    }
+}

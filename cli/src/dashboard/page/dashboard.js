@@ -1,0 +1,853 @@
+// The dashboard: asks the command `fiber dashboard` for the sessions' figures each second.
+//
+// All text is set as text, never as HTML: names of functions and pools come from programs.
+"use strict";
+
+const POLL = 1000;
+const $ = (id) => document.getElementById(id);
+
+// ---------------------------------------------------------------------------------- elements
+
+function build(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (name === "style") Object.assign(node.style, value);
+    else node.setAttribute(name, value === true ? "" : value);
+  }
+  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
+  return node;
+}
+const h = (tag, attributes, ...children) => build(document.createElement(tag), attributes, children);
+const s = (tag, attributes, ...children) =>
+  build(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+
+// ------------------------------------------------------------------------------------- words
+
+function count(number) {
+  if (number < 10000) return String(Math.round(number));
+  for (const [size, unit] of [[1e12, " T"], [1e9, " G"], [1e6, " M"], [1e3, " k"]])
+    if (number >= size) return (number / size).toPrecision(3) + unit;
+}
+const rate = (number) => (number < 100 ? number.toFixed(1) : count(number));
+function bytes(number) {
+  for (const [size, unit] of [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]])
+    if (number >= size) return (number / size).toPrecision(3) + " " + unit;
+  return number + " B";
+}
+function time(seconds) {
+  if (seconds === 0) return "0";
+  if (seconds < 1e-6) return (seconds * 1e9).toPrecision(3) + " ns";
+  if (seconds < 1e-3) return (seconds * 1e6).toPrecision(3) + " µs";
+  if (seconds < 1) return (seconds * 1e3).toPrecision(3) + " ms";
+  if (seconds < 60) return seconds.toPrecision(3) + " s";
+  if (seconds < 3600) return Math.floor(seconds / 60) + " min " + Math.floor(seconds % 60) + " s";
+  return Math.floor(seconds / 3600) + " h " + Math.floor((seconds % 3600) / 60) + " min";
+}
+const clock = (at) => new Date(at * 1000).toLocaleTimeString([], { hour12: false });
+const plural = (number, word) => `${count(number)} ${word}${number === 1 ? "" : "s"}`;
+const percent = (part) => (100 * part).toFixed(part < 0.1 ? 1 : 0) + " %";
+
+// ------------------------------------------------------------------------------------- state
+
+let sessions = [];
+let chosen = null;
+let view = "overview";
+let opened = null;
+let lastCpu = new Map();
+let cpuShare = new Map();
+const expanded = new Set();
+const session = () => sessions.find((one) => one.head === chosen);
+const processOf = (id) => session()?.processes?.find((one) => one.id === id);
+
+async function ask(path, parameters) {
+  const response = await fetch(path + "?" + new URLSearchParams(parameters), { cache: "no-store" });
+  if (!response.ok) throw Object.assign(new Error(await response.text()), { status: response.status });
+  return response;
+}
+
+async function poll() {
+  try {
+    const answer = await (await ask("/api/state", opened ? { open: opened } : {})).json();
+    sessions = answer.sessions;
+    notice(answer.problem || "");
+    online("live");
+    if (!session()) chosen = (sessions.find((one) => one.processes) || sessions[0])?.head ?? null;
+    noteCpu();
+    noteSlices();
+    if (view === "timeline") await loadTimeline();
+    render();
+  } catch (error) {
+    if (error.status === 403 || error.status === 401) {
+      online("refused", true);
+      notice("This page's link is no longer valid. Open the one that `fiber dashboard` printed last.");
+    } else if (error instanceof TypeError) {
+      online("no connection", true);
+      notice("The command `fiber dashboard` does not answer. The figures below are its last.");
+    } else {
+      online("error", true);
+      notice(String(error.message || error));
+    }
+  }
+  setTimeout(poll, POLL);
+}
+
+function online(text, lost) {
+  const link = $("link");
+  if (link.textContent !== text) link.textContent = text;
+  link.classList.toggle("lost", Boolean(lost));
+}
+function notice(text) {
+  const box = $("notice");
+  if (box.textContent !== text) box.textContent = text;
+  box.hidden = !text;
+}
+
+function noteCpu() {
+  const now = new Map();
+  for (const one of session()?.processes || []) {
+    if (!one.figures) continue;
+    const { cpu, taken_at: at } = one.figures;
+    const before = lastCpu.get(one.id);
+    now.set(one.id, before && before.at === at ? before : { cpu, at });
+    if (before && at > before.at) cpuShare.set(one.id, (cpu - before.cpu) / (at - before.at));
+  }
+  lastCpu = now;
+}
+
+// ------------------------------------------------------------------------------------ render
+
+function render() {
+  // A person who selects text wants to copy it.
+  const selection = window.getSelection();
+  if (selection && !selection.isCollapsed && $("view").contains(selection.anchorNode)) return;
+  renderHead();
+  const now = session();
+  const focused = document.activeElement?.dataset?.key;
+  if (!now) {
+    $("view").replaceChildren(h("p", { class: "empty" },
+      "No program that uses fiber runs here, or none has started a pool, a process or another object."));
+  } else if (now.problem) {
+    $("view").replaceChildren(h("p", { class: "empty bad" }, now.problem));
+  } else {
+    VIEWS[view](now);
+  }
+  renderDetail();
+  if (focused && document.activeElement?.dataset?.key !== focused)
+    document.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
+  document.body.dataset.rendered = String(Number(document.body.dataset.rendered || 0) + 1);
+}
+
+function renderHead() {
+  const select = $("session");
+  const names = sessions.map((one) => one.head + (one.program ? ` (${one.program})` : ""));
+  if ([...select.options].map((option) => option.text).join("\n") !== names.join("\n"))
+    select.replaceChildren(...sessions.map((one, i) => h("option", { value: one.head }, names[i])));
+  if (select.value !== chosen) select.value = chosen;
+  const now = session();
+  if (!now?.processes) return void ($("summary").textContent = "");
+  const figures = now.processes.map((one) => one.figures).filter(Boolean);
+  const memory = figures.reduce((sum, one) => sum + one.memory, 0);
+  const cpu = now.processes.reduce((sum, one) => sum + (cpuShare.get(one.id) || 0), 0);
+  $("summary").textContent = [
+    now.backend, plural(now.processes.length, "process").replace("processs", "processes"),
+    plural(now.pools.length, "pool"), `${cpu.toFixed(1)} cores`, bytes(memory),
+    `runs for ${time(now.taken_at - now.processes[0].since)}`,
+  ].join(" · ");
+}
+
+const figure = (label, value, bad) =>
+  h("div", { class: "figure" + (bad ? " bad" : "") }, h("b", {}, value), h("span", {}, label));
+
+function table(caption, heads, rows, empty) {
+  if (!rows.length) return h("p", { class: "faint" }, empty || "None.");
+  const head = heads.map(([text, n]) => h("th", { class: n ? "n" : null, scope: "col" }, text));
+  const body = rows.map((row) => h("tr", {}, row.map((cell, i) =>
+    h("td", { class: heads[i][1] ? "n" : i === 0 ? "name" : null }, cell))));
+  return h("table", { "aria-label": caption },
+    h("thead", {}, h("tr", {}, head)), h("tbody", {}, body));
+}
+
+function spark(pool) {
+  const values = pool.history.length > 1 ? pool.history : [0, 0];
+  const most = Math.max(...values, 1);
+  const points = values.map((value, i) =>
+    [(600 * i) / (values.length - 1), 50 - (46 * value) / most].map((x) => x.toFixed(1)).join(","));
+  const label = `Tasks completed in each of the last ${values.length} seconds: now ` +
+    `${rate(pool.rate)}, at most ${count(most)}`;
+  return s("svg", { class: "spark", viewBox: "0 0 600 52", preserveAspectRatio: "none", role: "img",
+    "aria-label": label }, s("title", {}, label),
+    s("path", { d: `M0,52 L${points.join(" L")} L600,52 Z` }),
+    s("polyline", { points: points.join(" ") }));
+}
+
+function bar(label, parts) {
+  const total = Math.max(1, parts.reduce((sum, [, value]) => sum + value, 0));
+  return h("div", { class: "bar", role: "img", "aria-label": label, title: label },
+    parts.map(([kind, value]) => h("i", { class: kind, style: { width: (100 * value) / total + "%" } })));
+}
+
+function opener(id, text) {
+  return h("button", { class: "link", type: "button", "data-key": "open-" + id + text,
+    onclick: () => open(id) }, text);
+}
+
+function overview(now) {
+  const pools = now.pools.map((pool) => {
+    const { waiting, pending, done, failed, retried, redelivered, abandoned } = pool.tasks;
+    const chips = [
+      h("span", { class: "chip" }, pool.phase),
+      h("span", { class: "chip" }, `${pool.ready} of ${pool.wanted} workers, ${pool.idle} idle`),
+      pool.deaths ? h("span", { class: "chip bad" }, plural(pool.deaths, "death")) : null,
+      redelivered ? h("span", { class: "chip slow" }, `${count(redelivered)} redelivered`) : null,
+      retried ? h("span", { class: "chip" }, `${count(retried)} retried`) : null,
+      abandoned ? h("span", { class: "chip bad" }, `${count(abandoned)} abandoned`) : null,
+    ];
+    const calls = pool.calls.map((call) => [
+      call.function, call.total === null ? "?" : count(call.total), count(call.done),
+      count(call.pending), count(call.waiting), time(now.taken_at - call.since),
+      bar(`${count(call.done)} of ${call.total === null ? "?" : count(call.total)} tasks`, [
+        ["done", call.done], ["pending", call.pending],
+        ["waiting", Math.max(call.waiting, (call.total || 0) - call.done - call.pending)]]),
+    ]);
+    const functions = pool.functions.map((one) => [
+      one.function, count(one.done),
+      one.failed ? h("span", { class: "bad" }, count(one.failed)) : "0",
+      time(one.times.p50), time(one.times.p99), time(one.times.max), time(one.times.sum)]);
+    return h("section", { class: "card pool", "data-pool": pool.name, "aria-label": `Pool ${pool.name}` },
+      h("div", { class: "pool-head" }, h("h2", {}, pool.name), chips),
+      h("div", { class: "figures" },
+        figure("tasks/s", rate(pool.rate)), figure("done", count(done)),
+        figure("pending", count(pending)), figure("waiting", count(waiting)),
+        figure("failed", count(failed), failed > 0),
+        figure("to workers", bytes(pool.bytes_out)), figure("from workers", bytes(pool.bytes_in))),
+      spark(pool),
+      calls.length ? [h("h3", {}, "Calls"), table("Calls", [["function"], ["tasks", 1], ["done", 1],
+        ["pending", 1], ["waiting", 1], ["for", 1], ["progress"]], calls)] : null,
+      h("h3", {}, "Functions"),
+      table("Functions", [["function"], ["done", 1], ["failed", 1], ["median", 1], ["99 % below", 1],
+        ["longest", 1], ["total", 1]], functions, "No task is complete yet."));
+  });
+  const running = now.pools.flatMap((pool) => pool.workers.flatMap((worker) =>
+    worker.running.map((task) => ({ pool, worker, task }))));
+  running.sort((a, b) => b.task.ran - a.task.ran);
+  const slowest = running.slice(0, 12).map(({ pool, worker, task }) => [
+    h("span", { class: task.straggler ? "slow" : null },
+      (task.straggler ? "⚠ " : "") + task.function), String(task.index), time(task.ran),
+    opener(worker.process, `${pool.name}/${worker.name}`)]);
+  const events = [...now.events].reverse().slice(0, 14).map((event) => [
+    clock(event.at), h("span", { class: event.bad ? "bad" : event.event === "straggler" ? "slow" : null },
+      event.text)]);
+  const parts = [
+    pools.length ? h("div", { class: "columns" }, pools)
+      : h("p", { class: "empty" }, "This session has no pools."),
+    h("div", { class: "columns" },
+      h("section", { class: "card" }, h("h2", {}, "Longest tasks that run now"),
+        table("Longest tasks that run now", [["function"], ["index", 1], ["runs for", 1], ["worker"]],
+          slowest, "No task runs for more than 5 ms.")),
+      h("section", { class: "card", id: "events" }, h("h2", {}, "Events"),
+        table("Events", [["at"], ["what"]], events, "No worker has started, died or given a task up."))),
+  ];
+  const others = [];
+  if (now.actors.length)
+    others.push(h("section", { class: "card" }, h("h2", {}, "Actors"),
+      table("Actors", [["actor"], ["waiting", 1], ["handled", 1], ["failed", 1], ["median", 1], ["99 % below", 1]],
+        now.actors.map((one) => [one.name, count(one.waiting), count(one.handled), count(one.failed),
+          time(one.latency.p50), time(one.latency.p99)]))));
+  if (now.queues.length)
+    others.push(h("section", { class: "card" }, h("h2", {}, "Queues and pipes"),
+      table("Queues and pipes", [["queue"], ["elements", 1], ["bytes", 1], ["blocked", 1], ["consumers wait", 1], ["put", 1]],
+        now.queues.slice(0, 40).map((one) => [`${one.pipe ? "pipe" : "queue"} ${one.number}`,
+          count(one.length), bytes(one.bytes), count(one.blocked), count(one.waiting), count(one.put)]))));
+  if (now.rings.length)
+    others.push(h("section", { class: "card" }, h("h2", {}, "Rings"),
+      table("Rings", [["ring"], ["function"], ["nodes", 1], ["start", 1], ["checkpoint", 1]],
+        now.rings.map((one) => [one.name, one.function,
+          `${one.ranks.filter((pid) => pid !== null).length} of ${one.ranks.length}`,
+          String(one.attempt), one.checkpoint === null ? "none" : String(one.checkpoint)]))));
+  if (others.length) parts.push(h("div", { class: "columns" }, others));
+  $("view").replaceChildren(...parts);
+}
+
+// ----------------------------------------------------------------------------------- workers
+
+const STATES = [["idle", "idle"], ["busy", "runs tasks"], ["slow", "runs a straggler"],
+  ["drain", "stops after its tasks"], ["start", "starts, or waits for a place"]];
+
+function stateOf(worker) {
+  if (worker.running.some((task) => task.straggler)) return "slow";
+  if (worker.draining) return "drain";
+  return worker.pending > 0 ? "busy" : "idle";
+}
+
+function workersOf(now, pool) {
+  const cells = pool.workers.map((worker) => {
+    const task = [...worker.running].sort((a, b) => b.ran - a.ran)[0];
+    const state = stateOf(worker);
+    const what = task ? `${task.function} ${task.index} for ${time(task.ran)}`
+      : worker.pending ? `${worker.function || "tasks"}, ${count(worker.pending)} pending` : "idle";
+    return { id: worker.process, name: worker.name, state, what, done: worker.done };
+  });
+  const known = new Set(cells.map((cell) => cell.id));
+  for (const one of now.processes) {
+    if (one.role !== "worker" || known.has(one.id) || one.state === "running") continue;
+    const cut = one.name.lastIndexOf("/");
+    const owner = one.name.slice(0, cut).split("/").pop();
+    if (one.parent !== pool.process || owner !== pool.name) continue;
+    const what = one.state === "starting" ? "starts" : "waits: " + one.state.waiting;
+    cells.push({ id: one.id, name: one.name.slice(cut + 1), state: "start", what, done: 0 });
+  }
+  return cells.sort((a, b) => a.name.localeCompare(b.name, undefined, { numeric: true }));
+}
+
+function workers(now) {
+  const root = $("view");
+  if (root.dataset.kind !== "workers" || root.dataset.head !== now.head || !root.querySelector(".legend")) {
+    root.replaceChildren(h("div", { class: "legend" },
+      STATES.map(([state, words]) => h("span", {}, h("i", { class: state }), words))));
+    root.dataset.kind = "workers";
+    root.dataset.head = now.head;
+  }
+  const wanted = new Set(now.pools.map((pool) => pool.process + "/" + pool.name));
+  for (const section of root.querySelectorAll("section"))
+    if (!wanted.has(section.dataset.pool)) section.remove();
+  if (!now.pools.length && !root.querySelector(".empty"))
+    root.append(h("p", { class: "empty" }, "This session has no pools."));
+  for (const pool of now.pools) {
+    root.querySelector(".empty")?.remove();
+    const key = pool.process + "/" + pool.name;
+    let section = [...root.querySelectorAll("section")].find((one) => one.dataset.pool === key);
+    if (!section) {
+      section = h("section", { class: "card", "data-pool": key }, h("h2"), h("div", {
+        role: "group", "aria-label": `Workers of pool ${pool.name}: arrow keys move, Enter opens`,
+        onkeydown: moveInGrid }));
+      root.append(section);
+    }
+    const cells = workersOf(now, pool);
+    const counts = STATES.map(([state]) => cells.filter((cell) => cell.state === state).length);
+    section.firstChild.textContent = `${pool.name}: ${plural(cells.length, "worker")}, ` +
+      STATES.map(([state], i) => (counts[i] ? `${counts[i]} ${state === "slow" ? "straggling" :
+        state === "drain" ? "draining" : state === "start" ? "starting" : state}` : null))
+        .filter(Boolean).join(", ");
+    const grid = section.lastChild;
+    const size = cells.length <= 24 ? "large" : cells.length <= 160 ? "medium" : "small";
+    grid.className = "grid " + size;
+    const old = new Map([...grid.children].map((cell) => [cell.dataset.id, cell]));
+    const list = cells.map((cell) => {
+      let node = old.get(cell.id);
+      old.delete(cell.id);
+      if (!node) {
+        node = h("button", { type: "button", "data-id": cell.id, "data-key": "cell-" + cell.id,
+          tabindex: -1, onclick: () => open(cell.id) });
+        withTip(node, () => node.dataset.tip);
+      }
+      const label = `${cell.name}: ${cell.what}`;
+      const kind = "cell " + cell.state;
+      if (node.className !== kind) node.className = kind;
+      node.dataset.tip = `${label}\n${count(cell.done)} tasks done`;
+      node.setAttribute("aria-label", label);
+      node.setAttribute("aria-pressed", String(cell.id === opened));
+      const number = cell.name.match(/\d+$/)?.[0] || cell.name;
+      const mark = cell.state === "slow" ? "!" : "";
+      const wantedText = size === "large" ? label + cell.done : size === "medium" ? mark + number : mark;
+      if (node.dataset.text !== size + wantedText) {
+        node.dataset.text = size + wantedText;
+        if (size === "large")
+          node.replaceChildren(h("b", {}, cell.name), h("span", {}, cell.what),
+            h("span", {}, `${count(cell.done)} done`));
+        else node.textContent = wantedText;
+      }
+      return node;
+    });
+    old.forEach((node) => node.remove());
+    list.forEach((node, i) => { if (grid.children[i] !== node) grid.insertBefore(node, grid.children[i] || null); });
+    if (list.length && !list.some((node) => node.tabIndex === 0)) list[0].tabIndex = 0;
+  }
+}
+
+function moveInGrid(event) {
+  const cells = [...event.currentTarget.children];
+  const at = cells.indexOf(document.activeElement);
+  if (at < 0) return;
+  const columns = cells.findIndex((cell) => cell.offsetTop !== cells[0].offsetTop);
+  const across = columns < 0 ? cells.length : columns;
+  const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: across, ArrowUp: -across,
+    Home: -at, End: cells.length - 1 - at }[event.key];
+  if (step === undefined) return;
+  event.preventDefault();
+  const next = cells[Math.min(cells.length - 1, Math.max(0, at + step))];
+  cells[at].tabIndex = -1;
+  next.tabIndex = 0;
+  next.focus();
+}
+
+function withTip(node, text) {
+  const show = (event) => {
+    const tip = $("tip");
+    tip.textContent = text();
+    tip.hidden = !tip.textContent;
+    const box = node.getBoundingClientRect();
+    place(event.type === "mousemove" ? event.clientX + 12 : box.left,
+      event.type === "mousemove" ? event.clientY + 14 : box.bottom + 4);
+  };
+  const hide = () => { $("tip").hidden = true; };
+  for (const kind of ["mouseenter", "focus"]) node.addEventListener(kind, show);
+  for (const kind of ["mouseleave", "blur"]) node.addEventListener(kind, hide);
+}
+function place(x, y) {
+  const tip = $("tip");
+  tip.style.left = Math.max(4, Math.min(x, innerWidth - tip.offsetWidth - 8)) + "px";
+  tip.style.top = Math.max(4, Math.min(y, innerHeight - tip.offsetHeight - 8)) + "px";
+}
+
+// ------------------------------------------------------------------------------------ detail
+
+let extras = { id: null };
+
+function open(id) {
+  opened = opened === id ? null : id;
+  extras = { id: opened };
+  render();
+  if (opened) $("detail").querySelector("button")?.focus({ preventScroll: true });
+}
+
+async function fetchInto(kind, path, parameters) {
+  const mine = extras;
+  mine[kind] = "…";
+  renderDetail();
+  try {
+    mine[kind] = await (await ask(path, parameters)).text();
+  } catch (error) {
+    mine[kind] = String(error.message || error);
+  }
+  renderDetail();
+}
+
+function renderDetail() {
+  const box = $("detail");
+  const one = opened && processOf(opened);
+  box.hidden = !opened;
+  if (!opened) return void box.replaceChildren();
+  const close = h("button", { class: "close", type: "button", "data-key": "close", "aria-label": "Close",
+    onclick: () => open(opened) }, "✕");
+  if (!one) return void box.replaceChildren(close, h("p", { class: "empty" }, "This process has ended."));
+  const now = session();
+  const place = now.pools.flatMap((pool) => pool.workers.map((worker) => ({ pool, worker })))
+    .find(({ worker }) => worker.process === one.id);
+  const terms = [
+    ["role", one.role], ["state", typeof one.state === "string" ? one.state : "waits: " + one.state.waiting],
+    ["place", one.place], ["host", one.host], ["pid", one.pid],
+    ["runs for", time(now.taken_at - one.since)], ["restarts", one.restarts],
+  ];
+  if (one.figures)
+    terms.push(["CPU", `${percent(cpuShare.get(one.id) || 0)} of a core, ${time(one.figures.cpu)} in all`],
+      ["memory", bytes(one.figures.memory)], ["values", bytes(one.figures.stored + one.figures.shared)],
+      ["links", `${bytes(one.figures.sent)} sent, ${bytes(one.figures.received)} received`],
+      ["threads", one.figures.threads]);
+  if (place)
+    terms.push(["tasks", `${count(place.worker.done)} done, ${count(place.worker.failed)} failed, ` +
+      `${count(place.worker.pending)} pending`], ["busy", time(place.worker.busy)]);
+  const running = (place?.worker.running || []).map((task) => [
+    h("span", { class: task.straggler ? "slow" : null }, (task.straggler ? "⚠ " : "") + task.function),
+    String(task.index), time(task.ran)]);
+  const parameters = { head: now.head, process: one.id };
+  box.replaceChildren(close, h("h2", {}, one.name),
+    h("dl", {}, terms.filter(([, value]) => value !== null && value !== "").map(([name, value]) =>
+      [h("dt", {}, name), h("dd", {}, String(value))])),
+    running.length ? [h("h3", {}, "Runs now"),
+      table("Runs now", [["function"], ["index", 1], ["for", 1]], running)] : [],
+    h("div", { class: "tools" },
+      h("button", { type: "button", "data-key": "stack",
+        onclick: () => fetchInto("stack", "/api/stack", parameters) }, "Show its stacks"),
+      h("button", { type: "button", "data-key": "profile",
+        onclick: () => { profiled = one.id; go("profile"); } }, "Profile it")),
+    extras.stack ? h("pre", { tabindex: 0, "aria-label": "Stacks", id: "stack" }, extras.stack) : [],
+    one.tail?.length ? [h("h3", {}, "Last output"), h("pre", { tabindex: 0 }, one.tail.join("\n"))] : []);
+}
+
+// ---------------------------------------------------------------------------------- timeline
+
+const slices = new Map();
+const marks = new Map();
+let recorded = { head: null, until: 0, problem: null };
+let span = 60;
+let focusAt = null;
+const PALETTE = ["#2f7de1", "#18a07a", "#b267d6", "#d4803a", "#5a8f29", "#d2568d", "#3aa6c2", "#8c7a4e"];
+const functions = [];
+const colour = (name) => {
+  if (!functions.includes(name)) functions.push(name);
+  return PALETTE[functions.indexOf(name) % PALETTE.length];
+};
+
+function addSlice(slice) {
+  const row = `${slice.pool}/${slice.worker}`;
+  const state = slice.failed ? "failed" : slice.kind === "ran" ? "done" : slice.kind;
+  // It replaces what was seen of the task while it ran.
+  slices.delete(`${row} ${slice.call} ${slice.first}`);
+  slices.set(`${row} ${slice.thread} ${slice.call} ${slice.start}`, { row, state, function: slice.function,
+    call: slice.call, index: slice.first, count: slice.count, start: slice.start,
+    end: slice.start + slice.duration });
+}
+
+// Tasks that run for a while are on the timeline even where the program records none.
+function noteSlices() {
+  const now = session();
+  if (!now?.pools) return;
+  if (recorded.head !== now.head) {
+    recorded = { head: now.head, until: 0, problem: null };
+    slices.clear();
+    marks.clear();
+  }
+  for (const pool of now.pools)
+    for (const worker of pool.workers)
+      for (const task of worker.running) {
+        const row = `${pool.name}/${worker.name}`;
+        const key = `${row} ${task.call} ${task.index}`;
+        const start = slices.get(key)?.start ?? now.taken_at - task.ran;
+        slices.set(key, { row, start, end: now.taken_at, function: task.function, index: task.index,
+          call: task.call, count: 1 });
+      }
+  for (const event of now.events) {
+    if (!event.worker || event.event === "worker-started") continue;
+    marks.set(event.at + event.text, { at: event.at, row: `${event.pool}/${event.worker}`,
+      bad: event.bad, redelivered: event.redelivered || 0, text: event.text });
+  }
+  for (const [key, slice] of slices) if (slice.end < now.taken_at - 300) slices.delete(key);
+  for (const [key, mark] of marks) if (mark.at < now.taken_at - 300) marks.delete(key);
+}
+
+async function loadTimeline() {
+  try {
+    const answer = await (await ask("/api/timeline", { head: chosen, since: recorded.until })).json();
+    recorded.problem = null;
+    for (const slice of answer) {
+      addSlice(slice);
+      recorded.until = Math.max(recorded.until, slice.start + slice.duration);
+    }
+  } catch (error) {
+    recorded.problem = String(error.message || error);
+  }
+}
+
+function timeline(now) {
+  const root = $("view");
+  const rows = now.pools.flatMap((pool) => pool.workers.map((worker) => `${pool.name}/${worker.name}`));
+  const known = new Set(rows);
+  const from = now.taken_at - span;
+  const shown = [...slices.values()].filter((slice) => slice.end > from);
+  for (const one of [...shown, ...[...marks.values()].filter((mark) => mark.at > from)])
+    if (!known.has(one.row)) { known.add(one.row); rows.push(one.row); }
+  rows.sort((a, b) => a.localeCompare(b, undefined, { numeric: true }));
+  const height = Math.max(4, Math.min(24, Math.floor(620 / Math.max(1, rows.length))));
+  const left = height >= 11 ? 170 : 0;
+  if (root.dataset.kind !== "timeline") {
+    root.replaceChildren(h("section", { class: "card" },
+      h("div", { class: "tools" }, h("h2", {}, "What the workers ran"),
+        [15, 60, 300].map((length) => h("button", { type: "button", "data-span": length,
+          onclick: () => { span = length; render(); } }, length < 60 ? `${length} s` : `${length / 60} min`))),
+      h("div", { class: "legend" }),
+      h("div", { class: "scroll" }, h("canvas", { tabindex: 0, role: "img", "data-key": "canvas" })),
+      h("p", { role: "status", class: "faint", id: "slice" },
+        "Point at a task, or press the arrow keys, to see what it is.")));
+    root.dataset.kind = "timeline";
+    const canvas = root.querySelector("canvas");
+    canvas.addEventListener("mousemove", pointAt);
+    canvas.addEventListener("mouseleave", () => { $("tip").hidden = true; });
+    canvas.addEventListener("keydown", stepSlice);
+  }
+  for (const button of root.querySelectorAll("[data-span]"))
+    button.setAttribute("aria-pressed", String(Number(button.dataset.span) === span));
+  const names = [...new Set(shown.map((slice) => slice.function))].slice(0, 8);
+  root.querySelector(".legend").replaceChildren(
+    ...names.map((name) => h("span", {}, h("i", { style: { background: colour(name) } }), name)),
+    h("span", {}, h("b", { class: "bad" }, "✕ "), "death"), h("span", {}, h("b", { class: "slow" }, "↻ "), "tasks run again"),
+    recorded.problem ? h("span", { class: "faint" }, `Only tasks of more than 5 ms, seen each second: ${recorded.problem}`) : "");
+  const canvas = root.querySelector("canvas");
+  const width = canvas.parentElement.clientWidth - 4;
+  const tall = rows.length * height + 22;
+  const sharp = devicePixelRatio || 1;
+  canvas.width = width * sharp;
+  canvas.height = tall * sharp;
+  canvas.style.width = width + "px";
+  canvas.style.height = tall + "px";
+  const died = [...marks.values()].filter((mark) => mark.bad && mark.at > from).length;
+  canvas.setAttribute("aria-label", `The last ${span} s of ${plural(rows.length, "worker")}: ` +
+    `${plural(shown.length, "span")} of tasks, ${plural(died, "death")}`);
+  canvas.dataset.slices = shown.length;
+  canvas.dataset.deaths = died;
+  const pen = canvas.getContext("2d");
+  pen.scale(sharp, sharp);
+  const style = getComputedStyle(document.documentElement);
+  const ink = (name) => style.getPropertyValue(name).trim();
+  const x = (at) => left + ((width - left) * (at - from)) / span;
+  pen.font = "11px system-ui, sans-serif";
+  pen.textBaseline = "middle";
+  rows.forEach((row, i) => {
+    if (i % 2 === 0 && height >= 8) { pen.fillStyle = ink("--shade"); pen.fillRect(left, i * height, width, height); }
+    if (left) { pen.fillStyle = ink("--text"); pen.fillText(row.slice(0, 28), 2, i * height + height / 2, left - 8); }
+  });
+  pen.strokeStyle = ink("--line");
+  pen.fillStyle = ink("--faint");
+  for (let i = 0; i <= 6; i++) {
+    const at = left + ((width - left) * i) / 6;
+    pen.beginPath(); pen.moveTo(at, 0); pen.lineTo(at, tall - 18); pen.stroke();
+    pen.textAlign = i === 0 ? "left" : i === 6 ? "right" : "center";
+    pen.fillText(clock(from + (span * i) / 6), at, tall - 8);
+  }
+  pen.textAlign = "left";
+  const place = new Map(rows.map((row, i) => [row, i]));
+  hits = [];
+  for (const slice of shown) {
+    const row = place.get(slice.row);
+    const begin = Math.max(left, x(slice.start));
+    const wide = Math.max(1, x(slice.end) - begin - 0.5);
+    pen.fillStyle = colour(slice.function);
+    pen.globalAlpha = slice.state === "failed" ? 0.5 : 1;
+    pen.fillRect(begin, row * height + 1, wide, height - (height > 6 ? 2 : 1));
+    pen.globalAlpha = 1;
+    if (slice.state === "died" || slice.state === "failed") {
+      pen.fillStyle = ink("--bad");
+      pen.fillRect(begin + wide - 2, row * height + 1, 3, height - 2);
+    }
+    hits.push({ x: begin, wide, row, slice });
+  }
+  for (const mark of marks.values()) {
+    if (mark.at < from) continue;
+    const row = place.get(mark.row);
+    pen.fillStyle = mark.bad ? ink("--bad") : ink("--slow");
+    pen.font = `bold ${Math.max(11, height - 6)}px system-ui, sans-serif`;
+    pen.textAlign = "center";
+    pen.fillText(mark.bad ? (mark.redelivered ? "✕ ↻" : "✕") : "↻", x(mark.at), row * height + height / 2);
+    pen.textAlign = "left";
+    hits.push({ x: x(mark.at) - 7, wide: 14, row, mark });
+  }
+  hits.sort((a, b) => a.row - b.row || a.x - b.x);
+  rowHeight = height;
+  if (focusAt) showHit(hits.find((hit) => hit.slice === focusAt || hit.mark === focusAt));
+}
+
+let hits = [];
+let rowHeight = 1;
+const described = (hit) => hit.mark ? hit.mark.text
+  : `${hit.slice.row}: ${hit.slice.function} ` +
+    (hit.slice.count > 1 ? `(${count(hit.slice.count)} tasks from ${hit.slice.index} on)` : hit.slice.index) +
+    `, ${time(hit.slice.end - hit.slice.start)}, from ${clock(hit.slice.start)}` +
+    (hit.slice.state && hit.slice.state !== "done" ? `, ${hit.slice.state}` : "");
+function showHit(hit) {
+  if (hit && $("slice")) $("slice").textContent = described(hit);
+}
+function pointAt(event) {
+  const box = event.currentTarget.getBoundingClientRect();
+  const [x, row] = [event.clientX - box.left, Math.floor((event.clientY - box.top) / rowHeight)];
+  const found = [...hits].reverse().find((hit) => hit.row === row && x >= hit.x - 2 && x <= hit.x + hit.wide + 2);
+  const tip = $("tip");
+  tip.hidden = !found;
+  if (!found) return;
+  tip.textContent = described(found);
+  place(event.clientX + 12, event.clientY + 14);
+}
+function stepSlice(event) {
+  const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+  const down = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (!hits.length || (!step && !down)) return;
+  event.preventDefault();
+  let at = hits.findIndex((hit) => (hit.slice || hit.mark) === focusAt);
+  if (at < 0) at = 0;
+  else if (step) at = Math.min(hits.length - 1, Math.max(0, at + step));
+  else {
+    const wanted = hits.filter((hit) => (hit.row - hits[at].row) * down > 0);
+    const next = down > 0 ? wanted[0] : wanted[wanted.length - 1];
+    if (next) at = hits.indexOf(next);
+  }
+  focusAt = hits[at].slice || hits[at].mark;
+  showHit(hits[at]);
+}
+
+// -------------------------------------------------------------------------------------- tree
+
+const GROUP = 12;
+
+function tree(now) {
+  const children = new Map();
+  for (const one of now.processes) {
+    if (!one.parent) continue;
+    if (!children.has(one.parent)) children.set(one.parent, []);
+    children.get(one.parent).push(one);
+  }
+  const nodes = [];
+  const lines = [];
+  let row = 0;
+  const visit = (one, depth) => {
+    const below = [];
+    const groups = new Map();
+    for (const child of children.get(one.id) || []) {
+      const key = one.id + child.name.slice(0, child.name.lastIndexOf("/") + 1) + child.role;
+      if (!groups.has(key)) groups.set(key, []);
+      groups.get(key).push(child);
+    }
+    for (const [key, members] of groups) {
+      if (members.length > GROUP) {
+        const node = { group: members, key, depth: depth + 1, y: row++ };
+        nodes.push(node);
+        below.push(node.y);
+        if (expanded.has(key)) for (const member of members) {
+          const start = row;
+          const made = visit(member, depth + 2);
+          lines.push([depth + 1, node.y, depth + 2, made.y]);
+          row = Math.max(row, start + 1);
+        }
+      } else for (const member of members) below.push(visit(member, depth + 1).y);
+    }
+    const y = below.length ? (below[0] + below[below.length - 1]) / 2 : row++;
+    const node = { one, depth, y };
+    nodes.push(node);
+    for (const other of below) lines.push([depth, y, depth + 1, other]);
+    return node;
+  };
+  for (const one of now.processes) if (!one.parent || !processOf(one.parent)) visit(one, 0);
+  const [wide, tall, gapX, gapY] = [230, 40, 290, 50];
+  const deepest = Math.max(...nodes.map((node) => node.depth));
+  const drawing = s("svg", { class: "tree", role: "group", "aria-label": "Processes",
+    width: deepest * gapX + wide + 12, height: row * gapY + 8 });
+  for (const [x1, y1, x2, y2] of lines) {
+    const [ax, ay, bx, by] = [x1 * gapX + wide + 4, y1 * gapY + tall / 2 + 4, x2 * gapX + 4, y2 * gapY + tall / 2 + 4];
+    drawing.append(s("path", { d: `M${ax},${ay} C${ax + 30},${ay} ${bx - 30},${by} ${bx},${by}` }));
+  }
+  const clip = (text, most) => (text.length > most ? text.slice(0, most - 1) + "…" : text);
+  for (const node of nodes.sort((a, b) => a.y - b.y)) {
+    const [x, y] = [node.depth * gapX + 4, node.y * gapY + 4];
+    const title = node.one
+      ? node.one.name + (node.depth && node.one.restarts ? `, ${plural(node.one.restarts, "restart")}` : "")
+      : `${node.group[0].name} … ${node.group[node.group.length - 1].name}`;
+    const name = node.one ? (node.depth ? node.one.name.split("/").slice(-2).join("/") : node.one.name)
+      : `${plural(node.group.length, node.group[0].role)}`;
+    const memory = (node.one ? [node.one] : node.group).reduce((sum, one) => sum + (one.figures?.memory || 0), 0);
+    const state = node.one ? (typeof node.one.state === "string" ? node.one.state : "waiting")
+      : node.group.every((one) => one.state === "running") ? "running" : "starting";
+    const sub = node.one ? `${node.one.role} · ${node.one.place}${memory ? " · " + bytes(memory) : ""}`
+      : `${bytes(memory)} · ${expanded.has(node.key) ? "▾ press to fold" : "▸ press to unfold"}`;
+    const act = () => {
+      if (node.one) open(node.one.id);
+      else { expanded.has(node.key) ? expanded.delete(node.key) : expanded.add(node.key); render(); }
+    };
+    drawing.append(s("g", { role: "button", tabindex: 0, "data-key": "tree-" + (node.one?.id || node.key),
+      "aria-label": `${title}, ${sub}, ${state}`, "aria-expanded": node.group ? String(expanded.has(node.key)) : null,
+      transform: `translate(${x},${y})`, onclick: act,
+      onkeydown: (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); act(); } } },
+      s("title", {}, title),
+      node.group ? s("rect", { x: 5, y: 5, width: wide, height: tall, rx: 7 }) : null,
+      s("rect", { width: wide, height: tall, rx: 7 }),
+      s("circle", { class: "dot-" + state, cx: 14, cy: 14, r: 4.5 }),
+      s("text", { x: 25, y: 18 }, clip(name, 29)),
+      s("text", { class: "sub", x: 25, y: 32 }, clip(sub, 36))));
+  }
+  const supervisors = now.supervisors.flatMap((one) => one.roots);
+  const branch = (one) => h("li", {}, one.name, h("span", { class: "faint" },
+    ` ${String(one.state).toLowerCase()}${one.place ? ", " + one.place : ""}` +
+    `${one.restarts ? `, ${plural(one.restarts, "restart")}` : ""}`),
+    one.children.length ? h("ul", {}, one.children.slice(0, 50).map(branch),
+      one.children.length > 50 ? h("li", { class: "faint" }, `and ${one.children.length - 50} others`) : null) : null);
+  const unfolded = $("supervisors")?.open;
+  const scrolled = $("view").querySelector(".scroll")?.scrollTop || 0;
+  $("view").replaceChildren(
+    h("section", { class: "card" }, h("h2", {}, "Processes"), h("div", { class: "scroll" }, drawing)),
+    supervisors.length ? h("details", { class: "card", id: "supervisors", open: unfolded },
+      h("summary", { "data-key": "supervisors" }, "Supervisors"), h("ul", {}, supervisors.map(branch))) : "");
+  $("view").querySelector(".scroll").scrollTop = scrolled;
+}
+
+// ----------------------------------------------------------------------------------- profile
+
+let profiled = null;
+
+function profile(now) {
+  const root = $("view");
+  if (root.dataset.kind !== "profile") {
+    const seconds = h("input", { type: "number", id: "seconds", min: 1, max: 60, value: 5, "aria-label": "Seconds" });
+    const idle = h("input", { type: "checkbox", id: "idle" });
+    const record = h("button", { type: "submit", "data-key": "record" }, "Record");
+    const frame = h("div", { id: "graph" });
+    const submit = (event) => {
+      event.preventDefault();
+      if (record.disabled) return;
+      const length = Math.min(60, Math.max(1, Number(seconds.value) || 5));
+      const process = $("who").value;
+      const wait = h("p", { class: "empty", role: "status" }, `Takes samples for ${length} s …`);
+      const source = "/api/flamegraph?" + new URLSearchParams({ head: chosen, process, seconds: length,
+        idle: idle.checked ? 1 : 0, name: processOf(process)?.name || "" });
+      record.disabled = true;
+      const done = () => { record.disabled = false; wait.remove(); };
+      frame.replaceChildren(wait, h("iframe", { title: "Flame graph", sandbox: "allow-scripts",
+        src: source, onload: done, onerror: done }));
+    };
+    root.replaceChildren(h("section", { class: "card" }, h("h2", {}, "Flame graph"),
+      h("form", { class: "tools", onsubmit: submit, action: "#" },
+        h("label", {}, "Process ", h("select", { id: "who", "data-key": "who",
+          onchange: (event) => { profiled = event.target.value; } })),
+        h("label", {}, "for ", seconds, " s"), h("label", {}, idle, " threads that wait, too"), record),
+      frame));
+    root.dataset.kind = "profile";
+  }
+  const select = $("who");
+  const wanted = now.processes.map((one) => one.id).join();
+  if (select.dataset.ids !== wanted) {
+    select.dataset.ids = wanted;
+    select.replaceChildren(...now.processes.map((one) => h("option", { value: one.id }, one.name)));
+  }
+  if (profiled && processOf(profiled)) select.value = profiled;
+}
+
+// ---------------------------------------------------------------------------------- controls
+
+const VIEWS = { overview, workers, timeline, tree, profile };
+
+function go(name) {
+  view = VIEWS[name] ? name : "overview";
+  history.replaceState(null, "", "#" + view);
+  for (const tab of document.querySelectorAll("[role=tab]")) {
+    const current = tab.dataset.view === view;
+    tab.setAttribute("aria-selected", String(current));
+    tab.tabIndex = current ? 0 : -1;
+    if (current) $("view").setAttribute("aria-labelledby", tab.id);
+  }
+  delete $("view").dataset.kind;
+  $("view").replaceChildren();
+  $("tip").hidden = true;
+  render();
+}
+
+document.querySelector("[role=tablist]").addEventListener("click", (event) => {
+  if (event.target.dataset.view) go(event.target.dataset.view);
+});
+document.querySelector("[role=tablist]").addEventListener("keydown", (event) => {
+  const tabs = [...document.querySelectorAll("[role=tab]")];
+  const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+  if (!step) return;
+  const next = tabs[(tabs.indexOf(document.activeElement) + step + tabs.length) % tabs.length];
+  next.focus();
+  go(next.dataset.view);
+});
+$("session").addEventListener("change", (event) => {
+  chosen = event.target.value;
+  opened = null;
+  lastCpu = new Map();
+  noteSlices();
+  go(view);
+});
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && opened) open(opened);
+});
+const stored = (() => { try { return localStorage.getItem("theme"); } catch { return null; } })();
+if (stored) document.documentElement.dataset.theme = stored;
+$("theme").addEventListener("click", () => {
+  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+  const now = document.documentElement.dataset.theme || (dark ? "dark" : "light");
+  const next = now === "dark" ? "light" : "dark";
+  document.documentElement.dataset.theme = next;
+  try { localStorage.setItem("theme", next); } catch { /* It lasts as long as the page. */ }
+  render();
+});
+window.addEventListener("resize", () => { if (view === "timeline") render(); });
+
+go(location.hash.slice(1));
+poll();

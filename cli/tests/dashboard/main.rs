@@ -1,0 +1,166 @@
+//! The dashboard in a real browser, headless Chromium: what it shows is compared with what programs
+//! did. Without Chromium, these tests are skipped.
+
+mod browser;
+mod sessions;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Trial};
+
+use self::browser::Browser;
+use self::sessions::{Dashboard, FakeSession, Program};
+
+/// A test and its name.
+type Test = (&'static str, fn());
+
+const TESTS: [Test; 4] = [
+    ("the_page_shows_what_the_program_did", the_page_shows_what_the_program_did),
+    ("a_page_without_the_token_shows_nothing", a_page_without_the_token_shows_nothing),
+    ("a_thousand_workers_are_readable", a_thousand_workers_are_readable),
+    ("an_ended_session_is_told", an_ended_session_is_told),
+];
+
+fn main() -> ExitCode {
+    if std::env::var_os(sessions::SCENARIO).is_some() {
+        return sessions::program();
+    }
+    let missing = browser::executable().is_none();
+    if missing {
+        eprintln!("skipped: there is no chromium (scripts/setup.sh observability)");
+    }
+    let trial = |(name, test): Test| {
+        let run = move || {
+            test();
+            Ok(())
+        };
+        Trial::test(name, run).with_ignored_flag(missing)
+    };
+    let trials = TESTS.map(trial).into();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+/// Sends a request without a cookie, and returns the whole answer.
+fn request(port: u16, path: &str, headers: &str) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+    write!(stream, "GET {path} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n").expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers");
+    answer
+}
+
+fn the_page_shows_what_the_program_did() {
+    let program = Program::start();
+    let dashboard = Dashboard::start(&program.pid().to_string());
+    let mut page = Browser::open(&dashboard.link);
+    let pool = "document.querySelector('[data-pool=\"<b>squares\"]')";
+    page.wait_for(&format!("{pool}?.innerText.includes('1 death')"));
+    let shown = page.text(&format!("{pool}.innerText"));
+    for words in ["<b>squares", "open", "2 of 2 workers", "1 death", "1 redelivered"] {
+        assert!(shown.contains(words), "`{words}` is missing in:\n{shown}");
+    }
+    let row = |function: &str| {
+        let find = format!("[...{pool}.querySelectorAll('[aria-label=Functions] tbody tr')]");
+        format!("{find}.find((row) => row.innerText.includes('{function}'))?.innerText ?? ''")
+    };
+    let squares = page.text(&row("square"));
+    assert!(squares.split_whitespace().nth(1) == Some("1000"), "{squares}");
+    let even = page.text(&row("even"));
+    let counts: Vec<&str> = even.split_whitespace().skip(1).take(2).collect();
+    assert_eq!(counts, ["10", "5"], "{even}");
+    // The name is a text, and no element.
+    assert_eq!(page.text("String(document.querySelectorAll('main b > *').length)"), "0");
+    page.wait_for("document.getElementById('events').innerText.includes('SIGABRT')");
+
+    // The keyboard opens the next tab; a worker runs the long task.
+    page.run("document.getElementById('tab-overview').focus()");
+    page.press("ArrowRight");
+    page.wait_for("location.hash === '#workers'");
+    page.wait_for("document.querySelectorAll('.cell.busy').length === 1");
+    page.wait_for("document.querySelectorAll('.cell.idle').length === 1");
+    let busy = page.text("document.querySelector('.cell.busy').innerText");
+    assert!(busy.contains("nap"), "{busy}");
+    page.run("document.querySelector('.cell.busy').focus()");
+    page.press("Enter");
+    page.wait_for("document.getElementById('detail').innerText.includes('pid ')");
+    page.run("document.querySelector('[data-key=stack]').click()");
+    page.wait_for("/nap|sleep/.test(document.getElementById('stack')?.innerText)");
+
+    page.run("document.getElementById('tab-timeline').click()");
+    page.wait_for("Number(document.querySelector('canvas')?.dataset.slices) >= 1");
+    page.wait_for("document.querySelector('canvas').dataset.deaths === '1'");
+
+    page.run("document.getElementById('tab-tree').click()");
+    page.wait_for("document.querySelectorAll('.tree g[role=button]').length === 3");
+
+    page.run("document.getElementById('tab-profile').click()");
+    page.wait_for("document.querySelectorAll('#who option').length === 3");
+    page.run("document.getElementById('seconds').value = 1");
+    page.run("document.getElementById('idle').checked = true");
+    page.run("document.querySelector('[data-key=record]').click()");
+    page.wait_for("document.querySelector('#graph iframe') && !document.querySelector('#graph p')");
+    assert_eq!(page.problems(), Vec::<String>::new());
+    program.end();
+}
+
+fn a_page_without_the_token_shows_nothing() {
+    let head = FakeSession::start(3);
+    let dashboard = Dashboard::start(&head.pid());
+    let host = format!("Host: 127.0.0.1:{}\r\n", dashboard.port);
+    for path in ["/", "/?token=0", "/api/state", "/dashboard.js", "/api/stack?process=1"] {
+        let answer = request(dashboard.port, path, &host);
+        assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+        assert!(
+            answer.contains("the token in its link") && !answer.contains("squares"),
+            "{answer}"
+        );
+    }
+    let path = dashboard.link.split_once(&format!(":{}", dashboard.port)).unwrap().1;
+    let rebound = request(dashboard.port, path, "Host: evil.example\r\n");
+    assert!(rebound.starts_with("HTTP/1.1 403") && !rebound.contains("set-cookie"), "{rebound}");
+    let admitted = request(dashboard.port, path, &host);
+    assert!(admitted.starts_with("HTTP/1.1 303"), "{admitted}");
+    assert!(admitted.contains("HttpOnly; SameSite=Strict"), "{admitted}");
+    let mut page = Browser::open(&format!("http://127.0.0.1:{}/", dashboard.port));
+    page.wait_for("document.body.innerText.includes('needs the token in its link')");
+}
+
+fn a_thousand_workers_are_readable() {
+    let head = FakeSession::start(1024);
+    let dashboard = Dashboard::start(&head.pid());
+    let mut page = Browser::open(&format!("{}#workers", dashboard.link));
+    page.wait_for("document.querySelectorAll('.cell').length === 1024");
+    assert_eq!(page.text("String(document.querySelectorAll('.cell.slow').length)"), "1");
+    assert_eq!(page.text("String(document.querySelectorAll('.cell.busy').length)"), "639");
+    // All fit on a screen, and have names for those who don't see them.
+    let fits = "document.querySelector('.grid').getBoundingClientRect().height < 900";
+    assert_eq!(page.text(&format!("String({fits})")), "true");
+    let label = page.text("document.querySelector('.cell.slow').getAttribute('aria-label')");
+    assert!(label.contains("worker-1: simulate::step"), "{label}");
+    page.run("document.querySelector('.cell').focus()");
+    page.press("End");
+    page.wait_for("document.activeElement.getAttribute('aria-label').startsWith('worker-1024')");
+    for view in ["overview", "timeline", "tree", "profile"] {
+        page.run(&format!("document.getElementById('tab-{view}').click()"));
+        page.wait_for(&format!("location.hash === '#{view}'"));
+    }
+    page.run("document.getElementById('tab-tree').click()");
+    // Workers of one pool are one node until it is unfolded.
+    page.wait_for("document.querySelectorAll('.tree g[role=button]').length === 2");
+    page.run("document.querySelector('.tree [aria-expanded]').dispatchEvent(new Event('click'))");
+    page.wait_for("document.querySelectorAll('.tree g[role=button]').length === 1026");
+    assert_eq!(page.problems(), Vec::<String>::new());
+}
+
+fn an_ended_session_is_told() {
+    let head = FakeSession::start(2);
+    let dashboard = Dashboard::start(&head.pid());
+    let mut page = Browser::open(&dashboard.link);
+    page.wait_for("document.body.innerText.includes('squares')");
+    head.end();
+    page.wait_for("document.getElementById('notice').innerText.includes('has ended')");
+    drop(dashboard);
+    page.wait_for("document.getElementById('notice').innerText.includes('does not answer')");
+}

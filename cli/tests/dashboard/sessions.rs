@@ -1,0 +1,249 @@
+//! What the dashboard looks at: a real program, and a stand-in for the head of a large session.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use fiber::Pool;
+use fiber_core::ProcessId;
+use fiber_core::inspect::{PREFIX, Request};
+use fiber_core::stats::{
+    FunctionStats, PoolPhase, PoolStats, ProcessFigures, ProcessRole, ProcessStats, Report,
+    RunningTask, SessionStats, WorkerStats,
+};
+
+/// The variable that makes this binary the program under test.
+pub(crate) const SCENARIO: &str = "DASHBOARD_SCENARIO";
+
+fn square(x: u64) -> u64 {
+    x * x
+}
+
+fn even(x: u64) -> Result<u64, String> {
+    if x % 2 == 0 { Ok(x) } else { Err(format!("{x} is odd")) }
+}
+
+fn abort_once(path: String) -> bool {
+    match std::fs::File::create_new(path) {
+        Ok(_) => std::process::abort(),
+        Err(_) => true,
+    }
+}
+
+fn nap(seconds: u64) {
+    std::thread::sleep(Duration::from_secs(seconds));
+}
+
+/// The program under test: it works, and then sleeps in a task until its input ends.
+pub(crate) fn program() -> ExitCode {
+    fiber::init();
+    let pool = Pool::builder().name("<b>squares").processes(2).start().wait();
+    let pool = pool.expect("the pool starts");
+    let squares = pool.map(square, 0..1_000).wait().expect("it works");
+    assert_eq!(squares[999], 998_001);
+    let failed = pool.try_imap_unordered(even, 0..10).wait().filter(Result::is_err).count();
+    assert_eq!(failed, 5);
+    let directory = tempfile::tempdir().expect("a directory can be created");
+    let path = directory.path().join("once").display().to_string();
+    assert!(pool.apply(abort_once, path).wait().expect("the second attempt works"));
+    pool.wait_until_ready().wait().expect("the workers are replaced");
+    let long = pool.apply(nap, 600);
+    println!("ready");
+    let _ = std::io::stdin().lines().count();
+    drop(long);
+    pool.kill();
+    ExitCode::SUCCESS
+}
+
+/// The program under test, in a process of its own.
+pub(crate) struct Program {
+    process: Child,
+    input: Option<ChildStdin>,
+}
+
+impl Program {
+    /// Starts it, and waits until it sleeps.
+    pub(crate) fn start() -> Program {
+        let mut process = Command::new(std::env::current_exe().expect("it is somewhere"))
+            .env(SCENARIO, "1")
+            .env_remove("FIBER_BACKEND")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let input = process.stdin.take();
+        let mut lines = BufReader::new(process.stdout.take().expect("it is piped")).lines();
+        assert!(lines.any(|line| line.is_ok_and(|line| line == "ready")), "it works");
+        Program { process, input }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    pub(crate) fn end(mut self) {
+        drop(self.input.take());
+        assert!(self.process.wait().expect("it is a child").success());
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The command `fiber dashboard`.
+pub(crate) struct Dashboard {
+    process: Child,
+    pub(crate) link: String,
+    pub(crate) port: u16,
+}
+
+impl Dashboard {
+    pub(crate) fn start(session: &str) -> Dashboard {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_fiber"))
+            .args(["dashboard", session])
+            .env_remove("FIBER_BACKEND")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the command starts");
+        let mut link = String::new();
+        let out = process.stdout.take().expect("it is piped");
+        BufReader::new(out).read_line(&mut link).expect("it is text");
+        let link = link.trim().to_string();
+        let port = link.trim_start_matches("http://127.0.0.1:").split('/').next();
+        let port = port.and_then(|port| port.parse().ok()).expect("it prints its link");
+        Dashboard { process, link, port }
+    }
+}
+
+impl Drop for Dashboard {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A program without work, in whose place this process answers as a head.
+pub(crate) struct FakeSession {
+    pid: u32,
+    socket: String,
+    connections: Arc<Mutex<Option<Vec<UnixStream>>>>,
+}
+
+impl FakeSession {
+    pub(crate) fn start(workers: u64) -> FakeSession {
+        // All tests of this process have its pid: the number of the session tells them apart.
+        let number = 0xda5b_0000_0000_0000 + (u64::from(std::process::id()) << 16) + workers;
+        let stats = serde_json::to_string(&figures(number, workers)).expect("it serializes");
+        let socket = format!("{PREFIX}{number:016x}");
+        let address = SocketAddr::from_abstract_name(&socket).expect("it is short");
+        let listener = UnixListener::bind_addr(&address).expect("nobody has it");
+        let connections = Arc::new(Mutex::new(Some(Vec::new())));
+        let kept = Arc::clone(&connections);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let Some(kept) = &mut *kept.lock().unwrap() else { return };
+                kept.push(stream.try_clone().expect("there is room"));
+                let stats = stats.clone();
+                std::thread::spawn(move || answer(&stats, &stream));
+            }
+        });
+        FakeSession { pid: std::process::id(), socket, connections }
+    }
+
+    /// Returns the name by which commands find it.
+    pub(crate) fn pid(&self) -> String {
+        assert_eq!(self.pid, std::process::id());
+        self.socket.trim_start_matches(PREFIX).to_string()
+    }
+
+    pub(crate) fn end(&self) {
+        let kept = self.connections.lock().unwrap().take();
+        for stream in kept.into_iter().flatten() {
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+        }
+        let address = SocketAddr::from_abstract_name(&self.socket).expect("it is short");
+        // The thread that listens sees that it is over.
+        while UnixStream::connect_addr(&address).is_ok() {
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for FakeSession {
+    fn drop(&mut self) {
+        if self.connections.lock().is_ok_and(|connections| connections.is_some()) {
+            self.end();
+        }
+    }
+}
+
+fn answer(stats: &str, stream: &UnixStream) {
+    for line in BufReader::new(stream).lines().map_while(Result::ok) {
+        let answer = match serde_json::from_str(&line) {
+            Ok(Request::Stats) => format!("{{\"ok\":{stats}}}\n"),
+            _ => "{\"error\":\"a stand-in does not know that\"}\n".to_string(),
+        };
+        if (&mut &*stream).write_all(answer.as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+/// Returns the figures of a session with a pool of so many workers: of each eight, five run tasks,
+/// and the first worker runs a straggler.
+fn figures(session: u64, workers: u64) -> SessionStats {
+    let since = SystemTime::now() - Duration::from_secs(3_000);
+    let process = |id: u64, name: String, role| {
+        let mut process = ProcessStats::new(ProcessId(id), name, role, since);
+        process.pid = Some(4_000 + id as u32);
+        process.place = format!("pid {}", 4_000 + id);
+        let mut figures = ProcessFigures::new(SystemTime::now());
+        (figures.memory, figures.cpu) = ((30 + id % 9) << 20, Duration::from_secs(id));
+        process.figures = Some(figures);
+        process
+    };
+    let mut report = Report::default();
+    report.processes.push(process(1, "simulate".into(), ProcessRole::Head));
+    report.processes[0].pid = Some(std::process::id());
+    let mut pool = PoolStats::new(ProcessId(1), "squares".into(), PoolPhase::Open);
+    (pool.wanted, pool.ready, pool.rate) = (workers as usize, workers as usize, 123_456.0);
+    pool.history = (0..60).map(|second| 100_000 + 400 * second * (second % 7)).collect();
+    (pool.tasks.done, pool.tasks.waiting, pool.tasks.pending) = (7_000_000, 3_000_000, 40_000);
+    let mut function = FunctionStats::new("simulate::step".into());
+    function.done = 7_000_000;
+    function.times.record(50_000, 6_900_000);
+    function.times.record(4_000_000, 100_000);
+    pool.functions.push(function);
+    for number in 1..=workers {
+        let (id, name) = (1 + number, format!("worker-{number}"));
+        let mut child = process(id, format!("squares/{name}"), ProcessRole::Worker);
+        child.parent = Some(ProcessId(1));
+        report.processes.push(child);
+        let mut worker = WorkerStats::new(ProcessId(id), name, 1);
+        worker.done = 1_000 * number;
+        if (1..=5).contains(&(number % 8)) {
+            worker.pending = 40;
+            worker.function = Some("simulate::step".into());
+            let ran = Duration::from_millis(20 + 7 * (number % 90));
+            let step = || "simulate::step".to_string();
+            let mut task = RunningTask::new(7, step(), 100 * number, ran);
+            if number == 1 {
+                (task.straggler, task.ran) = (true, Duration::from_secs(41));
+            }
+            worker.running.push(task);
+        } else {
+            pool.idle += 1;
+        }
+        pool.workers.push(worker);
+    }
+    report.pools.push(pool);
+    SessionStats::new(session, "simulate".into(), "local".into(), report)
+}
