@@ -80,6 +80,21 @@ impl ApiServer {
         }
     }
 
+    /// Returns a connection to a stand-in for the API server.
+    #[cfg(test)]
+    pub(super) fn at(url: &str) -> ApiServer {
+        let access = kube::Config::new(url.parse().expect("it is a URL"));
+        let client = Client::try_from(access.clone()).expect("it needs no files");
+        ApiServer {
+            client,
+            streaming: Arc::default(),
+            access,
+            namespace: "default".into(),
+            url: url.into(),
+            host: "localhost".into(),
+        }
+    }
+
     /// Returns the client for requests.
     pub fn client(&self) -> &Client {
         &self.client
@@ -303,17 +318,8 @@ mod tests {
     async fn streams_get_their_own_client_when_a_passing_problem_is_over() {
         let place = tempfile::tempdir().unwrap();
         let token = place.path().join("token");
-        let mut access = kube::Config::new("http://localhost:1".parse().unwrap());
-        let client = Client::try_from(access.clone()).unwrap();
-        access.auth_info.token_file = Some(token.display().to_string());
-        let server = ApiServer {
-            client,
-            streaming: Arc::default(),
-            access,
-            namespace: "default".into(),
-            url: "http://localhost:1".into(),
-            host: "localhost".into(),
-        };
+        let mut server = ApiServer::at("http://localhost:1");
+        server.access.auth_info.token_file = Some(token.display().to_string());
         server.streaming_client();
         assert!(server.streaming.get().is_none());
         std::fs::write(token, "secret").unwrap();

@@ -26,6 +26,12 @@ impl LocalHead {
         LocalHead { pid, socket: String::new() }
     }
 
+    /// Returns a head in this process.
+    #[cfg(test)]
+    pub(crate) fn own(socket: String) -> LocalHead {
+        LocalHead { pid: std::process::id(), socket }
+    }
+
     /// Returns its name: `pid 4711`.
     pub(crate) fn name(&self) -> String {
         format!("pid {}", self.pid)

@@ -17,6 +17,8 @@ use crate::args::{Backend, ClusterArgs};
 const LISTING: Duration = Duration::from_secs(5);
 /// The pause before a head that did not answer is asked again.
 const PAUSE: Duration = Duration::from_secs(10);
+/// The pause if it can't answer. In a container, each attempt executes several programs.
+const LONG_PAUSE: Duration = Duration::from_secs(60);
 
 /// A head that has an inspector.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +59,7 @@ pub(crate) struct Sessions {
     listed: Option<(Instant, Vec<String>)>,
     connections: HashMap<String, Inspector>,
     /// Heads that did not answer, with the time when they are asked again.
-    silent: HashMap<String, (Instant, InspectError)>,
+    failed: HashMap<String, (Instant, InspectError)>,
 }
 
 impl Sessions {
@@ -72,7 +74,7 @@ impl Sessions {
             only: None,
             listed: None,
             connections: HashMap::new(),
-            silent: HashMap::new(),
+            failed: HashMap::new(),
         })
     }
 
@@ -85,11 +87,11 @@ impl Sessions {
         }
         let names: Vec<String> = heads.iter().map(Head::name).collect();
         self.connections.retain(|name, _| names.contains(name));
-        self.silent.retain(|name, _| names.contains(name));
+        self.failed.retain(|name, _| names.contains(name));
         let mut asked = Vec::new();
         for head in heads {
             let connection = self.connections.remove(&head.name());
-            let pause = self.silent.get(&head.name()).filter(|(until, _)| *until > Instant::now());
+            let pause = self.failed.get(&head.name()).filter(|(until, _)| *until > Instant::now());
             asked.push((head, connection, pause.map(|(_, error)| error.clone())));
         }
         let cluster = self.cluster.as_deref();
@@ -105,12 +107,20 @@ impl Sessions {
             if let Some(connection) = connection {
                 self.connections.insert(head.name(), connection);
             }
-            match &stats {
-                Err(error @ InspectError::Silent(_)) => {
-                    let until = Instant::now() + PAUSE;
-                    self.silent.entry(head.name()).or_insert_with(|| (until, error.clone()));
+            let pause = match &stats {
+                Err(InspectError::Silent(_)) => Some(PAUSE),
+                Err(InspectError::Unknown(_)) => Some(LONG_PAUSE),
+                _ => None,
+            };
+            match (&stats, pause) {
+                (Err(error), Some(pause)) => {
+                    let now = Instant::now();
+                    let paused = self.failed.get(&head.name()).is_some_and(|(end, _)| *end > now);
+                    if !paused {
+                        self.failed.insert(head.name(), (now + pause, error.clone()));
+                    }
                 }
-                _ => drop(self.silent.remove(&head.name())),
+                _ => drop(self.failed.remove(&head.name())),
             }
             let excluded = stats.as_ref().is_ok_and(|stats| self.is_excluded(&head, stats));
             if !excluded && !matches!(stats, Err(InspectError::Ended(_))) {
@@ -197,5 +207,29 @@ async fn ask(
             (usable.then_some(connection), stats)
         }
         Err(error) => (None, Err(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inspect::testing::FakeHead;
+
+    #[tokio::test]
+    async fn a_head_that_fails_is_asked_again_after_a_pause_each_time() {
+        let head = FakeHead::answering("nonsense\n");
+        let args = ClusterArgs { backend: Some(Backend::Local), namespace: None };
+        let mut sessions = Sessions::connect(&args).await.unwrap();
+        sessions.limit_to(Head::Local(LocalHead::own(head.socket())));
+        let name = format!("pid {}", std::process::id());
+        let pause = |sessions: &Sessions| sessions.failed.get(&name).map(|(until, _)| *until);
+        sessions.look().await.unwrap();
+        let first = pause(&sessions).expect("it has failed");
+        // It is not asked meanwhile.
+        sessions.look().await.unwrap();
+        assert_eq!(pause(&sessions), Some(first));
+        sessions.failed.get_mut(&name).unwrap().0 = Instant::now();
+        sessions.look().await.unwrap();
+        assert!(pause(&sessions).expect("it has failed again") > first);
     }
 }
