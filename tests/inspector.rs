@@ -130,8 +130,8 @@ fn workers_report_their_own_figures() {
     let pool = pool_called("figures", 1);
     pool.apply(|| std::hint::black_box(vec![1_u8; 50 << 20].len()), ()).wait().unwrap();
     let worker = wait_for(|session| {
-        let processes = session.report.processes.iter();
-        let worker = processes.filter(|process| process.name == "figures/worker-1").next()?;
+        let mut processes = session.report.processes.iter();
+        let worker = processes.find(|process| process.name == "figures/worker-1")?;
         worker.figures.as_ref().is_some_and(|figures| figures.received > 0).then(|| worker.clone())
     });
     let figures = worker.figures.unwrap();
