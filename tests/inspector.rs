@@ -149,7 +149,7 @@ fn the_pools_of_workers_show_too() {
     let pool = pool_called("outer", 1);
     let nested = |_: u64| {
         let inner = pool_called("inner", 1);
-        let _call = inner.apply(|| std::thread::park(), ());
+        let _call = inner.apply(std::thread::park, ());
         std::thread::park();
     };
     let call = pool.apply(nested, 0);
@@ -324,7 +324,7 @@ fn the_stack_of_a_worker_that_hangs_names_the_function() {
 #[test]
 fn a_stopped_worker_does_not_answer_and_nobody_hangs() {
     let pool = pool_called("stopped", 1);
-    let call = pool.apply(|| std::thread::park(), ());
+    let call = pool.apply(std::thread::park, ());
     let worker = worker_of("stopped");
     let pid = rustix::process::Pid::from_raw(worker.pid.unwrap() as i32).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
