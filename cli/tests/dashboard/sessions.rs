@@ -23,7 +23,7 @@ fn square(x: u64) -> u64 {
 }
 
 fn even(x: u64) -> Result<u64, String> {
-    if x % 2 == 0 { Ok(x) } else { Err(format!("{x} is odd")) }
+    if x.is_multiple_of(2) { Ok(x) } else { Err(format!("{x} is odd")) }
 }
 
 fn abort_once(path: String) -> bool {

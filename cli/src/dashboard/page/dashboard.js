@@ -510,7 +510,7 @@ function noteSlices() {
   for (const event of now.events) {
     if (!event.worker || event.event === "worker-started") continue;
     marks.set(event.at + event.text, { at: event.at, row: `${event.pool}/${event.worker}`,
-      bad: event.bad, redelivered: event.redelivered || 0, text: event.text });
+      bad: event.bad, slow: event.event === "straggler", redelivered: event.redelivered || 0, text: event.text });
   }
   for (const [key, slice] of slices) if (slice.end < now.taken_at - 300) slices.delete(key);
   for (const [key, mark] of marks) if (mark.at < now.taken_at - 300) marks.delete(key);
@@ -561,6 +561,7 @@ function timeline(now) {
   root.querySelector(".legend").replaceChildren(
     ...names.map((name) => h("span", {}, h("i", { style: { background: colour(name) } }), name)),
     h("span", {}, h("b", { class: "bad" }, "✕ "), "death"), h("span", {}, h("b", { class: "slow" }, "↻ "), "tasks run again"),
+    h("span", {}, h("b", { class: "slow" }, "⚠ "), "straggler"),
     recorded.problem ? h("span", { class: "faint" }, `Only tasks of more than 5 ms, seen each second: ${recorded.problem}`) : "");
   const canvas = root.querySelector("canvas");
   const width = canvas.parentElement.clientWidth - 4;
@@ -614,10 +615,11 @@ function timeline(now) {
   for (const mark of marks.values()) {
     if (mark.at < from) continue;
     const row = place.get(mark.row);
-    pen.fillStyle = mark.bad ? ink("--bad") : ink("--slow");
+    pen.fillStyle = mark.bad ? ink("--bad") : mark.slow ? ink("--text") : ink("--slow");
     pen.font = `bold ${Math.max(11, height - 6)}px system-ui, sans-serif`;
     pen.textAlign = "center";
-    pen.fillText(mark.bad ? (mark.redelivered ? "✕ ↻" : "✕") : "↻", x(mark.at), row * height + height / 2);
+    const sign = mark.bad ? (mark.redelivered ? "✕ ↻" : "✕") : mark.slow ? "⚠" : mark.redelivered ? "↻" : "·";
+    pen.fillText(sign, x(mark.at), row * height + height / 2);
     pen.textAlign = "left";
     hits.push({ x: x(mark.at) - 7, wide: 14, row, mark });
   }
