@@ -234,6 +234,24 @@ fn deaths_and_their_tasks_are_events() {
 }
 
 #[test]
+fn deaths_in_the_pools_of_workers_are_events_too() {
+    let mut events = fiber::stats::events();
+    let pool = pool_called("above", 1);
+    let nested = |_: u64| {
+        let inner = pool_called("below", 1);
+        inner.apply(|| std::process::abort(), ()).wait().unwrap_err();
+        std::thread::park();
+    };
+    let call = pool.apply(nested, 0);
+    let pool = events.find_map(|event| match event.kind {
+        EventKind::TaskAbandoned { pool, .. } => pool.ends_with("below").then_some(pool),
+        _ => None,
+    });
+    assert_eq!(pool.unwrap(), "above/worker-1/below");
+    drop(call);
+}
+
+#[test]
 fn a_straggler_is_reported_once() {
     let pool = pool_called("stragglers", 2);
     let (stragglers, found) = std::sync::mpsc::channel();

@@ -27,7 +27,7 @@ mod thread;
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use actix_rt::ArbiterHandle;
@@ -88,6 +88,8 @@ pub(crate) struct Runtime {
     /// The jobs of children that have not ended.
     jobs: DashMap<ProcessId, Arc<dyn Job>>,
     children: Children,
+    /// How many events this child has sent to its parent.
+    events_sent: AtomicU64,
     started: SystemTime,
 }
 
@@ -164,6 +166,7 @@ impl Runtime {
             listening: Listening::new(listen_on),
             jobs: DashMap::new(),
             children: Children::default(),
+            events_sent: AtomicU64::new(0),
             started: SystemTime::now(),
         }))
     }

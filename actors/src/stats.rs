@@ -22,7 +22,7 @@ use fiber_core::ProcessId;
 use parking_lot::Mutex;
 
 pub use self::events::{EventStream, events};
-pub(crate) use self::events::{emit, recent, subscribe};
+pub(crate) use self::events::{emit, later_than, publish, recent, subscribe};
 pub use fiber_core::stats::*;
 
 /// Something that has figures.

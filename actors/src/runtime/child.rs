@@ -95,7 +95,8 @@ fn run(info: ParentInfo, key: SessionKey) -> ! {
             connection.link.set_peer_timeout(EARLY_LINK_TIMEOUT);
             let link = Arc::clone(&connection.link);
             let early = tokio::task::spawn_local(send_heartbeats(link, EARLY_HEARTBEAT, || {
-                ControlMessage::Heartbeat { figures: None, below: None }.message()
+                let (figures, below, events) = (None, None, None);
+                ControlMessage::Heartbeat { figures, below, events }.message()
             }));
             let first = first_message(&mut connection).await;
             let Some(ControlMessage::Start { config, request }) = first else {

@@ -9,13 +9,14 @@ use dashmap::DashMap;
 use fiber_backends::{Job, JobState, WaitReason};
 use fiber_core::ProcessId;
 use fiber_core::inspect::Request;
-use fiber_core::stats::{ProcessFigures, ProcessRole, ProcessState, ProcessStats, Report};
+use fiber_core::stats::{Event, ProcessFigures, ProcessRole, ProcessState, ProcessStats, Report};
 use fiber_transport::{Link, PeerInfo};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::protocol::ControlMessage;
+use crate::stats::publish;
 
 /// The children of this process that have not ended.
 #[derive(Default)]
@@ -71,10 +72,16 @@ impl Children {
     /// Notes the figures of a heartbeat, or passes an answer on.
     pub(super) fn receive(&self, id: ProcessId, message: ControlMessage) {
         match message {
-            ControlMessage::Heartbeat { figures, below } => {
-                if let Some(mut record) = self.records.get_mut(&id) {
-                    record.figures = figures.or(record.figures.take());
-                    record.below = below;
+            ControlMessage::Heartbeat { figures, below, events } => {
+                let Some(mut record) = self.records.get_mut(&id) else { return };
+                record.figures = figures.or(record.figures.take());
+                record.below = below;
+                let name = record.name.clone();
+                drop(record);
+                let events = events.and_then(|events| serde_json::from_str(&events).ok());
+                for mut event in events.unwrap_or_else(Vec::<Event>::new) {
+                    event.kind.add_process(&name);
+                    publish(event);
                 }
             }
             ControlMessage::Inspected { number, answer } => {

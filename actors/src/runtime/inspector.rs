@@ -8,6 +8,7 @@ use std::fmt::Display;
 use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener as StdListener};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use fiber_core::inspect::{Answer, PREFIX, Request};
@@ -21,7 +22,7 @@ use tokio::time::{sleep, timeout};
 use super::Runtime;
 use super::figures::own_figures;
 use super::protocol::ControlMessage;
-use crate::stats::{has_sources, own_report, recent};
+use crate::stats::{has_sources, later_than, own_report, recent};
 use crate::timeline;
 
 /// The largest request in bytes.
@@ -93,7 +94,10 @@ impl Runtime {
     pub(super) fn heartbeat(&self) -> ControlMessage {
         let has_more = !self.children.is_empty() || has_sources();
         let below = has_more.then(|| Box::new(self.report_below()));
-        ControlMessage::Heartbeat { figures: Some(own_figures()), below }
+        let (events, count) = later_than(self.events_sent.load(Ordering::Relaxed));
+        self.events_sent.store(count, Ordering::Relaxed);
+        let events = if events.is_empty() { None } else { serde_json::to_string(&events).ok() };
+        ControlMessage::Heartbeat { figures: Some(own_figures()), below, events }
     }
 
     /// Answers a request, in JSON.

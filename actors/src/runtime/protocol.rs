@@ -19,8 +19,12 @@ pub(crate) enum ControlMessage {
     /// Child to parent: the work can't start.
     Failed(String),
     /// Child to parent: the process is alive. With its figures, and what there is to say about its
-    /// objects and its own children.
-    Heartbeat { figures: Option<ProcessFigures>, below: Option<Box<Report>> },
+    /// objects and its own children. `events` are those since the last heartbeat, in JSON.
+    Heartbeat {
+        figures: Option<ProcessFigures>,
+        below: Option<Box<Report>>,
+        events: Option<String>,
+    },
     /// Parent to child: a request of somebody who looks at the session.
     Inspect { number: u64, request: Request },
     /// Child to parent: its answer, in JSON, or a message for the user.

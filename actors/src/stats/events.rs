@@ -19,6 +19,8 @@ const BUFFERED: usize = 4096;
 
 struct Events {
     recent: VecDeque<Event>,
+    /// The number of all events so far.
+    count: u64,
     subscribers: Vec<Subscriber>,
 }
 
@@ -26,17 +28,22 @@ struct Events {
 type Subscriber = Arc<Mutex<dyn FnMut(&Event) -> bool + Send>>;
 
 static EVENTS: Mutex<Events> =
-    Mutex::new(Events { recent: VecDeque::new(), subscribers: Vec::new() });
+    Mutex::new(Events { recent: VecDeque::new(), count: 0, subscribers: Vec::new() });
+
+/// Records an event of this process.
+pub(crate) fn emit(kind: EventKind) {
+    publish(Event::now(kind));
+}
 
 /// Records an event and passes it to the subscribers.
-pub(crate) fn emit(kind: EventKind) {
-    let event = Event::now(kind);
+pub(crate) fn publish(event: Event) {
     let subscribers = {
         let mut events = EVENTS.lock();
         if events.recent.len() == REMEMBERED {
             events.recent.pop_front();
         }
         events.recent.push_back(event.clone());
+        events.count += 1;
         events.subscribers.clone()
     };
     // Without the lock: a subscriber may ask for the events.
@@ -54,12 +61,20 @@ pub(crate) fn recent() -> Vec<Event> {
     EVENTS.lock().recent.iter().cloned().collect()
 }
 
+/// Returns the events after the first `seen`, as far as they are remembered, and the number of all.
+pub(crate) fn later_than(seen: u64) -> (Vec<Event>, u64) {
+    let events = EVENTS.lock();
+    let new = usize::try_from(events.count - seen).unwrap_or(usize::MAX).min(events.recent.len());
+    (events.recent.range(events.recent.len() - new..).cloned().collect(), events.count)
+}
+
 /// Calls `subscriber` for each event until it returns `false`. It must not block or emit events.
 pub(crate) fn subscribe(subscriber: impl FnMut(&Event) -> bool + Send + 'static) {
     EVENTS.lock().subscribers.push(Arc::new(Mutex::new(subscriber)));
 }
 
-/// Returns the events of this process's pools and supervisors, from now on.
+/// Returns the events of this process's pools and supervisors, from now on, and of those of the
+/// processes below it, whose pools have the name of their process in front.
 ///
 /// The stream keeps up to 4,096 events that its reader has not taken, and loses later ones until
 /// there is room. It is endless; as an iterator, it blocks until the next event.

@@ -95,6 +95,19 @@ pub enum EventKind {
 }
 
 impl EventKind {
+    /// Puts the name of the process in which it happened in front of the name in it.
+    #[doc(hidden)]
+    pub fn add_process(&mut self, process: &str) {
+        let name = match self {
+            EventKind::WorkerStarted { pool, .. }
+            | EventKind::WorkerEnded { pool, .. }
+            | EventKind::TaskAbandoned { pool, .. }
+            | EventKind::Straggler { pool, .. } => pool,
+            EventKind::ChildRestarted { child, .. } => child,
+        };
+        *name = format!("{process}/{name}");
+    }
+
     /// Returns the name of the pool that it belongs to.
     pub fn pool(&self) -> Option<&str> {
         match self {
