@@ -16,6 +16,8 @@
 
 mod events;
 
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use fiber_core::ProcessId;
@@ -27,43 +29,51 @@ pub use fiber_core::stats::*;
 
 /// Something that has figures.
 pub(crate) trait Source: Send + Sync {
+    /// Returns the field by which it is registered.
+    fn registration(&self) -> &Registration;
+
     /// Adds its figures to the report of the process `process`.
     fn report(&self, process: ProcessId, report: &mut Report);
 }
 
-/// The sources, in the order of their registration. Some may be gone.
-static SOURCES: Mutex<Sources> = Mutex::new(Sources { all: Vec::new(), prune_at: 64 });
+/// The sources by their numbers, in the order of their registration.
+static SOURCES: Mutex<BTreeMap<u64, Weak<dyn Source>>> = Mutex::new(BTreeMap::new());
 
-struct Sources {
-    all: Vec<Weak<dyn Source>>,
-    /// The number of sources at which to remove those that are gone.
-    prune_at: usize,
+/// The place of a [`Source`] among all. Dropping it with the source ends the registration: a weak
+/// pointer alone would keep the source's memory.
+#[derive(Debug, Default)]
+pub(crate) struct Registration(AtomicU64);
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let number = *self.0.get_mut();
+        if number > 0 {
+            SOURCES.lock().remove(&number);
+        }
+    }
 }
 
 /// Registers a source until it is dropped.
 pub(crate) fn register<S: Source + 'static>(source: &Arc<S>) {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+    source.registration().0.store(number, Ordering::Relaxed);
     let source: Weak<S> = Arc::downgrade(source);
-    let mut sources = SOURCES.lock();
-    if sources.all.len() >= sources.prune_at {
-        sources.all.retain(|source| source.strong_count() > 0);
-        sources.prune_at = (2 * sources.all.len()).max(64);
-    }
-    sources.all.push(source);
+    SOURCES.lock().insert(number, source);
 }
 
 /// Returns the figures of all sources of this process, without its children.
 pub(crate) fn own_report(process: ProcessId) -> Report {
-    // A source may be dropped here last, which may register or drop others: not under the lock.
-    let sources: Vec<Arc<dyn Source>> =
-        SOURCES.lock().all.iter().filter_map(Weak::upgrade).collect();
+    // A source may be dropped here last, which ends its registration: not under the lock.
+    let sources: Vec<Arc<dyn Source>> = SOURCES.lock().values().filter_map(Weak::upgrade).collect();
     let mut report = Report::default();
     sources.iter().for_each(|source| source.report(process, &mut report));
     report
 }
 
-/// Returns whether any source may have figures.
+/// Returns whether there are any sources.
 pub(crate) fn has_sources() -> bool {
-    SOURCES.lock().all.iter().any(|source| source.strong_count() > 0)
+    !SOURCES.lock().is_empty()
 }
 
 /// The last figures of pools that have ended, if a reader of totals wants them.
@@ -89,5 +99,36 @@ pub(crate) fn note_ended(last: impl FnOnce() -> PoolStats) {
         if let Some(ended) = &mut *ENDED.lock() {
             ended.push(last);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Silent {
+        registration: Registration,
+    }
+
+    impl Source for Silent {
+        fn registration(&self) -> &Registration {
+            &self.registration
+        }
+
+        fn report(&self, _: ProcessId, _: &mut Report) {}
+    }
+
+    #[test]
+    fn a_source_leaves_nothing_behind() {
+        let sources: Vec<Arc<Silent>> = (0..1000).map(|_| Arc::default()).collect();
+        sources.iter().for_each(register);
+        let numbers: Vec<u64> =
+            sources.iter().map(|source| source.registration.0.load(Ordering::Relaxed)).collect();
+        let are_registered =
+            |expected| numbers.iter().all(|number| SOURCES.lock().contains_key(number) == expected);
+        assert!(are_registered(true));
+        drop(sources);
+        assert!(are_registered(false));
     }
 }

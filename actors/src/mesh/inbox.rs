@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use super::pending::Calls;
 use super::wire::{self, AnswerFrame, CallFailure, CallId, NO_ANSWER};
-use crate::stats::{Source, register};
+use crate::stats::{Registration, Source, register};
 
 /// The messages for one actor, in the order of their arrival. The inbox outlives the incarnations
 /// of the actor.
@@ -22,6 +22,7 @@ pub(crate) struct Inbox {
     capacity: usize,
     /// The actor's type.
     reader: OnceLock<&'static str>,
+    registration: Registration,
 }
 
 #[derive(Default)]
@@ -47,7 +48,12 @@ pub(crate) struct IncomingMessage {
 impl Inbox {
     /// Returns an inbox for at most `capacity` messages.
     pub(crate) fn new(capacity: usize) -> Inbox {
-        Inbox { state: Mutex::default(), capacity, reader: OnceLock::new() }
+        Inbox {
+            state: Mutex::default(),
+            capacity,
+            reader: OnceLock::new(),
+            registration: Registration::default(),
+        }
     }
 
     /// Adds a message, or fails it if the inbox is full or closed.
@@ -129,6 +135,10 @@ impl Inbox {
 }
 
 impl Source for Inbox {
+    fn registration(&self) -> &Registration {
+        &self.registration
+    }
+
     fn report(&self, process: ProcessId, report: &mut Report) {
         let state = self.state.lock();
         let name = self.reader.get().copied().unwrap_or_default();

@@ -21,6 +21,7 @@ use super::wire::{FromWorker, PoolCommand, ToWorker, WorkerEvent};
 use super::worker::BLOCKED_AFTER;
 use super::worker_handle::Worker;
 use crate::runtime::{ProcessCommand, Runtime};
+use crate::stats::Registration;
 use crate::timeline;
 
 /// How long a worker without tasks keeps a broadcast value that was dropped.
@@ -49,6 +50,7 @@ pub(crate) struct PoolState {
     pub(super) broadcasts: Mutex<HashMap<u64, Received>>,
     pub(super) controller: Recipient<ControllerRequest>,
     pub(super) history: Mutex<History>,
+    pub(super) registration: Registration,
     /// Workers that have died.
     pub(super) deaths: AtomicU64,
 }
@@ -88,6 +90,7 @@ impl PoolState {
             broadcasts: Mutex::default(),
             controller,
             history: Mutex::default(),
+            registration: Registration::default(),
             deaths: AtomicU64::new(0),
         }
     }

@@ -12,7 +12,7 @@ use super::scheduler::{Loss, WorkerFigures, function_name};
 use super::state::{Phase, PoolState};
 use super::wire::Results;
 use super::worker_handle::Worker;
-use crate::stats::{Source, emit, note_ended, subscribe};
+use crate::stats::{Registration, Source, emit, note_ended, subscribe};
 use crate::timeline::{self, Ran, What};
 
 /// How often a pool notes its progress and looks for stragglers.
@@ -112,6 +112,10 @@ impl Pool {
 }
 
 impl Source for PoolState {
+    fn registration(&self) -> &Registration {
+        &self.registration
+    }
+
     fn report(&self, process: ProcessId, report: &mut Report) {
         report.pools.push(self.stats(process));
     }

@@ -42,7 +42,7 @@ use super::wire::{Closing, OPERATION, PUT, WANT, read_block};
 use crate::mesh::{PeerId, Port, PortId, Request, Requester};
 use crate::objects::Ticket;
 use crate::runtime::Runtime;
-use crate::stats::Source;
+use crate::stats::{Registration, Source};
 
 /// The capacity of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +57,7 @@ pub(super) struct Store {
     pub(super) port: PortId,
     runtime: &'static Runtime,
     state: Mutex<QueueState>,
+    registration: Registration,
 }
 
 pub(super) struct QueueState {
@@ -96,7 +97,7 @@ impl Store {
             closing: None,
             pipe_ends: PipeEnds::default(),
         };
-        Store { port, runtime, state: Mutex::new(state) }
+        Store { port, runtime, state: Mutex::new(state), registration: Registration::default() }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, QueueState> {
@@ -132,6 +133,10 @@ impl Drop for Store {
 }
 
 impl Source for Store {
+    fn registration(&self) -> &Registration {
+        &self.registration
+    }
+
     fn report(&self, process: ProcessId, report: &mut Report) {
         let state = self.state.lock();
         let mut stats = QueueStats::new(process, self.port.0);

@@ -21,6 +21,7 @@ use super::task::ring_entry;
 use crate::options::{Numbers, ProcessOptions, builder_options, default_processes};
 use crate::process::Initializer;
 use crate::runtime::Runtime;
+use crate::stats::Registration;
 use crate::supervisor::Backoff;
 
 /// A builder that configures and runs a [`Ring`](crate::Ring).
@@ -210,6 +211,7 @@ impl RingBuilder {
             output: self.options.output_mode(config),
             run: Mutex::new(RunState::new(size)),
             pids: watch::Sender::new(vec![None; size]),
+            registration: Registration::default(),
         };
         let policy = RestartPolicy { intensity: self.intensity, backoff: self.backoff };
         Ok((Arc::new(coordinator), policy))

@@ -28,7 +28,7 @@ use self::rank_child::RankStart;
 use super::rank::RingMain;
 use super::wire::{CoordinatorMessage, RankAddress, RankMessage};
 use crate::runtime::{ControlMessage, ProcessCommand, Runtime};
-use crate::stats::Source;
+use crate::stats::{Registration, Source};
 use crate::supervisor::{
     Backoff, ChildSpec, Restart, Shutdown, Strategy, Supervisor, SupervisorRef,
 };
@@ -55,6 +55,7 @@ pub(super) struct Coordinator {
     pub(super) run: Mutex<RunState>,
     /// The ids of the running processes, by rank.
     pub(super) pids: watch::Sender<Vec<Option<u32>>>,
+    pub(super) registration: Registration,
 }
 
 #[derive(Default)]
@@ -109,6 +110,10 @@ impl RunState {
 }
 
 impl Source for Coordinator {
+    fn registration(&self) -> &Registration {
+        &self.registration
+    }
+
     fn report(&self, process: ProcessId, report: &mut Report) {
         let run = self.run.lock();
         let mut stats = RingStats::new(process, self.name.clone(), self.function.to_string());

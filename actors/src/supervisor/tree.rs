@@ -9,7 +9,7 @@ pub use fiber_core::stats::{Branch, ChildKind, ChildState, Tree};
 use fiber_core::stats::{Report, Supervisors};
 use fiber_core::{ExitReason, ProcessId, value_memory};
 
-use crate::stats::{Source, register};
+use crate::stats::{Registration, Source, register};
 
 /// A branch, without the branches below.
 #[derive(Clone, Debug)]
@@ -41,9 +41,15 @@ static ENTRIES: LazyLock<DashMap<u64, EntryData>> = LazyLock::new(|| {
 
 /// The supervisors of this process, as a source of figures.
 #[derive(Default)]
-struct AllSupervisors;
+struct AllSupervisors {
+    registration: Registration,
+}
 
 impl Source for AllSupervisors {
+    fn registration(&self) -> &Registration {
+        &self.registration
+    }
+
     fn report(&self, process: ProcessId, report: &mut Report) {
         let roots = roots();
         if !roots.is_empty() {
