@@ -106,7 +106,7 @@ mod tests {
         for (function, file, text) in [
             ("a::b", "/home/me/a.rs", "a::b (/home/me/a.rs:7)"),
             ("a::b", "/rustc/0123abc/library/std/src/a.rs", "a::b (library/std/src/a.rs:7)"),
-            ("a::b", "/root/.cargo/registry/src/index.io-1/a-1.0/a.rs", "a::b (a-1.0/a.rs:7)"),
+            ("a::b", "/home/anna/.cargo/registry/src/index.io-1/a-1.0/a.rs", "a::b (a-1.0/a.rs:7)"),
             ("a::b", "", "a::b (in program)"),
             ("", "a.rs", "program+0x1f (a.rs:7)"),
             ("", "", "program+0x1f"),
