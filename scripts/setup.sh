@@ -152,6 +152,19 @@ ensure_peers() {
     cp "$wanted" "$cache/peers/installed.txt"
 }
 
+# Installs $packages, which only some tests and benchmarks need: $1 says which.
+install_optional() {
+    if [ "$(id -u)" -ne 0 ] || ! have apt-get; then
+        say "as root on Debian, this would install $packages, $1"
+        return 0
+    fi
+    say "installing $packages with apt-get"
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -qq </dev/null >&2
+    # shellcheck disable=SC2086 # several packages
+    apt-get install -y -qq --no-install-recommends $packages </dev/null >&2 || say "they could not be installed"
+}
+
 # The peers of the rings. The benchmark reports those that are not installed.
 ensure_collectives() {
     packages=
@@ -160,15 +173,7 @@ ensure_collectives() {
         "$python" -c 'import torch.distributed' 2>/dev/null && break
     done || packages="$packages python3-torch"
     [ -n "$packages" ] || return 0
-    if [ "$(id -u)" -ne 0 ] || ! have apt-get; then
-        say "as root on Debian, this would install $packages, to measure rings beside them"
-        return 0
-    fi
-    say "installing $packages with apt-get"
-    export DEBIAN_FRONTEND=noninteractive
-    apt-get update -qq </dev/null >&2
-    # shellcheck disable=SC2086 # several packages
-    apt-get install -y -qq --no-install-recommends $packages </dev/null >&2 || say "they could not be installed"
+    install_optional "to measure rings beside them"
 }
 
 # Tests that need them are skipped without them.
@@ -179,15 +184,7 @@ ensure_observability() {
     have chromium || have google-chrome || [ -n "${FIBER_SETUP_NO_BROWSER:-}" ] ||
         packages="$packages chromium"
     [ -n "$packages" ] || return 0
-    if [ "$(id -u)" -ne 0 ] || ! have apt-get; then
-        say "as root on Debian, this would install $packages, for the tests of metrics, screens and the dashboard"
-        return 0
-    fi
-    say "installing $packages with apt-get"
-    export DEBIAN_FRONTEND=noninteractive
-    apt-get update -qq </dev/null >&2
-    # shellcheck disable=SC2086 # several packages
-    apt-get install -y -qq --no-install-recommends $packages </dev/null >&2 || say "they could not be installed"
+    install_optional "for the tests of metrics, screens and the dashboard"
 }
 
 case ${1:-build} in

@@ -85,8 +85,8 @@ pub(crate) fn keep_ended() {
     ENDED.lock().get_or_insert_default();
 }
 
-/// Takes the last figures of the pools of this process that have ended. [`own_report`] does not list
-/// these pools any more.
+/// Takes the last figures of the pools of this process that have ended. [`own_report`] does not
+/// list these pools any more.
 #[cfg(feature = "metrics")]
 pub(crate) fn take_ended() -> Vec<PoolStats> {
     ENDED.lock().as_mut().map(std::mem::take).unwrap_or_default()

@@ -38,7 +38,7 @@ const CACHED: Duration = Duration::from_millis(100);
 /// The pause after the system has refused a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How often the last figures of pools that have ended are collected, if nobody asks.
+/// The interval at which the server collects the last figures of ended pools between scrapes.
 const COLLECT: Duration = Duration::from_secs(5);
 
 type StatsSource = Box<dyn Fn() -> SessionStats + Send>;
@@ -158,7 +158,7 @@ fn answer(request: &Request<Incoming>, page: &Mutex<Page>) -> Response<Full<Byte
     }
 }
 
-/// Collects the last figures of pools, of which a program may make many while nobody asks.
+/// Collects the last figures of ended pools: a program may end many between two scrapes.
 async fn collect_ended(page: Arc<Mutex<Page>>) {
     loop {
         tokio::time::sleep(COLLECT).await;

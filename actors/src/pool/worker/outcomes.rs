@@ -63,7 +63,8 @@ impl PendingOutcomes {
         })
     }
 
-    /// Returns the nanoseconds since outcomes were taken the last time, at least 1, and starts anew.
+    /// Returns the nanoseconds since outcomes were taken the last time (at least 1), and restarts
+    /// the count.
     pub(super) fn take_time(&mut self) -> u64 {
         let now = Instant::now();
         let taken = self.since.replace(now).map_or(0, |since| (now - since).as_nanos() as u64);
