@@ -150,6 +150,8 @@ struct SendState {
     /// others add.
     writing: bool,
     closed: bool,
+    /// Whether nothing more is received.
+    received_all: bool,
 }
 
 impl Link for UnixLink {
@@ -277,7 +279,8 @@ impl UnixLink {
             if self.until_written().await.is_err() {
                 self.close();
             }
-            if self.state.lock().closed {
+            // The peer may have returned blobs in what is not received yet.
+            if self.state.lock().received_all {
                 break;
             }
         }
@@ -394,6 +397,7 @@ impl Incoming for UnixIncoming {
 
 impl Drop for UnixIncoming {
     fn drop(&mut self) {
+        self.link.state.lock().received_all = true;
         self.link.close();
     }
 }

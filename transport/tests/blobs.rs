@@ -184,6 +184,37 @@ fn what_a_killed_process_has_passed_on_stays_as_it_is() {
 }
 
 #[test]
+fn what_a_killed_process_has_returned_to_its_lender_arrives() {
+    alone(async {
+        for writes_meanwhile in [false, true] {
+            let key = SessionKey::random();
+            let mut listener = listen(LinkKind::Unix, &key, &ListenAt::default()).unwrap();
+            let mut borrower = spawn_child("return", &[listener.address(), key.reveal()]);
+            let mut link = poll_fn(|context| listener.poll_accept(context)).await.unwrap();
+            link.incoming.set_limit(LARGE);
+            let blob = shared(3);
+            let place = blob.as_ptr();
+            link.link.send(message(vec![blob])).unwrap();
+            borrower.wait().unwrap();
+            if writes_meanwhile {
+                // The write fails, and ends the link for both directions.
+                let _ = link.link.send(Message::new(vec![1]));
+                tokio::task::yield_now().await;
+            }
+            let received = link.next().await.unwrap().unwrap();
+            assert_eq!((received.blobs[0].as_ptr(), received.blobs[0][LARGE - 1]), (place, 3));
+            drop(link);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            assert_ne!(shared(4).as_ptr(), place, "it is in use");
+            drop(received);
+            while shared(5).as_ptr() != place {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+    });
+}
+
+#[test]
 fn child_process() {
     let Some((role, arguments)) = child() else { return };
     run(async move {
@@ -192,6 +223,11 @@ fn child_process() {
         connection.incoming.set_limit(LARGE);
         match &*role {
             "borrow" => borrow(connection).await,
+            "return" => {
+                let received = connection.next().await.unwrap().unwrap();
+                connection.link.send(message(received.blobs.to_vec())).unwrap();
+                std::process::abort();
+            }
             "pass on" => {
                 let reader = connect(&arguments[2], &key).await.unwrap();
                 let received = connection.next().await.unwrap().unwrap();

@@ -12,7 +12,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use fiber_core::blob::{Blob, Mapping, MappingId, RangeLock};
+use fiber_core::blob::{Blob, Mapping, MappingId, RangeLock, Shared};
 use rustix::io::Errno;
 use rustix::process::Pid;
 use tokio::time::sleep;
@@ -67,6 +67,12 @@ impl Lender {
         loans.iter().filter_map(|loan| self.lent.remove(loan)).collect()
     }
 
+    /// Returns a lent blob of which this place is a part.
+    fn find(&self, place: &SharedPlace) -> Option<Blob> {
+        let has = |blob: &&Blob| blob.as_shared().is_some_and(|lent| contains(lent, place));
+        self.lent.values().find(has).cloned()
+    }
+
     /// Ends loans that the borrower could not map; it gets their bytes instead.
     pub(super) fn take_requested(&mut self, loans: &[Loan]) -> Vec<(Loan, Blob)> {
         let requested: Vec<_> =
@@ -101,12 +107,27 @@ impl Lender {
     }
 }
 
+fn contains(lent: &Shared, place: &SharedPlace) -> bool {
+    let (offset, end) = (lent.offset() as u64, (lent.offset() + lent.len()) as u64);
+    lent.mapping().id() == place.mapping
+        && offset <= place.offset
+        && place.offset.checked_add(place.len).is_some_and(|place_end| place_end <= end)
+}
+
 /// A blob that this process has borrowed. Dropping it gives it back.
 struct Borrowed {
     link: Weak<UnixLink>,
     loan: Loan,
-    /// On memory that the lender has borrowed itself.
-    _lock: Option<RangeLock>,
+    _keep: Keep,
+}
+
+/// What keeps memory that the lender has borrowed itself, if the lender ends.
+enum Keep {
+    /// It is the lender's own: its process waits for the end of this one.
+    Lender,
+    Lock(#[allow(dead_code, reason = "it is only held")] RangeLock),
+    /// This process had lent it to the lender.
+    Own(#[allow(dead_code, reason = "it is only held")] Blob),
 }
 
 impl Drop for Borrowed {
@@ -187,17 +208,20 @@ impl Borrower {
         let number = |number| usize::try_from(number).unwrap_or(usize::MAX);
         let (offset, len) = (number(place.offset), number(place.len));
         let link = self.link.clone();
-        let lock = if *is_lenders_own {
-            None
+        let keep = if *is_lenders_own {
+            Keep::Lender
         } else {
             let Ok(lock) = mapping.lock(offset, len) else { return Ok(Err(place.loan)) };
+            let lender = link.upgrade();
             // The order matters: see `fiber_core::blob::Mapping`.
-            if !link.upgrade().is_some_and(|link| link.is_peer_there()) {
-                return Err(io::ErrorKind::ConnectionReset.into());
+            if lender.as_ref().is_some_and(|link| link.is_peer_there()) {
+                Keep::Lock(lock)
+            } else {
+                let own = lender.and_then(|link| link.state.lock().lender.find(&place));
+                Keep::Own(own.ok_or(io::ErrorKind::ConnectionReset)?)
             }
-            Some(lock)
         };
-        let hold = Arc::new(Borrowed { link, loan: place.loan, _lock: lock });
+        let hold = Arc::new(Borrowed { link, loan: place.loan, _keep: keep });
         Blob::borrowed(Arc::clone(mapping), offset, len, hold).map(Ok).ok_or_else(|| {
             let problem = "the peer lent a blob that is outside of the memory that it can lend";
             io::Error::new(io::ErrorKind::InvalidData, problem)
