@@ -56,6 +56,8 @@
 
 pub use fiber_actors::{actix, init, stats, supervisor, sync};
 pub use fiber_core::Meta;
+#[doc(no_inline)]
+pub use fiber_journal::Journal;
 
 /// Export of spans by OpenTelemetry's protocol OTLP.
 ///

@@ -152,6 +152,13 @@ options! {
             timeline_size: ByteSize = ByteSize::mib(64),
             /// Whether SIGINT, SIGTERM and SIGHUP end the children before they end this process.
             signals: bool = true,
+            /// The folder of the journals of durable calls: see `fiber::Journal`. Fiber creates it if
+            /// it is missing.
+            journals: PathBuf = "fiber-journals".into(),
+            /// How long running tasks may go on after SIGTERM, before a worker ends, or a program
+            /// with durable calls. It is shorter than the 30 s that Kubernetes gives a pod.
+            #[serde(with = "duration")]
+            grace: Duration = Duration::from_secs(25),
             /// The GPUs that workers may use, by index or id. Without a list: all that fiber finds.
             #[serde(deserialize_with = "lenient::optional_list")]
             gpus: Option<Vec<String>> = None,

@@ -8,6 +8,7 @@ mod ring;
 #[cfg(test)]
 mod tests;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -208,6 +209,13 @@ pub enum Error {
         ring: String,
         /// Which ranks, in which operation, and what is wrong.
         problem: RingProblem,
+    },
+    /// A journal can't be read or written. What it has recorded is still there.
+    Journal {
+        /// The journal's folder.
+        journal: PathBuf,
+        /// What went wrong, where, and what to do about it.
+        cause: Cause,
     },
     /// The operating system, a container engine or a cluster refused something.
     System {

@@ -54,6 +54,7 @@ fn variant(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         OtherSession { name }
         RankDied { ring, reason, rank, exit }
         Ring { ring, problem }
+        Journal { journal, cause }
         System { what, cause }
     }
 }

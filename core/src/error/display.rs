@@ -76,6 +76,9 @@ impl fmt::Display for Error {
                 write!(f, "ring `{ring}` {reason}: its rank {rank} {exit}")
             }
             Error::Ring { ring, problem } => write!(f, "ring `{ring}`: {problem}"),
+            Error::Journal { journal, cause } => {
+                write!(f, "journal `{}`: {cause}", journal.display())
+            }
             Error::System { what, cause } => write!(f, "{what}: {cause}"),
         }
     }
@@ -94,6 +97,7 @@ impl StdError for Error {
             Error::Ring { problem, .. } => Some(problem),
             Error::Encode { cause, .. }
             | Error::Decode { cause, .. }
+            | Error::Journal { cause, .. }
             | Error::System { cause, .. } => Some(&**cause),
             _ => None,
         }

@@ -1,0 +1,94 @@
+//! Where and how a program records.
+
+use std::path::{Path, PathBuf};
+
+use fiber_core::{Config, Result};
+
+/// Where calls record the outcomes of their tasks, and how.
+///
+/// A program that is started again does not run the tasks whose outcomes its journal has. A text is
+/// the journal of that name: `pool.durable("sweep-7")`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Journal {
+    place: Place,
+    pub(crate) version: String,
+    pub(crate) call: Option<String>,
+    pub(crate) keeps_failures: bool,
+    pub(crate) is_synced: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    Name(String),
+    Path(PathBuf),
+}
+
+impl Journal {
+    /// Makes the journal of this name: a folder in the folder `journals` of the configuration
+    /// (`fiber-journals` in the working directory).
+    pub fn new(name: impl Into<String>) -> Journal {
+        Journal::of(Place::Name(name.into()))
+    }
+
+    /// Makes the journal in the folder at `path`, which is created if it is missing.
+    pub fn at(path: impl Into<PathBuf>) -> Journal {
+        Journal::of(Place::Path(path.into()))
+    }
+
+    fn of(place: Place) -> Journal {
+        let version = String::new();
+        Journal { place, version, call: None, keeps_failures: false, is_synced: true }
+    }
+
+    /// Sets the version of the task's function. Outcomes of other versions are not used: change it
+    /// when the function gives other results than before.
+    #[must_use]
+    pub fn version(self, version: impl Into<String>) -> Journal {
+        Journal { version: version.into(), ..self }
+    }
+
+    /// Names the call. Without a name, a call is identified by its function and by how many calls
+    /// of this function the program has made with this journal before.
+    #[must_use]
+    pub fn call(self, name: impl Into<String>) -> Journal {
+        Journal { call: Some(name.into()), ..self }
+    }
+
+    /// Delivers recorded failures of tasks again. Otherwise a task that has failed runs again when
+    /// the program is started again.
+    #[must_use]
+    pub fn keep_failures(self) -> Journal {
+        Journal { keeps_failures: true, ..self }
+    }
+
+    /// Delivers outcomes before they are on the disk. It is faster where the disk is slow. If the
+    /// machine crashes or loses power, the outcomes of the last seconds may be lost, and their
+    /// tasks run again. Nothing is lost if only the program ends, however it ends.
+    #[must_use]
+    pub fn without_sync(self) -> Journal {
+        Journal { is_synced: false, ..self }
+    }
+
+    /// Returns the journal's folder.
+    ///
+    /// # Errors
+    /// [`fiber_core::Error::Invalid`] for a name that can't be the name of a folder.
+    pub fn path(&self, config: &Config) -> Result<PathBuf> {
+        match &self.place {
+            Place::Path(path) => Ok(path.clone()),
+            Place::Name(name) => Ok(Path::new(&config.journals).join(name)),
+        }
+    }
+}
+
+impl From<&str> for Journal {
+    fn from(name: &str) -> Journal {
+        Journal::new(name)
+    }
+}
+
+impl From<String> for Journal {
+    fn from(name: String) -> Journal {
+        Journal::new(name)
+    }
+}
