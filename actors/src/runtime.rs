@@ -91,6 +91,7 @@ pub(crate) struct Runtime {
     /// How many events this child has sent to its parent.
     events_sent: AtomicU64,
     started: SystemTime,
+    is_head: bool,
 }
 
 impl Runtime {
@@ -118,7 +119,7 @@ impl Runtime {
         let metrics = config.metrics.map(metrics::bind).transpose()?;
         let arbiter = thread::start()?;
         let endpoint = Endpoint::new(ProcessId::random(), config, SessionKey::random(), arbiter);
-        let runtime = Runtime::new(endpoint, backend, None);
+        let runtime = Runtime::new(endpoint, backend, None, true);
         *current = Some(runtime);
         subscribe(|event| {
             timeline::record_event(event);
@@ -156,6 +157,7 @@ impl Runtime {
         endpoint: &'static Endpoint,
         backend: Arc<dyn Backend>,
         listen_on: Option<ListenAddress>,
+        is_head: bool,
     ) -> &'static Runtime {
         set_spin(endpoint.config.spin);
         limit_value_memory(&endpoint.config);
@@ -168,6 +170,7 @@ impl Runtime {
             children: Children::default(),
             events_sent: AtomicU64::new(0),
             started: SystemTime::now(),
+            is_head,
         }))
     }
 
@@ -186,6 +189,11 @@ impl Runtime {
     /// Returns the number that identifies the session.
     pub(crate) fn session(&self) -> u64 {
         self.endpoint.session
+    }
+
+    /// Returns whether this is the session's first process. Only that one can have journals.
+    pub(crate) fn is_head(&self) -> bool {
+        self.is_head
     }
 
     /// Returns the links to other processes.

@@ -69,6 +69,24 @@ impl Journal {
         Journal { is_synced: false, ..self }
     }
 
+    /// Returns the version that was set, or an empty text.
+    #[doc(hidden)]
+    pub fn version_name(&self) -> &str {
+        &self.version
+    }
+
+    /// Returns the name that the call got.
+    #[doc(hidden)]
+    pub fn call_name(&self) -> Option<&str> {
+        self.call.as_deref()
+    }
+
+    /// Returns whether recorded failures are delivered again.
+    #[doc(hidden)]
+    pub fn keeps_failures(&self) -> bool {
+        self.keeps_failures
+    }
+
     /// Returns the journal's folder.
     ///
     /// # Errors

@@ -112,7 +112,7 @@ fn run(info: ParentInfo, key: SessionKey) -> ! {
             config.clone().inherit();
             let listen_on = info.parent_pid.is_none().then(|| listen_towards(&info.address));
             let endpoint = Endpoint::new(info.id, *config, key, own_arbiter);
-            let runtime = Runtime::new(endpoint, backend, listen_on);
+            let runtime = Runtime::new(endpoint, backend, listen_on, false);
             *CURRENT.lock() = Some(runtime);
             fiber_core::at_exit::at_exit(exit::shutdown_on_exit);
             // Before the work starts: from now on, the parent kills a silent child.
