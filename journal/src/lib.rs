@@ -3,13 +3,33 @@
 //!
 //! A [`Journal`] says where and how to record; a [`Store`] is an open journal. It holds the
 //! outcomes of tasks, which are looked up by their [`TaskKey`], and slots, whose last value counts.
-//! Records are written in groups: one `fsync` makes many of them durable, and only then are they
-//! delivered. docs/durable.md describes the promises and the format.
+//! Records are written in groups: one `fdatasync` makes many of them durable, and only then are
+//! they delivered. docs/durable.md describes the promises and the format.
 
+mod blocks;
+mod call;
+mod committer;
+mod folder;
+mod format;
+mod index;
 mod key;
+mod lock;
+mod opening;
 mod options;
+mod outcome;
+mod problem;
+mod record;
+mod recorder;
+mod registry;
+mod scan;
+mod segment;
+mod slots;
 mod store;
+mod writer;
 
+pub use self::call::{CallId, CallLabel};
 pub use self::key::TaskKey;
 pub use self::options::Journal;
-pub use self::store::{CallId, CallLabel, Entry, Outcome, OutcomeKind, Recorder, Store};
+pub use self::outcome::{Outcome, OutcomeKind};
+pub use self::recorder::{Entry, Recorder};
+pub use self::store::{SlotValue, Store};

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use fiber_core::{Config, Result};
+use fiber_core::{Config, Error, Result};
 
 /// Where calls record the outcomes of their tasks, and how.
 ///
@@ -94,8 +94,30 @@ impl Journal {
     pub fn path(&self, config: &Config) -> Result<PathBuf> {
         match &self.place {
             Place::Path(path) => Ok(path.clone()),
-            Place::Name(name) => Ok(Path::new(&config.journals).join(name)),
+            Place::Name(name) => match problem(name) {
+                None => Ok(Path::new(&config.journals).join(name)),
+                Some(problem) => Err(Error::invalid(
+                    "Journal::new",
+                    format!(
+                        "`{name}` {problem}: the name is that of a folder in `{}`; \
+                         `Journal::at(path)` takes a path",
+                        config.journals.display()
+                    ),
+                )),
+            },
         }
+    }
+}
+
+/// Returns why a name can't be the name of a folder.
+fn problem(name: &str) -> Option<&'static str> {
+    match name {
+        "" => Some("is empty"),
+        "." | ".." => Some("is the name of a folder that exists everywhere"),
+        name if name.contains('/') => Some("has a `/`"),
+        name if name.contains('\0') => Some("has a zero byte"),
+        name if name.len() > 255 => Some("is longer than 255 bytes"),
+        _ => None,
     }
 }
 
@@ -108,5 +130,27 @@ impl From<&str> for Journal {
 impl From<String> for Journal {
     fn from(name: String) -> Journal {
         Journal::new(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_a_folder_in_the_configured_one() {
+        let mut config = Config::default();
+        config.journals = "/data/journals".into();
+        let path = |journal: Journal| journal.path(&config);
+        assert_eq!(
+            path("sweep-7".into()).expect("it is a name"),
+            Path::new("/data/journals/sweep-7")
+        );
+        assert_eq!(path(Journal::at("a/b")).expect("it is a path"), Path::new("a/b"));
+        for name in ["", ".", "..", "a/b", "/tmp", "../a", "a\0", &"a".repeat(256)] {
+            let error = path(name.into()).expect_err(name);
+            let is_invalid = matches!(error, Error::Invalid { what: "Journal::new", .. });
+            assert!(is_invalid && error.to_string().contains("Journal::at"), "{error}");
+        }
     }
 }

@@ -1,137 +1,149 @@
 //! An open journal.
 
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use bytes::Bytes;
 use fiber_core::Result;
+use parking_lot::Mutex;
 
-use crate::{Journal, TaskKey};
+use crate::blocks::Blocks;
+use crate::call::Calls;
+use crate::committer::{self, Queue};
+use crate::folder::Folder;
+use crate::index::Index;
+use crate::lock::Lock;
+use crate::recorder::Entry;
+use crate::registry::{self, Ended};
+use crate::slots::{self, Slots};
+use crate::{CallId, CallLabel, Journal, Outcome, TaskKey, opening};
 
-/// Identifies a call within a journal.
-pub type CallId = u32;
-
-/// What identifies a call.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct CallLabel {
-    /// The name that the user gave, or the order among the calls of this function: `#0`.
-    pub name: String,
-    /// The function's path.
-    pub function: String,
-    /// The version that the user set.
-    pub version: String,
-}
-
-/// How a task has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OutcomeKind {
-    /// It has returned.
-    Returned,
-    /// It has failed by itself. The bytes are the encoded failure.
-    Failed,
-    /// It was abandoned, because its workers died. The bytes are what the pool has encoded.
-    Abandoned,
-}
-
-/// A recorded outcome.
-#[derive(Clone, Debug)]
-pub struct Outcome {
-    /// How the task has ended.
-    pub kind: OutcomeKind,
-    /// The encoded result.
-    pub bytes: Bytes,
-    /// The arrays of the result, which are beside its bytes.
-    pub blobs: Vec<Bytes>,
-}
-
-/// Something to record. The store's thread calls its methods.
-pub trait Entry: Send {
-    /// Writes the records.
-    fn record(&self, recorder: &mut Recorder<'_>);
-
-    /// Called when the records are durable, or with the error that prevented it. Nothing is recorded
-    /// after an error: all later entries get it too.
-    fn recorded(self: Box<Self>, result: Result<()>);
-}
-
-/// Takes the records of an [`Entry`].
-pub struct Recorder<'a> {
-    _buffer: &'a mut Vec<u8>,
-}
-
-impl Recorder<'_> {
-    /// Records the outcome of the task `index` of a call.
-    pub fn outcome(
-        &mut self,
-        _call: CallId,
-        _key: TaskKey,
-        _index: u64,
-        _kind: OutcomeKind,
-        _bytes: &[u8],
-        _blobs: &[&[u8]],
-    ) {
-        todo!()
-    }
-
-    /// Sets the value of a slot.
-    pub fn put(&mut self, _slots: &str, _slot: u64, _bytes: &[u8], _blobs: &[&[u8]]) {
-        todo!()
-    }
-
-    /// Removes a slot.
-    pub fn remove(&mut self, _slots: &str, _slot: u64) {
-        todo!()
-    }
-}
+/// A slot's number, its last value and the value's blobs.
+pub type SlotValue = (u64, Bytes, Vec<Bytes>);
 
 /// An open journal. At most one process has it open at a time.
-pub struct Store {}
+pub struct Store {
+    folder: Arc<Folder>,
+    calls: Arc<Calls>,
+    recorded: Mutex<(Index, Blocks)>,
+    slots: Arc<Mutex<Slots>>,
+    queue: Arc<Queue>,
+    thread: Option<JoinHandle<()>>,
+}
 
 impl Store {
     /// Opens the journal in this folder, or returns the store that this process has open there. A
     /// torn end is cut off.
-    pub fn open(_path: &Path, _options: &Journal) -> Result<Arc<Store>> {
-        todo!()
+    ///
+    /// # Errors
+    /// [`fiber_core::Error::Journal`] if the folder can't be used, if another process has the
+    /// journal open, or if it is damaged.
+    pub fn open(path: &Path, options: &Journal) -> Result<Arc<Store>> {
+        let folder = Arc::new(Folder::create(path)?);
+        let store = registry::open(folder.identity()?, |ended| Store::new(folder, ended))?;
+        if options.is_synced {
+            store.queue.require_sync();
+        }
+        Ok(store)
+    }
+
+    fn new(folder: Arc<Folder>, ended: Arc<Ended>) -> Result<Arc<Store>> {
+        let lock = Lock::take(&folder)?;
+        let opened = opening::open(&folder)?;
+        let queue = Arc::new(Queue::default());
+        let thread = std::thread::Builder::new().name("fiber-journal".into()).spawn({
+            let queue = Arc::clone(&queue);
+            move || {
+                committer::run(&queue, opened.writer);
+                drop(lock);
+                ended.set();
+            }
+        });
+        let thread =
+            thread.map_err(|error| folder.refusal("start a thread for", folder.path(), error))?;
+        Ok(Arc::new(Store {
+            calls: opened.calls,
+            recorded: Mutex::new((opened.index, Blocks::new(&folder))),
+            slots: opened.slots,
+            queue,
+            thread: Some(thread),
+            folder,
+        }))
     }
 
     /// Returns the journal's folder.
     pub fn path(&self) -> &Path {
-        todo!()
+        self.folder.path()
     }
 
     /// Returns the id of a call, which it gets with its first record.
-    pub fn call(&self, _label: &CallLabel) -> CallId {
-        todo!()
+    pub fn call(&self, label: &CallLabel) -> CallId {
+        self.calls.id(label)
     }
 
     /// Returns the key of a task. `blobs` are the arrays beside the encoded argument.
+    ///
+    /// # Panics
+    /// If the call has no id of this store.
     pub fn key<'a>(
         &self,
-        _call: CallId,
-        _argument: &[u8],
-        _blobs: impl Iterator<Item = &'a [u8]>,
+        call: CallId,
+        argument: &[u8],
+        blobs: impl Iterator<Item = &'a [u8]>,
     ) -> TaskKey {
-        todo!()
+        self.calls.get(call).expect("the store has given the id").key(argument, blobs)
     }
 
     /// Takes a recorded outcome of a task with this key, which no task has taken since the journal
-    /// was opened. Failures are taken if `failures` is set.
-    pub fn take(&self, _key: TaskKey, _failures: bool) -> Result<Option<Outcome>> {
-        todo!()
+    /// was opened. Failures are taken if `failures` is set, after all results.
+    ///
+    /// # Errors
+    /// [`fiber_core::Error::Journal`] if the outcome can't be read.
+    pub fn take(&self, key: TaskKey, failures: bool) -> Result<Option<Outcome>> {
+        let (index, blocks) = &mut *self.recorded.lock();
+        let place = index.take(key, failures);
+        place.map(|(segment, offset)| blocks.outcome(segment, offset)).transpose()
     }
 
     /// Records an entry, together with others.
-    pub fn record(&self, _entry: Box<dyn Entry>) {
-        todo!()
+    pub fn record(&self, entry: Box<dyn Entry>) {
+        self.queue.push(entry);
     }
 
     /// Returns the slots of a name with their last values, in ascending order.
-    pub fn slots(&self, _slots: &str) -> Result<Vec<(u64, Bytes, Vec<Bytes>)>> {
-        todo!()
+    ///
+    /// # Errors
+    /// [`fiber_core::Error::Journal`] if a value can't be read.
+    pub fn slots(&self, slots: &str) -> Result<Vec<SlotValue>> {
+        let places = self.slots.lock().places(slots);
+        let read =
+            |(slot, place, file): (_, _, Arc<_>)| slots::read(&self.folder, slot, place, &file);
+        places.into_iter().map(read).collect()
     }
 
     /// Blocks until all entries are recorded that were passed to [`record`](Store::record) before.
     pub fn flush(&self) {
-        todo!()
+        self.queue.flush();
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("path", &self.path()).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Store {
+    /// Waits until all entries are recorded.
+    fn drop(&mut self) {
+        self.queue.close();
+        if let Some(thread) = self.thread.take()
+            // An entry may hold the last reference.
+            && thread.thread().id() != std::thread::current().id()
+        {
+            let _ = thread.join();
+        }
     }
 }

@@ -1,0 +1,110 @@
+//! The calls of a journal.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+use crate::TaskKey;
+
+/// Identifies a call within a journal.
+pub type CallId = u32;
+
+/// What identifies a call.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CallLabel {
+    /// The name that the user gave, or the order among the calls of this function: `#0`.
+    pub name: String,
+    /// The function's path.
+    pub function: String,
+    /// The version that the user set.
+    pub version: String,
+}
+
+/// The calls that have an id.
+#[derive(Default)]
+pub(crate) struct Calls {
+    table: RwLock<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    calls: HashMap<CallId, Arc<Call>>,
+    ids: HashMap<CallLabel, CallId>,
+}
+
+/// A call, and what its tasks' keys begin with.
+pub(crate) struct Call {
+    pub(crate) label: CallLabel,
+    /// The hash of the label, which is the key of the hashes of arguments.
+    plain: [u8; 32],
+    /// The same for arguments that have blobs.
+    with_blobs: [u8; 32],
+}
+
+impl Calls {
+    /// Adds a call that has a record.
+    pub(crate) fn insert(&self, id: CallId, label: CallLabel) {
+        let mut table = self.table.write();
+        table.ids.insert(label.clone(), id);
+        table.calls.insert(id, Arc::new(Call::new(label)));
+    }
+
+    /// Returns the id of a call. A new call gets the next one.
+    pub(crate) fn id(&self, label: &CallLabel) -> CallId {
+        if let Some(id) = self.table.read().ids.get(label) {
+            return *id;
+        }
+        let mut table = self.table.write();
+        if let Some(id) = table.ids.get(label) {
+            return *id;
+        }
+        let id = table.calls.keys().max().map_or(0, |last| last + 1);
+        table.ids.insert(label.clone(), id);
+        table.calls.insert(id, Arc::new(Call::new(label.clone())));
+        id
+    }
+
+    /// Returns a call that has an id.
+    pub(crate) fn get(&self, id: CallId) -> Option<Arc<Call>> {
+        self.table.read().calls.get(&id).cloned()
+    }
+}
+
+impl Call {
+    fn new(label: CallLabel) -> Call {
+        let hash = |context: &str| {
+            let mut hasher = blake3::Hasher::new_derive_key(context);
+            for part in [&label.name, &label.function, &label.version] {
+                hasher.update(&(part.len() as u64).to_le_bytes()).update(part.as_bytes());
+            }
+            *hasher.finalize().as_bytes()
+        };
+        let plain = hash("fiber journal 1: argument");
+        let with_blobs = hash("fiber journal 1: argument with blobs");
+        Call { label, plain, with_blobs }
+    }
+
+    /// Returns the key of a task with this argument and these blobs.
+    pub(crate) fn key<'a>(
+        &self,
+        argument: &[u8],
+        blobs: impl Iterator<Item = &'a [u8]>,
+    ) -> TaskKey {
+        let mut blobs = blobs.peekable();
+        let hash = if blobs.peek().is_none() {
+            blake3::keyed_hash(&self.plain, argument)
+        } else {
+            let mut hasher = blake3::Hasher::new_keyed(&self.with_blobs);
+            let mut update = |part: &[u8]| {
+                hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
+            };
+            update(argument);
+            blobs.for_each(update);
+            hasher.finalize()
+        };
+        let mut key = [0; 16];
+        key.copy_from_slice(&hash.as_bytes()[..16]);
+        TaskKey(key)
+    }
+}

@@ -1,0 +1,164 @@
+//! The headers of segments and commits. All numbers are little-endian.
+
+/// The version of the format that this build writes.
+pub(crate) const VERSION: u32 = 1;
+
+/// What a segment holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SegmentKind {
+    Outcomes,
+    Slots,
+}
+
+impl SegmentKind {
+    /// Returns the extension of the segment's file.
+    pub(crate) fn extension(self) -> &'static str {
+        match self {
+            SegmentKind::Outcomes => "outcomes",
+            SegmentKind::Slots => "slots",
+        }
+    }
+
+    /// Returns the length in bytes from which a segment is sealed.
+    pub(crate) fn limit(self) -> u64 {
+        match self {
+            SegmentKind::Outcomes => 64 << 20,
+            // Smaller ones are emptied and removed sooner.
+            SegmentKind::Slots => 16 << 20,
+        }
+    }
+}
+
+/// The header of a segment. Its first 12 and its last 4 bytes mean the same in all versions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentHeader {
+    pub(crate) kind: SegmentKind,
+    /// The same in all segments of a journal.
+    pub(crate) journal: [u8; 16],
+    pub(crate) number: u32,
+    /// Random. The checksums of the segment's commits include it, so bytes of another file are no
+    /// commits here.
+    pub(crate) stamp: u64,
+}
+
+/// Why bytes are no header of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HeaderError {
+    Damaged,
+    /// A newer build has written it.
+    Newer(u32),
+}
+
+const SEGMENT_MAGIC: [u8; 8] = *b"FIBERJNL";
+
+impl SegmentHeader {
+    pub(crate) const LEN: usize = 64;
+
+    pub(crate) fn encode(&self) -> [u8; SegmentHeader::LEN] {
+        let mut bytes = [0; SegmentHeader::LEN];
+        bytes[..8].copy_from_slice(&SEGMENT_MAGIC);
+        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[12] = match self.kind {
+            SegmentKind::Outcomes => 1,
+            SegmentKind::Slots => 2,
+        };
+        bytes[16..32].copy_from_slice(&self.journal);
+        bytes[32..36].copy_from_slice(&self.number.to_le_bytes());
+        bytes[40..48].copy_from_slice(&self.stamp.to_le_bytes());
+        let crc = crc32fast::hash(&bytes[..60]);
+        bytes[60..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<SegmentHeader, HeaderError> {
+        if bytes.len() < SegmentHeader::LEN
+            || bytes[..8] != SEGMENT_MAGIC
+            || u32_at(bytes, 60) != crc32fast::hash(&bytes[..60])
+        {
+            return Err(HeaderError::Damaged);
+        }
+        match u32_at(bytes, 8) {
+            VERSION => {}
+            version => return Err(HeaderError::Newer(version)),
+        }
+        let kind = match bytes[12] {
+            1 => SegmentKind::Outcomes,
+            2 => SegmentKind::Slots,
+            _ => return Err(HeaderError::Damaged),
+        };
+        let mut journal = [0; 16];
+        journal.copy_from_slice(&bytes[16..32]);
+        Ok(SegmentHeader { kind, journal, number: u32_at(bytes, 32), stamp: u64_at(bytes, 40) })
+    }
+}
+
+/// The header of a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CommitHeader {
+    /// Whether this is the last commit of a segment that is followed by another one.
+    pub(crate) is_seal: bool,
+    /// The number of the commit in its segment.
+    pub(crate) sequence: u64,
+    /// The offset up to which the segment was on disk when this was written.
+    pub(crate) synced: u64,
+    /// The length of the records in bytes.
+    pub(crate) len: u64,
+    /// The number of records.
+    pub(crate) records: u32,
+}
+
+pub(crate) const COMMIT_MAGIC: [u8; 4] = *b"FJc1";
+
+impl CommitHeader {
+    pub(crate) const LEN: usize = 40;
+
+    /// Returns the bytes of the header at this offset.
+    pub(crate) fn encode(&self, stamp: u64, offset: u64) -> [u8; CommitHeader::LEN] {
+        let mut bytes = [0; CommitHeader::LEN];
+        bytes[..4].copy_from_slice(&COMMIT_MAGIC);
+        bytes[4] = u8::from(self.is_seal);
+        bytes[8..16].copy_from_slice(&self.sequence.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.synced.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.len.to_le_bytes());
+        bytes[32..36].copy_from_slice(&self.records.to_le_bytes());
+        let crc = commit_crc(&bytes[..36], stamp, offset);
+        bytes[36..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// Returns the header that these bytes at this offset are, if they are one.
+    pub(crate) fn decode(bytes: &[u8], stamp: u64, offset: u64) -> Option<CommitHeader> {
+        let is_one = bytes.len() >= CommitHeader::LEN
+            && bytes[..4] == COMMIT_MAGIC
+            && u32_at(bytes, 36) == commit_crc(&bytes[..36], stamp, offset);
+        is_one.then(|| CommitHeader {
+            is_seal: bytes[4] == 1,
+            sequence: u64_at(bytes, 8),
+            synced: u64_at(bytes, 16),
+            len: u64_at(bytes, 24),
+            records: u32_at(bytes, 32),
+        })
+    }
+}
+
+fn commit_crc(bytes: &[u8], stamp: u64, offset: u64) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&stamp.to_le_bytes());
+    hasher.update(&offset.to_le_bytes());
+    hasher.update(bytes);
+    hasher.finalize()
+}
+
+/// Returns the number at this position of bytes that are long enough.
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    let mut number = [0; 4];
+    number.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(number)
+}
+
+/// Returns the number at this position of bytes that are long enough.
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    let mut number = [0; 8];
+    number.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(number)
+}
