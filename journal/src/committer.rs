@@ -121,6 +121,7 @@ pub(crate) fn run(queue: &Arc<Queue>, mut writer: Writer) {
 }
 
 fn record(writer: &mut Writer, entries: &[Box<dyn Entry>], syncs: bool) -> Result<()> {
+    writer.move_slots()?;
     for entry in entries {
         entry.record(&mut Recorder { writer });
         if writer.is_full() {
@@ -132,5 +133,8 @@ fn record(writer: &mut Writer, entries: &[Box<dyn Entry>], syncs: bool) -> Resul
         writer.sync()?;
     }
     writer.publish();
+    if syncs {
+        writer.remove_empty_segments()?;
+    }
     Ok(())
 }

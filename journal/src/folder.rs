@@ -47,6 +47,11 @@ impl Folder {
         Ok((data.dev(), data.ino()))
     }
 
+    /// Makes the names of files durable.
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.file.sync_all().map_err(|error| self.refusal("sync the folder", &self.path, error))
+    }
+
     /// Makes the error for a path in this folder.
     pub(crate) fn refusal(&self, what: &str, path: &Path, error: impl Into<io::Error>) -> Error {
         Problem::system(what, path, error).of(&self.path)

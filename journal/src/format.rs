@@ -18,13 +18,31 @@ impl SegmentKind {
             SegmentKind::Slots => "slots",
         }
     }
+}
 
-    /// Returns the length in bytes from which a segment is sealed.
-    pub(crate) fn limit(self) -> u64 {
-        match self {
-            SegmentKind::Outcomes => 64 << 20,
-            // Smaller ones are emptied and removed sooner.
-            SegmentKind::Slots => 16 << 20,
+/// The sizes of a journal's files. Tests make them small.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// The length in bytes from which a segment of outcomes is sealed.
+    pub(crate) outcomes: u64,
+    /// The same of slots.
+    pub(crate) slots: u64,
+    /// How many bytes of superseded slots there may be, beside as many as last values have.
+    pub(crate) superseded: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        // Segments of slots are smaller, so that they are emptied and removed sooner.
+        Limits { outcomes: 64 << 20, slots: 16 << 20, superseded: 32 << 20 }
+    }
+}
+
+impl Limits {
+    pub(crate) fn of(&self, kind: SegmentKind) -> u64 {
+        match kind {
+            SegmentKind::Outcomes => self.outcomes,
+            SegmentKind::Slots => self.slots,
         }
     }
 }

@@ -23,8 +23,11 @@ mod recorder;
 mod registry;
 mod scan;
 mod segment;
+mod sidecar;
 mod slots;
 mod store;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 pub use self::call::{CallId, CallLabel};

@@ -1,22 +1,21 @@
 //! Opening a journal.
 
-use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use fiber_core::{Error, Result};
+use fiber_core::Result;
 use parking_lot::Mutex;
 
-use crate::CallId;
 use crate::call::Calls;
 use crate::folder::Folder;
-use crate::format::{HeaderError, SegmentHeader, SegmentKind, VERSION};
+use crate::format::{HeaderError, Limits, SegmentHeader, SegmentKind, VERSION};
 use crate::index::{Index, IndexEntry};
 use crate::record::Record;
 use crate::scan::{Found, Scanned, scan};
 use crate::segment::{Place, Segment};
+use crate::sidecar::Contents;
 use crate::slots::{SlotChange, Slots};
 use crate::writer::{Stream, Writer};
 
@@ -29,95 +28,147 @@ pub(crate) struct Opened {
 }
 
 /// Reads a journal whose lock this process holds, and cuts off torn tails.
-pub(crate) fn open(folder: &Arc<Folder>) -> Result<Opened> {
+pub(crate) fn open(folder: &Arc<Folder>, limits: Limits) -> Result<Opened> {
     folder.remove_unfinished()?;
-    let mut journal = None;
     let calls = Arc::new(Calls::default());
-    let (mut entries, mut labelled) = (Vec::new(), HashSet::new());
-    let outcomes =
-        read(folder, SegmentKind::Outcomes, &mut journal, |segment, found| match found {
-            SegmentPart::Begin(_) => labelled.clear(),
-            SegmentPart::Record((_, _, Record::Call(id, label))) => {
-                labelled.insert(id);
-                calls.insert(id, label);
-            }
-            SegmentPart::Record((offset, _, Record::Outcome { key, kind, .. })) => {
-                entries.push(IndexEntry::new(key, kind.is_failure(), segment, offset));
-            }
-            SegmentPart::Record(_) => {}
-        })?;
+    let mut opening = Opening { folder, journal: None };
+    let (outcomes, contents, entries) = opening.outcomes(&calls)?;
     let mut slots = Slots::default();
-    let slot_stream = read(folder, SegmentKind::Slots, &mut journal, |segment, found| {
-        let (offset, len, record) = match found {
-            SegmentPart::Begin(file) => return slots.add_segment(segment, file),
-            SegmentPart::Record(found) => found,
-        };
-        match record {
-            Record::Put { slots: name, slot, .. } => {
-                let place = Some(Place { segment, offset, len });
-                slots.apply(SlotChange { slots: name, slot, place });
-            }
-            Record::Removed { slots: name, slot } => {
-                slots.apply(SlotChange { slots: name, slot, place: None });
-            }
-            _ => {}
-        }
-    })?;
-    let journal = journal.unwrap_or_else(fiber_core::random);
+    let slot_stream = opening.slots(&mut slots)?;
+    let journal = opening.journal.unwrap_or_else(fiber_core::random);
     let slots = Arc::new(Mutex::new(slots));
-    let streams = [outcomes, slot_stream];
-    let labelled: HashSet<CallId> =
-        if streams[0].current.is_some() { labelled } else { HashSet::new() };
     let writer = Writer::new(
         Arc::clone(folder),
         journal,
+        limits,
         Arc::clone(&calls),
         Arc::clone(&slots),
-        streams,
-        labelled,
+        [outcomes, slot_stream],
+        contents,
     );
     Ok(Opened { index: Index::new(entries), calls, slots, writer })
 }
 
-/// What is read of a segment.
-enum SegmentPart {
-    Begin(Arc<File>),
-    Record(Found),
+struct Opening<'a> {
+    folder: &'a Arc<Folder>,
+    /// The journal's id, when it is known.
+    journal: Option<[u8; 16]>,
 }
 
-/// Reads all segments of a kind. The last one can be written afterwards.
-fn read(
-    folder: &Arc<Folder>,
-    kind: SegmentKind,
-    journal: &mut Option<[u8; 16]>,
-    mut visit: impl FnMut(u32, SegmentPart),
-) -> Result<Stream> {
-    let numbers = folder.segments(kind)?;
-    let mut stream = Stream { kind, current: None, next: 1 };
-    for (at, number) in numbers.iter().copied().enumerate() {
-        let is_last = at + 1 == numbers.len();
-        let (file, header) = open_segment(folder, kind, number, is_last)?;
-        if *journal.get_or_insert(header.journal) != header.journal {
-            let path = folder.segment(kind, number);
-            return Err(folder.error(format!("`{}` is of another journal", path.display())));
+impl Opening<'_> {
+    /// Returns the segments of outcomes, what is in the one that is written next, and all outcomes.
+    fn outcomes(&mut self, calls: &Calls) -> Result<(Stream, Contents, Vec<IndexEntry>)> {
+        let kind = SegmentKind::Outcomes;
+        let numbers = self.folder.segments(kind)?;
+        let mut stream = Stream { kind, current: None, next: 1 };
+        let (mut last, mut entries) = (Contents::default(), Vec::new());
+        for (at, number) in numbers.iter().copied().enumerate() {
+            let is_last = at + 1 == numbers.len();
+            let (file, header) = self.segment(kind, number, is_last)?;
+            let path = self.folder.segment(kind, number);
+            let len = file.metadata().map(|data| data.len());
+            let len = len.map_err(|error| self.folder.refusal("read", &path, error))?;
+            let known = (!is_last).then(|| Contents::read(self.folder, &header, len)).flatten();
+            let contents = match known {
+                Some(contents) => contents,
+                None => {
+                    let mut contents = Contents::default();
+                    let scanned = self.scan(&file, &header, is_last, |(offset, _, record)| {
+                        contents.add(number, offset, record);
+                    })?;
+                    if is_last {
+                        stream.current = self.last_segment(file, header, &scanned)?;
+                    }
+                    if scanned.is_sealed {
+                        contents.write(self.folder, &header, len);
+                    }
+                    contents
+                }
+            };
+            for (id, label) in &contents.calls {
+                calls.insert(*id, label.clone());
+            }
+            entries.extend_from_slice(&contents.outcomes);
+            stream.next = number + 1;
+            last = contents;
         }
-        visit(number, SegmentPart::Begin(Arc::clone(&file)));
-        let scanned = scan(&file, &header, !is_last, |found| {
-            visit(number, SegmentPart::Record(found));
+        let current = if stream.current.is_some() { last } else { Contents::default() };
+        Ok((stream, current, entries))
+    }
+
+    /// Reads the slots, and returns their segments.
+    fn slots(&mut self, slots: &mut Slots) -> Result<Stream> {
+        let kind = SegmentKind::Slots;
+        let numbers = self.folder.segments(kind)?;
+        let mut stream = Stream { kind, current: None, next: 1 };
+        for (at, number) in numbers.iter().copied().enumerate() {
+            let is_last = at + 1 == numbers.len();
+            let (file, header) = self.segment(kind, number, is_last)?;
+            slots.add_segment(number, Arc::clone(&file));
+            let scanned = self.scan(&file, &header, is_last, |(offset, len, record)| {
+                let (slots_name, slot, place) = match record {
+                    Record::Put { slots, slot, .. } => {
+                        (slots, slot, Some(Place { segment: number, offset, len }))
+                    }
+                    Record::Removed { slots, slot } => (slots, slot, None),
+                    _ => return,
+                };
+                slots.apply(SlotChange { slots: slots_name, slot, place });
+            })?;
+            slots.set_len(number, scanned.end);
+            if is_last {
+                stream.current = self.last_segment(file, header, &scanned)?;
+            }
+            stream.next = number + 1;
+        }
+        Ok(stream)
+    }
+
+    /// Opens a segment of this journal.
+    fn segment(
+        &mut self,
+        kind: SegmentKind,
+        number: u32,
+        writes: bool,
+    ) -> Result<(Arc<File>, SegmentHeader)> {
+        let (file, header) = open_segment(self.folder, kind, number, writes)?;
+        if *self.journal.get_or_insert(header.journal) != header.journal {
+            let path = self.folder.segment(kind, number);
+            return Err(self.folder.error(format!("`{}` is of another journal", path.display())));
+        }
+        Ok((file, header))
+    }
+
+    fn scan(
+        &self,
+        file: &File,
+        header: &SegmentHeader,
+        is_last: bool,
+        mut visit: impl FnMut(Found),
+    ) -> Result<Scanned> {
+        let scanned = scan(file, header, !is_last, |found| {
+            visit(found);
             Ok(())
         });
-        let path = folder.segment(kind, number);
-        let scanned = scanned.map_err(|error| folder.refusal("read", &path, error))?;
-        refuse_holes(folder, kind, number, &scanned)?;
-        stream.next = number + 1;
-        if is_last {
-            let cut = cut_tail(&file, &scanned);
-            cut.map_err(|error| folder.refusal("cut the torn end of", &path, error))?;
-            stream.current = (!scanned.is_sealed)
-                .then(|| Segment::at(folder, file, header, scanned.end, scanned.sequence));
-        }
+        let path = self.folder.segment(header.kind, header.number);
+        let scanned = scanned.map_err(|error| self.folder.refusal("read", &path, error))?;
+        refuse_holes(self.folder, header, &scanned)?;
+        Ok(scanned)
     }
-    Ok(stream)
+
+    /// Cuts the torn tail off the last segment. Returns the segment, unless it is sealed.
+    fn last_segment(
+        &self,
+        file: Arc<File>,
+        header: SegmentHeader,
+        scanned: &Scanned,
+    ) -> Result<Option<Segment>> {
+        let path = self.folder.segment(header.kind, header.number);
+        cut_tail(&file, scanned)
+            .map_err(|error| self.folder.refusal("cut the torn end of", &path, error))?;
+        let segment = || Segment::at(self.folder, file, header, scanned.end, scanned.sequence);
+        Ok((!scanned.is_sealed).then(segment))
+    }
 }
 
 /// Opens a segment and reads its header.
@@ -155,14 +206,9 @@ pub(crate) fn open_segment(
 }
 
 /// Returns an error if something can't be read that was on disk.
-fn refuse_holes(
-    folder: &Folder,
-    kind: SegmentKind,
-    number: u32,
-    scanned: &Scanned,
-) -> Result<(), Error> {
+fn refuse_holes(folder: &Folder, header: &SegmentHeader, scanned: &Scanned) -> Result<()> {
     let Some(hole) = scanned.holes.first() else { return Ok(()) };
-    let path = folder.segment(kind, number);
+    let path = folder.segment(header.kind, header.number);
     let lost: u64 = scanned.holes.iter().map(|hole| hole.len).sum();
     Err(folder.error(format!(
         "`{}` is damaged from byte {} on: {lost} of its {} bytes can't be read. `fiber journal \

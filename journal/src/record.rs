@@ -117,11 +117,6 @@ pub(crate) struct Value {
 }
 
 impl Value {
-    /// Returns its length in bytes, with its blobs.
-    pub(crate) fn len(&self) -> u64 {
-        (self.bytes.len() + self.blobs.iter().map(Range::len).sum::<usize>()) as u64
-    }
-
     /// Lays out a value that ends with the body, from the lengths of its blobs.
     fn behind(start: usize, lens: &[u8], body: usize) -> Option<Value> {
         let lens = lens.chunks_exact(8).map(|len| u64_at(len, 0) as usize);

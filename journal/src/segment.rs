@@ -8,7 +8,7 @@ use std::sync::Arc;
 use fiber_core::{Error, Result};
 
 use crate::folder::Folder;
-use crate::format::{CommitHeader, SegmentHeader, SegmentKind};
+use crate::format::{CommitHeader, Limits, SegmentHeader, SegmentKind};
 
 /// Parts of a value that are this long are written from where they are. Shorter ones are copied
 /// together.
@@ -103,8 +103,8 @@ impl Segment {
     }
 
     /// Returns whether the segment has as many bytes as it should.
-    pub(crate) fn is_full(&self) -> bool {
-        self.len() >= self.header.kind.limit()
+    pub(crate) fn is_full(&self, limits: &Limits) -> bool {
+        self.len() >= limits.of(self.header.kind)
     }
 
     /// Returns whether commits are not on disk.
@@ -210,11 +210,6 @@ impl Segment {
             // What was not on disk may be lost, although it can be read.
             Err(error) => Err(self.undo(self.synced, "sync", error)),
         }
-    }
-
-    /// Notes that another thread has waited until this is on disk.
-    pub(crate) fn set_synced(&mut self, end: u64) {
-        self.synced = self.synced.max(end);
     }
 
     /// Cuts the file, if it can be, and returns the error.

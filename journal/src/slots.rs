@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use fiber_core::Result;
 
 use crate::blocks::{damaged, read_record, slices};
 use crate::folder::Folder;
-use crate::format::SegmentKind;
-use crate::record::{self, Record};
+use crate::format::{Limits, SegmentKind};
+use crate::record::{self, Record, Value};
 use crate::segment::Place;
 use crate::store::SlotValue;
 
@@ -18,9 +19,14 @@ use crate::store::SlotValue;
 pub(crate) struct Slots {
     names: HashMap<String, BTreeMap<u64, Place>>,
     /// The segments that have slots.
-    files: HashMap<u32, Arc<File>>,
+    segments: BTreeMap<u32, SlotSegment>,
     /// The length of the records that hold last values.
     live: u64,
+}
+
+struct SlotSegment {
+    file: Arc<File>,
+    len: u64,
 }
 
 /// A record's change of a slot.
@@ -34,7 +40,43 @@ pub(crate) struct SlotChange {
 impl Slots {
     /// Adds a segment, whose values can be read from then on.
     pub(crate) fn add_segment(&mut self, number: u32, file: Arc<File>) {
-        self.files.insert(number, file);
+        self.segments.insert(number, SlotSegment { file, len: 0 });
+    }
+
+    /// Notes a segment's length.
+    pub(crate) fn set_len(&mut self, number: u32, len: u64) {
+        if let Some(segment) = self.segments.get_mut(&number) {
+            segment.len = len;
+        }
+    }
+
+    pub(crate) fn remove_segment(&mut self, number: u32) {
+        self.segments.remove(&number);
+    }
+
+    pub(crate) fn oldest_segment(&self) -> Option<u32> {
+        self.segments.keys().next().copied()
+    }
+
+    /// Returns whether most records are superseded.
+    pub(crate) fn are_mostly_superseded(&self, limits: &Limits) -> bool {
+        let all: u64 = self.segments.values().map(|segment| segment.len).sum();
+        all > 2 * self.live + limits.superseded
+    }
+
+    /// Returns the slots whose last values are in a segment.
+    pub(crate) fn in_segment(&self, number: u32) -> Vec<(String, u64)> {
+        let in_it = |(name, slots): (&String, &BTreeMap<u64, Place>)| {
+            let slots = slots.iter().filter(|(_, place)| place.segment == number);
+            slots.map(|(slot, _)| (name.clone(), *slot)).collect::<Vec<_>>()
+        };
+        self.names.iter().flat_map(in_it).collect()
+    }
+
+    /// Returns where a slot's last value is, and its file.
+    pub(crate) fn place(&self, slots: &str, slot: u64) -> Option<(Place, Arc<File>)> {
+        let place = *self.names.get(slots)?.get(&slot)?;
+        Some((place, Arc::clone(&self.segments.get(&place.segment)?.file)))
     }
 
     pub(crate) fn apply(&mut self, change: SlotChange) {
@@ -67,7 +109,7 @@ impl Slots {
     pub(crate) fn places(&self, slots: &str) -> Vec<(u64, Place, Arc<File>)> {
         let name = self.names.get(slots).into_iter().flatten();
         name.filter_map(|(slot, place)| {
-            Some((*slot, *place, Arc::clone(self.files.get(&place.segment)?)))
+            Some((*slot, *place, Arc::clone(&self.segments.get(&place.segment)?.file)))
         })
         .collect()
     }
@@ -75,16 +117,24 @@ impl Slots {
 
 /// Reads the value at a place.
 pub(crate) fn read(folder: &Folder, slot: u64, place: Place, file: &File) -> Result<SlotValue> {
+    let (value, record) = read_put(folder, slot, place, file)?;
+    let (bytes, blobs) = slices(&value, |range| record.slice(range));
+    Ok((slot, bytes, blobs))
+}
+
+/// Reads the record of a value.
+pub(crate) fn read_put(
+    folder: &Folder,
+    slot: u64,
+    place: Place,
+    file: &File,
+) -> Result<(Value, Bytes)> {
     let path = folder.segment(SegmentKind::Slots, place.segment);
     let record = read_record(file, place.offset);
     let record = record.map_err(|error| folder.refusal("read", &path, error))?;
-    let value = record.as_ref().and_then(|bytes| match record::decode_whole(bytes)? {
-        Record::Put { slot: found, value, .. } if found == slot => {
-            Some(slices(&value, |range| bytes.slice(range)))
-        }
+    let read = record.and_then(|bytes| match record::decode_whole(&bytes)? {
+        Record::Put { slot: found, value, .. } if found == slot => Some((value, bytes)),
         _ => None,
     });
-    let value =
-        value.ok_or_else(|| damaged(folder, SegmentKind::Slots, place.segment, place.offset))?;
-    Ok((slot, value.0, value.1))
+    read.ok_or_else(|| damaged(folder, SegmentKind::Slots, place.segment, place.offset))
 }

@@ -13,6 +13,7 @@ use crate::blocks::Blocks;
 use crate::call::Calls;
 use crate::committer::{self, Queue};
 use crate::folder::Folder;
+use crate::format::Limits;
 use crate::index::Index;
 use crate::lock::Lock;
 use crate::recorder::Entry;
@@ -41,17 +42,21 @@ impl Store {
     /// [`fiber_core::Error::Journal`] if the folder can't be used, if another process has the
     /// journal open, or if it is damaged.
     pub fn open(path: &Path, options: &Journal) -> Result<Arc<Store>> {
+        Store::open_with(path, options, Limits::default())
+    }
+
+    pub(crate) fn open_with(path: &Path, options: &Journal, limits: Limits) -> Result<Arc<Store>> {
         let folder = Arc::new(Folder::create(path)?);
-        let store = registry::open(folder.identity()?, |ended| Store::new(folder, ended))?;
+        let store = registry::open(folder.identity()?, |ended| Store::new(folder, limits, ended))?;
         if options.is_synced {
             store.queue.require_sync();
         }
         Ok(store)
     }
 
-    fn new(folder: Arc<Folder>, ended: Arc<Ended>) -> Result<Arc<Store>> {
+    fn new(folder: Arc<Folder>, limits: Limits, ended: Arc<Ended>) -> Result<Arc<Store>> {
         let lock = Lock::take(&folder)?;
-        let opened = opening::open(&folder)?;
+        let opened = opening::open(&folder, limits)?;
         let queue = Arc::new(Queue::default());
         let thread = std::thread::Builder::new().name("fiber-journal".into()).spawn({
             let queue = Arc::clone(&queue);

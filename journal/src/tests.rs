@@ -1,0 +1,6 @@
+//! Tests of whole journals with small files.
+
+mod closure;
+mod crash;
+mod damage;
+mod slots;
