@@ -42,7 +42,7 @@ use self::context::{ClusterAccess, PodContext};
 use crate::output::Log;
 use crate::owner::new_session;
 use crate::single_flight::SingleFlightCell;
-use crate::{Backend, Job, JobSpec, ListenAddress};
+use crate::{Backend, Job, JobSpec, ListenAddress, PROCESS_END};
 
 /// Runs jobs as pods of a Kubernetes cluster.
 #[derive(Debug)]
@@ -101,9 +101,9 @@ impl Kubernetes {
                 .map(|(name, value)| variable(*name, value))
                 .collect(),
             meta: spec.meta,
-            grace: self.config.shutdown_timeout,
+            grace: self.config.grace + PROCESS_END,
         });
-        Ok(job::start(context, name, pod, &spec, log))
+        Ok(job::start(context, name, pod, &spec, log, self.config.shutdown_timeout))
     }
 }
 

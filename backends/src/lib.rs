@@ -40,6 +40,8 @@ use std::fmt::Debug;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::sync::Arc;
+#[cfg(feature = "docker")]
+use std::time::Duration;
 
 use fiber_core::{Config, ConfigProblem, Error, Exit, LinkKind, Meta, OutputMode, Result};
 use futures_util::future::LocalBoxFuture;
@@ -53,6 +55,13 @@ pub use local::{Local, run_if_guard};
 pub use output::{flush, flush_within, set_print_wrapper};
 #[cfg(feature = "docker")]
 pub use progress::{Progress, Step};
+
+/// Time for the end of a process after `grace`, before its engine kills it.
+#[cfg(feature = "docker")]
+const PROCESS_END: Duration = Duration::from_secs(5);
+/// The same for a head, which ends its children first.
+#[cfg(feature = "docker")]
+const HEAD_END: Duration = Duration::from_secs(25);
 
 /// The description of a job to start.
 #[derive(Clone, Debug)]

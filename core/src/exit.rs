@@ -27,6 +27,9 @@ pub enum ExitReason {
     Evicted(String),
     /// The cluster preempted it for something of higher priority. Holds the cluster's message.
     Preempted(String),
+    /// SIGTERM asked the worker to end, and fiber had not sent it: the machine of the worker, its
+    /// cluster or a user did. The worker finished its tasks, or its grace period was over.
+    Terminated,
     /// It panicked. Holds the panic's message.
     Panicked(String),
     /// Its function returned an error. Holds the error's message.
@@ -60,6 +63,13 @@ impl ExitReason {
         matches!(self, ExitReason::Normal | ExitReason::Shutdown)
     }
 
+    /// Returns whether something outside of the program ended the process, for reasons that are not
+    /// the process's own.
+    #[doc(hidden)]
+    pub fn is_displacement(&self) -> bool {
+        matches!(self, ExitReason::Evicted(_) | ExitReason::Preempted(_) | ExitReason::Terminated)
+    }
+
     /// Describes why a start failed, for a message that already says that it failed.
     #[doc(hidden)]
     pub fn start_problem(&self) -> String {
@@ -82,6 +92,7 @@ impl fmt::Display for ExitReason {
             ExitReason::OutOfMemory => f.write_str("was killed by the OOM killer: out of memory"),
             ExitReason::Evicted(message) => write!(f, "was evicted from its node: {message}"),
             ExitReason::Preempted(message) => write!(f, "was preempted: {message}"),
+            ExitReason::Terminated => f.write_str("was asked to end by SIGTERM"),
             ExitReason::Panicked(message) => write!(f, "panicked: {message}"),
             ExitReason::Failed(error) => write!(f, "failed: {error}"),
             ExitReason::HeartbeatLost(time) => write!(f, "sent no heartbeat for {time:?}"),

@@ -6,8 +6,8 @@ use std::task::Poll;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The stream of this process's stop signals: SIGINT, SIGTERM and SIGHUP, except those that it
-/// ignores, for example under `nohup` or in the background of a shell. While it exists, these
+/// The stream of this process's stop signals: SIGINT, SIGTERM and SIGHUP, or SIGTERM alone, except
+/// those that it ignores, for example under `nohup` or in the background of a shell. While it exists, these
 /// signals no longer end the process by themselves.
 #[derive(Debug)]
 pub struct Signals(Vec<(i32, Signal)>);
@@ -27,9 +27,21 @@ impl Signals {
     /// An error of the system.
     pub fn listen_except(Ignored(ignored): Ignored) -> io::Result<Signals> {
         let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
-        let handled =
-            kinds.into_iter().filter(|kind| ignored >> (kind.as_raw_value() - 1) & 1 == 0);
-        let signals = handled.map(|kind| Ok((kind.as_raw_value(), signal(kind)?)));
+        Signals::of(&kinds, ignored)
+    }
+
+    /// Listens for SIGTERM alone, unless this process ignores it. Needs a runtime of tokio.
+    ///
+    /// # Errors
+    /// An error of the system.
+    pub fn listen_for_sigterm() -> io::Result<Signals> {
+        let Ignored(ignored) = Ignored::now()?;
+        Signals::of(&[SignalKind::terminate()], ignored)
+    }
+
+    fn of(kinds: &[SignalKind], ignored: u64) -> io::Result<Signals> {
+        let handled = kinds.iter().filter(|kind| ignored >> (kind.as_raw_value() - 1) & 1 == 0);
+        let signals = handled.map(|kind| Ok((kind.as_raw_value(), signal(*kind)?)));
         signals.collect::<io::Result<_>>().map(Signals)
     }
 

@@ -3,6 +3,7 @@
 mod calls;
 mod cancelling;
 mod deaths;
+mod draining;
 mod ends;
 mod errors;
 mod initializers;

@@ -9,6 +9,7 @@ mod collector;
 mod configuration;
 mod deaths;
 mod detached;
+mod draining;
 mod executable;
 mod intruders;
 mod leftovers;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         ("configuration", configuration::TESTS),
         ("deaths", deaths::TESTS),
         ("detached", detached::TESTS),
+        ("draining", draining::TESTS),
         ("executable", executable::TESTS),
         ("leftovers", leftovers::TESTS),
         ("limits", limits::TESTS),

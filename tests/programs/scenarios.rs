@@ -2,6 +2,7 @@
 
 mod buffers;
 mod detached;
+mod draining;
 mod logs;
 mod managed;
 mod metrics;
@@ -55,6 +56,7 @@ pub(crate) fn run(name: &str) -> ExitCode {
         "chatter" => chatter(),
         "report" => report(),
         "progress" => progress(),
+        "endless task" => draining::endless_task(),
         "starters" => starters::on_demand(),
         "many starters" => starters::many(),
         "unfinished lines" => unfinished::lines(),

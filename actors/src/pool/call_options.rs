@@ -108,9 +108,9 @@ impl Pool {
     /// that the next death is certain.
     ///
     /// The pool can't distinguish a worker that is killed from outside, by SIGKILL or by the OOM
-    /// killer, from one that its task has killed. Such deaths count, and so do evictions and
-    /// preemptions: raise the limit where they are frequent. Deaths that the pool causes do not
-    /// count: timeouts, [cancelled](super::ApplyCall::cancel) calls, [`scale`](Pool::scale) and
+    /// killer, from one that its task has killed. Such deaths count: raise the limit where they are
+    /// frequent. Evictions, preemptions and SIGTERM never count, nor do ends that the pool causes:
+    /// timeouts, [cancelled](super::ApplyCall::cancel) calls, [`scale`](Pool::scale) and
     /// [`tasks_per_worker`](super::PoolBuilder::tasks_per_worker).
     ///
     /// # Examples

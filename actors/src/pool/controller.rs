@@ -1,6 +1,7 @@
 //! The controller of a pool: an actor that starts the pool's supervisor and adds, replaces and
 //! removes workers.
 
+mod displaced;
 mod missing;
 mod request;
 mod scaling;
@@ -16,6 +17,7 @@ use actix::{Actor, ActorFutureExt, AsyncContext, Context, Handler, Recipient, Wr
 use fiber_core::{ExitReason, Meta, OutputMode, PoolEndReason};
 use tokio::sync::oneshot;
 
+use self::displaced::DisplacedWorkers;
 use self::missing::MissingWorkers;
 use self::scaling::SCALE_INTERVAL;
 use super::state::PoolState;
@@ -60,6 +62,7 @@ pub(super) struct Controller {
     /// Looks in a row at which fewer workers were enough.
     looks_below: u32,
     missing: MissingWorkers,
+    displaced: DisplacedWorkers,
 }
 
 enum Phase {
@@ -107,6 +110,7 @@ impl Controller {
             joining: Vec::new(),
             looks_below: 0,
             missing: MissingWorkers::default(),
+            displaced: DisplacedWorkers::default(),
         }
     }
 
@@ -222,6 +226,7 @@ impl Handler<ControllerRequest> for Controller {
             ControllerRequest::StartFailed(child, problem) => {
                 self.start_failed(child, problem, context)
             }
+            ControllerRequest::Displaced(reason) => self.worker_displaced(&reason),
             ControllerRequest::WorkerReady(child) => self.worker_ready(child, context),
             ControllerRequest::SchedulingChanged(child, reason) => {
                 self.scheduling_changed(child, reason, context)

@@ -18,6 +18,8 @@
 //!   worker, so that the next death is certain.
 //! - A call whose caller has no room for more outcomes is throttled: it gets no worker until its
 //!   caller has taken some.
+//! - A worker that SIGTERM asks to end returns the tasks that it has not started, and ends after the
+//!   others. Its end counts against no task, nor does an eviction or a preemption.
 //! - A worker that runs a task past its timeout is killed. Timeouts have a limit of their own,
 //!   apart from deaths.
 
@@ -44,7 +46,7 @@ pub(crate) use caller::{CallOptions, Caller};
 pub(crate) use deaths::Loss;
 pub(crate) use effects::{Completion, Effects};
 pub(crate) use figures::{WorkerFigures, function_name};
-pub(crate) use worker::Usage;
+pub(crate) use worker::{Drain, Usage};
 
 /// Identifies one incarnation of a worker.
 pub(crate) type WorkerId = u64;
@@ -93,7 +95,7 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
 
     /// Returns how many workers take tasks.
     pub(crate) fn workers(&self) -> usize {
-        self.workers.values().filter(|worker| !worker.draining).count()
+        self.workers.values().filter(|worker| worker.draining.is_none()).count()
     }
 
     /// Returns how many tasks were submitted and are not completed.
@@ -279,16 +281,25 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
     /// Removes the worker with the fewest pending tasks, once it has completed them. Returns its
     /// handle.
     pub(crate) fn drain_one(&mut self, effects: &mut Effects<W, C>) -> Option<W> {
-        let working = self.workers.iter().filter(|(_, worker)| !worker.draining);
+        let working = self.workers.iter().filter(|(_, worker)| worker.draining.is_none());
         let (&id, _) = working.min_by_key(|(id, worker)| (worker.pending_tasks, *id))?;
-        let worker = self.workers.get_mut(&id)?;
-        worker.draining = true;
-        let handle = worker.handle.clone();
+        let handle = self.workers.get(&id)?.handle.clone();
+        self.drain(id, Drain::Superfluous, effects);
+        Some(handle)
+    }
+
+    /// Gives a worker no more tasks, and retires it once it has completed or returned its pending
+    /// ones. A worker that is superfluous remains so.
+    pub(crate) fn drain(&mut self, id: WorkerId, cause: Drain, effects: &mut Effects<W, C>) {
+        let Some(worker) = self.workers.get_mut(&id) else { return };
+        if worker.draining.is_some() {
+            return;
+        }
+        worker.draining = Some(cause);
         if worker.pending_tasks == 0 {
             self.idle -= 1;
         }
         self.retire_if_done(id, effects);
-        Some(handle)
     }
 
     fn remove_if_done(&mut self, id: CallId) {
@@ -314,7 +325,7 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
         if left == 0 {
             worker.isolated = false;
             worker.long_running.clear();
-            self.idle += usize::from(was_busy && !worker.draining);
+            self.idle += usize::from(was_busy && worker.draining.is_none());
         } else if !worker.long_running.is_empty() {
             let pending = &worker.pending;
             worker.long_running.retain(|task| find(pending, task.call, task.index).is_some());
@@ -323,8 +334,10 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
 
     fn retire_if_done(&mut self, id: WorkerId, effects: &mut Effects<W, C>) {
         let Some(worker) = self.workers.get(&id) else { return };
-        if worker.pending_tasks == 0 && (worker.draining || worker.quota == Some(0)) {
-            effects.retired.push((worker.handle.clone(), worker.draining));
+        let takes_none = worker.draining.is_some() || worker.quota == Some(0);
+        if worker.pending_tasks == 0 && takes_none {
+            let superfluous = worker.draining == Some(Drain::Superfluous);
+            effects.retired.push((worker.handle.clone(), superfluous));
         }
     }
 }

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use super::controller::ControllerRequest;
 use super::exchange::Exchange;
 use super::run::{CallId, Run};
-use super::scheduler::{Completion, Effects, MIN_PENDING, Scheduler, Usage};
+use super::scheduler::{Completion, Drain, Effects, MIN_PENDING, Scheduler, Usage};
 use super::stats::History;
 use super::wire::{FromWorker, PoolCommand, ToWorker, WorkerEvent};
 use super::worker::BLOCKED_AFTER;
@@ -242,7 +242,9 @@ impl PoolState {
             (scheduler.workers(), usage == Usage::Unused && worker.is_young() && !others_work)
         });
         self.readiness.send_modify(|readiness| readiness.ready = count);
-        if died_unused {
+        if exit.reason.is_displacement() {
+            self.controller.do_send(ControllerRequest::Displaced(exit.reason.clone()));
+        } else if died_unused {
             self.controller.do_send(ControllerRequest::DiedUnused(exit.to_string()));
         } else {
             self.controller.do_send(ControllerRequest::Worked);
@@ -271,6 +273,12 @@ impl PoolState {
                     scheduler.overdue(id, call, index, stack, effects)
                 }
                 WorkerEvent::RunsCancelled => scheduler.runs_cancelled(id, effects),
+                WorkerEvent::Terminating => {
+                    worker.set_terminating();
+                    scheduler.drain(id, Drain::Terminating, effects);
+                    let ready = scheduler.workers();
+                    self.readiness.send_modify(|readiness| readiness.ready = ready);
+                }
             }),
             Ok(FromWorker::Large { .. }) => unreachable!("large outcomes are read as results"),
             Err(error) => {

@@ -8,7 +8,7 @@ use fiber_core::stats::{Event, EventKind, PoolPhase, PoolStats, Report, TaskName
 use fiber_core::{Exit, ExitReason, ProcessId};
 
 use super::Pool;
-use super::scheduler::{Loss, WorkerFigures, function_name};
+use super::scheduler::{Drain, Loss, WorkerFigures, function_name};
 use super::state::{Phase, PoolState};
 use super::wire::Results;
 use super::worker_handle::Worker;
@@ -200,7 +200,9 @@ impl PoolState {
 
     pub(super) fn worker_ended(&self, worker: &Worker, exit: Exit, loss: Loss) {
         let is_requested = exit.reason.is_normal() || exit.reason == ExitReason::TaskCancelled;
-        let expected = is_requested || loss.draining;
+        let expected = is_requested
+            || exit.reason.is_displacement()
+            || loss.draining == Some(Drain::Superfluous);
         if !expected {
             self.deaths.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }

@@ -73,6 +73,8 @@ pub(crate) enum WorkerEvent {
     Overdue { call: CallId, index: u64, stack: Option<Box<ThreadStack>> },
     /// The worker runs a task of a call that was cancelled with `kill`.
     RunsCancelled,
+    /// SIGTERM asked the worker to end: it starts no more tasks.
+    Terminating,
 }
 
 /// A small message from a pool.

@@ -11,12 +11,13 @@ mod local_run;
 mod monitor;
 mod outcomes;
 mod task_span;
+mod termination;
 
 pub(super) use monitor::BLOCKED_AFTER;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use fiber_core::blob::Blobs;
 use fiber_core::entry::{Entry, EntryRef};
@@ -51,6 +52,9 @@ pub(crate) struct WorkerMain {
 struct WorkQueue {
     link: Arc<dyn Link>,
     work: Mutex<Work>,
+    /// Whether SIGTERM has asked this worker to end, so that it starts no more tasks. It is set under
+    /// the lock of `work`.
+    terminating: AtomicBool,
     /// The number of tasks in `work`, which executors read without its lock.
     queued: AtomicU64,
     /// Wakes executors when work arrives, and when the worker stops.
@@ -70,14 +74,17 @@ struct Work {
     runs: VecDeque<LocalRun>,
     /// Executors that have taken a run.
     busy: usize,
+    /// Whether the parent knows that the worker is ready.
+    ready: bool,
     closed: bool,
 }
 
 impl ChildMain for WorkerMain {
-    fn start(self, _: &'static Runtime, link: Arc<dyn Link>) -> StartedMain {
+    fn start(self, runtime: &'static Runtime, link: Arc<dyn Link>) -> StartedMain {
         let queue = Arc::new(WorkQueue {
             link,
             work: Mutex::default(),
+            terminating: AtomicBool::new(false),
             queued: AtomicU64::new(0),
             changed: Condvar::new(),
             executors: (0..self.threads as u32)
@@ -90,6 +97,9 @@ impl ChildMain for WorkerMain {
         });
         let arrived = Arc::new(Notify::new());
         tokio::task::spawn_local(monitor::run(Arc::clone(&queue), Arc::clone(&arrived)));
+        if runtime.config().signals {
+            termination::listen(runtime, &queue);
+        }
         let receiving = Arc::clone(&queue);
         let inbox = move |inbound| match inbound {
             ParentMessage::Data(message) => {
@@ -115,6 +125,12 @@ impl ChildMain for WorkerMain {
 }
 
 impl WorkQueue {
+    fn report_ready(&self) {
+        let mut work = self.work.lock();
+        work.ready = true;
+        let _ = self.link.send(ControlMessage::Ready { address: None }.message());
+    }
+
     fn receive(&self, message: Received) {
         match ToWorker::read(message) {
             Ok(ToWorker::Assignment(assignment)) => self.accept(assignment),
@@ -138,6 +154,10 @@ impl WorkQueue {
         let run = LocalRun::new(entry, assignment);
         let many = run.len() > 1;
         let mut work = self.work.lock();
+        if self.is_terminating() {
+            drop(work);
+            return self.return_run(&run);
+        }
         work.runs.push_back(run);
         self.count_queued(&work);
         drop(work);
@@ -209,6 +229,10 @@ impl WorkQueue {
 
     fn return_run(&self, run: &LocalRun) {
         self.report(WorkerEvent::Returned { call: run.call, first: run.first, count: run.len() });
+    }
+
+    fn is_terminating(&self) -> bool {
+        self.terminating.load(Ordering::Acquire)
     }
 
     fn report(&self, event: WorkerEvent) {

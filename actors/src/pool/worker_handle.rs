@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fiber_core::ProcessId;
+use fiber_core::{Exit, ExitReason, ProcessId};
 use fiber_transport::{Link, Received};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
@@ -29,6 +30,8 @@ pub(crate) struct Worker {
     pub(super) link: Arc<dyn Link>,
     pub(super) commands: mpsc::UnboundedSender<ProcessCommand>,
     ready_since: Instant,
+    /// Whether the worker has reported that SIGTERM asked it to end.
+    terminating: AtomicBool,
     /// Changes of broadcast values that go ahead of the worker's next tasks. A message for each
     /// change would wake each of many workers one time more.
     held_back: Mutex<Vec<ToWorker>>,
@@ -50,11 +53,22 @@ impl Worker {
         commands: mpsc::UnboundedSender<ProcessCommand>,
     ) -> Worker {
         let (ready_since, held_back) = (Instant::now(), Mutex::default());
-        Worker { id, child, process, place, link, commands, ready_since, held_back }
+        let terminating = AtomicBool::new(false);
+        Worker { id, child, process, place, link, commands, ready_since, terminating, held_back }
     }
 
     pub(super) fn is_young(&self) -> bool {
         self.ready_since.elapsed() < YOUNG
+    }
+
+    pub(super) fn set_terminating(&self) {
+        self.terminating.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns the exit of the worker's process with the reason why the worker ended.
+    pub(super) fn explain(&self, mut exit: Exit) -> Exit {
+        exit.reason = displacement(exit.reason, self.terminating.load(Ordering::Relaxed));
+        exit
     }
 
     /// Sends tasks, behind what was held back.
@@ -98,5 +112,26 @@ impl Worker {
     fn send(&self, message: ToWorker) {
         // It fails if the worker is gone. Its tasks are queued again when `lost` reports that.
         let _ = self.link.send(message.message());
+    }
+}
+
+const SIGTERM: i32 = 15;
+const SIGKILL: i32 = 9;
+
+/// Returns [`ExitReason::Terminated`] for the end of a worker that SIGTERM asked to end, and the
+/// reason itself for any other. A worker that reports the signal (`terminating`) then ends in order,
+/// or is killed by those who sent it, or its machine is gone. It may also crash meanwhile.
+pub(super) fn displacement(reason: ExitReason, terminating: bool) -> ExitReason {
+    match reason {
+        ExitReason::Signal(SIGTERM) => ExitReason::Terminated,
+        ExitReason::Normal
+        | ExitReason::Signal(SIGKILL)
+        | ExitReason::LinkLost(_)
+        | ExitReason::HeartbeatLost(_)
+            if terminating =>
+        {
+            ExitReason::Terminated
+        }
+        other => other,
     }
 }

@@ -173,6 +173,7 @@ async fn receive(
             Some(&MESH) => parent.receive(message),
             _ => match ControlMessage::read(&message) {
                 Some(ControlMessage::Shutdown) => receive(ParentMessage::Shutdown),
+                Some(ControlMessage::Kill) => quit(ChildExit::Killed),
                 Some(ControlMessage::Inspect { number, request }) => {
                     let link = Arc::clone(&connection.link);
                     tokio::task::spawn_local(async move {

@@ -11,6 +11,8 @@ pub(super) enum ChildExit {
     TooLate,
     /// The link to the parent closed while the child worked.
     LinkLost,
+    /// The parent killed it.
+    Killed,
 }
 
 impl ChildExit {
@@ -20,6 +22,8 @@ impl ChildExit {
             ChildExit::NotStarted => 70,
             ChildExit::TooLate => 71,
             ChildExit::LinkLost => 72,
+            // As after SIGKILL.
+            ChildExit::Killed => 137,
         }
     }
 

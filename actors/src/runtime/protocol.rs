@@ -31,6 +31,9 @@ pub(crate) enum ControlMessage {
     Inspected { number: u64, answer: Result<String, String> },
     /// Parent to child: end when the accepted work is done.
     Shutdown,
+    /// Parent to child: end at once, whatever runs. The backend kills the child, too, but a kubelet
+    /// sends SIGTERM first, and SIGKILL seconds later.
+    Kill,
 }
 
 impl ControlMessage {

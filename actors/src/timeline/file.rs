@@ -176,7 +176,11 @@ impl TimelineFile {
                 self.instant(at, pool, Some(worker), "started", json!({ "place": place }));
             }
             EventKind::WorkerEnded { pool, worker, place, exit, expected, blamed, redelivered } => {
-                let name = if *expected { "stopped" } else { "died" };
+                let name = match *expected {
+                    true if exit.reason.is_displacement() => "drained",
+                    true => "stopped",
+                    false => "died",
+                };
                 let blamed: Vec<_> = blamed.iter().map(ToString::to_string).collect();
                 let arguments =
                     json!({ "place": place, "reason": exit.reason.to_string(), "blamed": blamed });

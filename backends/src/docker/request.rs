@@ -1,6 +1,7 @@
 //! Requests to the engine for containers of jobs and heads.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use bollard::models::{ContainerCreateBody, DeviceRequest, HostConfig, Mount, MountType};
 use bytesize::ByteSize;
@@ -15,7 +16,7 @@ use super::labels;
 use crate::cluster::session::RunRequest;
 use crate::gpus::{GpuAllocation, GpuAllocator};
 use crate::mounts::{MountSource, MountSpec};
-use crate::{JobSpec, configured_environment};
+use crate::{HEAD_END, JobSpec, PROCESS_END, configured_environment};
 
 /// The resource limits of a container, checked against the engine's host.
 #[derive(Debug)]
@@ -125,6 +126,7 @@ pub(super) fn body(
         user: config.user.clone().or_else(|| image.user.clone()),
         working_dir: config.working_dir.clone(),
         labels: Some(labels),
+        stop_timeout: Some(stop_timeout(config, PROCESS_END)),
         open_stdin: Some(true),
         stdin_once: Some(true),
         attach_stdin: Some(true),
@@ -153,6 +155,11 @@ fn host_config(resources: &Resources, access: &EngineAccess) -> HostConfig {
         device_requests: resources.gpus.as_ref().map(|gpus| vec![gpus.request()]),
         ..Default::default()
     }
+}
+
+/// Returns how many seconds `docker stop` waits before it kills the process.
+fn stop_timeout(config: &Config, end: Duration) -> i64 {
+    i64::try_from((config.grace + end).as_secs()).unwrap_or(i64::MAX)
 }
 
 /// Returns the configured environment variables as `NAME=VALUE`.
@@ -192,6 +199,7 @@ pub(super) fn head(
         user: config.user.clone().or_else(|| image.user.clone()),
         working_dir: config.working_dir.clone(),
         labels: Some(labels::head_labels(run)),
+        stop_timeout: Some(stop_timeout(config, HEAD_END)),
         host_config: Some(HostConfig {
             network_mode: config.network.clone(),
             mounts: Some(volumes.chain(mounts).chain(access.mount.clone()).collect()),

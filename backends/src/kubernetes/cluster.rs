@@ -22,6 +22,7 @@ use super::startup::{self, StartTimeouts};
 use super::status::{PodState, pod_state};
 use super::volume::{self, Helper};
 use super::{exit_watch, inspect, logs, sweep};
+use crate::HEAD_END;
 use crate::cluster::session::{
     ByteStream, Cluster, ExitStatus, OutputChunk, ProgramSource, RunRequest, SessionProcess,
 };
@@ -82,7 +83,7 @@ impl KubernetesCluster {
                 .map(|(name, value)| variable(name, value))
                 .collect(),
             meta: run.meta,
-            grace: config.shutdown_timeout,
+            grace: config.grace + HEAD_END,
         });
         self.server.create_new(&pod).await.map_err(|error| match &error {
             kube::Error::Api(status) if status.is_already_exists() => format!(

@@ -40,6 +40,7 @@ pub(super) fn start(
     mut pod: Pod,
     spec: &JobSpec,
     log: Option<Log>,
+    shutdown_timeout: Duration,
 ) -> Arc<dyn Job> {
     let tail = Tail::default();
     let (job, states, commands) = job_handle::new(format!("pod {name}"), tail.clone());
@@ -59,6 +60,7 @@ pub(super) fn start(
         output,
         tail,
         commands,
+        shutdown_timeout,
         killed: Cell::new(false),
         terminate_requested: false,
         terminate_sent: false,
@@ -115,6 +117,7 @@ struct PodTask {
     output: Option<OutputTarget>,
     tail: Tail,
     commands: JobCommands,
+    shutdown_timeout: Duration,
     killed: Cell<bool>,
     terminate_requested: bool,
     terminate_sent: bool,
@@ -328,9 +331,12 @@ impl PodTask {
         }
     }
 
-    /// Asks the process to end, by deleting the pod with its grace period.
+    /// Asks the process to end, by deleting the pod. The pod's own grace period is for others, who
+    /// drain its node.
     async fn terminate(&self) {
-        match self.server.api::<Pod>().delete(&self.name, &DeleteParams::default()).await {
+        let limit = self.shutdown_timeout.as_secs_f64().ceil().max(1.0) as u32;
+        let parameters = DeleteParams::default().grace_period(limit);
+        match self.server.api::<Pod>().delete(&self.name, &parameters).await {
             Err(error) if !is_missing(&error) => {
                 tracing::warn!(
                     "the pod {} can't be asked to end: {}",

@@ -51,7 +51,8 @@ pub enum EventKind {
         place: String,
         /// Why it ended, and its last output.
         exit: Exit,
-        /// Whether the pool asked for the end.
+        /// Whether somebody asked for the end: the pool, a signal SIGTERM, or the cluster, by an
+        /// eviction or a preemption. Any other end is a death.
         expected: bool,
         /// The tasks against which the end counts.
         blamed: Vec<TaskName>,

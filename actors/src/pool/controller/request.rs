@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use actix::Message;
-use fiber_core::Meta;
+use fiber_core::{ExitReason, Meta};
 use tokio::sync::oneshot;
 
 use crate::pool::state::PoolState;
@@ -16,6 +16,8 @@ pub(in crate::pool) enum ControllerRequest {
     Scale(usize, oneshot::Sender<()>),
     /// A worker could not be started: child and problem.
     StartFailed(String, String),
+    /// A worker, or one that was starting, was evicted, preempted or asked to end by SIGTERM.
+    Displaced(ExitReason),
     /// A worker is ready: child.
     WorkerReady(String),
     /// A worker waits for room, with the cluster's reason, or does not wait any more: child and

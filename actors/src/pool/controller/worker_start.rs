@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{ControllerRequest, PoolSpec};
 use crate::pool::state::PoolState;
-use crate::pool::worker_handle::Worker;
+use crate::pool::worker_handle::{Worker, displacement};
 use crate::process::ProcessControl;
 use crate::runtime::{Launch, Runtime, SchedulingPolicy, StartRequest, launch, monitor};
 use crate::supervisor::{ChildContext, Running, Start};
@@ -62,11 +62,16 @@ impl Start for WorkerStart {
                 },
             );
             let launched = launched.await.map_err(|exit| {
-                let reason = exit.start_failure();
+                let reason = displacement(exit.reason.clone(), false);
+                let (reason, request) = if reason.is_displacement() {
+                    (reason.clone(), ControllerRequest::Displaced(reason))
+                } else {
+                    let reason = exit.start_failure();
+                    let problem = reason.start_problem();
+                    (reason, ControllerRequest::StartFailed(child.clone(), problem))
+                };
                 if let Some(pool) = pool.upgrade() {
-                    let failed =
-                        ControllerRequest::StartFailed(child.clone(), reason.start_problem());
-                    pool.controller.do_send(failed);
+                    pool.controller.do_send(request);
                 }
                 reason
             })?;
@@ -88,6 +93,7 @@ impl Start for WorkerStart {
                     }
                 };
                 let exit = monitor(runtime, launched, inbox, receive).await;
+                let exit = worker.explain(exit);
                 if let Some(pool) = pool.upgrade() {
                     pool.lost(&worker, &exit);
                 }

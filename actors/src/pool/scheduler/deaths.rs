@@ -10,13 +10,13 @@ use fiber_core::{Exit, ExitReason};
 use super::dispatch::Requeue;
 use super::figures::LongRunning;
 use super::worker::{Blame, FailureCause, Worker, find};
-use super::{Caller, Completion, Effects, Scheduler, Usage, WorkerId, function_name};
+use super::{Caller, Completion, Drain, Effects, Scheduler, Usage, WorkerId, function_name};
 use crate::pool::run::{CallId, Run};
 
 /// The end of a worker.
 #[derive(Debug)]
 pub(crate) struct Loss {
-    pub(crate) draining: bool,
+    pub(crate) draining: Option<Drain>,
     /// The tasks against which it counts.
     pub(crate) blamed: Vec<TaskName>,
     /// How many tasks run again.
@@ -78,7 +78,7 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
         let before = self.counts.redelivered;
         let usage = worker.usage;
         self.threads -= worker.threads;
-        if worker.pending_tasks == 0 && !worker.draining {
+        if worker.pending_tasks == 0 && worker.draining.is_none() {
             self.idle -= 1;
         }
         let blame = worker.blame(&exit.reason);

@@ -63,7 +63,8 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
         loop {
             let Some(worker) = self.workers.get_mut(&id) else { return };
             let blocked = worker.blocked && worker.pending_tasks >= worker.threads;
-            if worker.draining || worker.isolated || worker.quota == Some(0) || blocked {
+            let takes_none = worker.draining.is_some() || worker.quota == Some(0);
+            if takes_none || worker.isolated || blocked {
                 return;
             }
             self.fetch();

@@ -13,8 +13,8 @@ pub(crate) struct Effects<W, C> {
     /// Workers that return the tasks of a call that they have not started.
     pub(crate) recalls: Vec<(W, CallId)>,
     pub(crate) kills: Vec<(W, ExitReason)>,
-    /// Workers to stop, because they are out of tasks and get no more. `true` stands for a drained
-    /// worker, which is not replaced.
+    /// Workers to stop, because they are out of tasks and get no more. `true` stands for a
+    /// superfluous worker, which is not replaced.
     pub(crate) retired: Vec<(W, bool)>,
     /// Workers that have ended.
     pub(crate) losses: Vec<(W, Exit, Loss)>,

@@ -200,7 +200,7 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
             function: worker.pending.keys().next().and_then(|(call, _)| function(*call)),
             running: worker.long_running.iter().filter_map(running).collect(),
             counts: worker.counts,
-            draining: worker.draining,
+            draining: worker.draining.is_some(),
         }
     }
 }

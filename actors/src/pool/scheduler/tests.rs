@@ -143,6 +143,36 @@ fn timeouts_and_deaths_have_separate_limits() {
 }
 
 #[test]
+fn evictions_preemptions_and_sigterm_never_count_against_a_task() {
+    let limited = CallOptions { max_deaths: 1, ..options() };
+    let displaced = |worker| match worker % 3 {
+        _ if worker == 90 => ExitReason::Signal(11),
+        0 => ExitReason::Evicted(String::new()),
+        1 => ExitReason::Preempted(String::new()),
+        _ => ExitReason::Terminated,
+    };
+    assert_eq!(workers_until_abandoned(limited, displaced), 1, "only the crash counts");
+}
+
+#[test]
+fn a_worker_that_sigterm_asks_to_end_is_retired_and_replaced() {
+    let mut scheduler = Scheduler::new();
+    scheduler.begin(1, caller(1), EntryRef { offset: 1, name: 0 }, options());
+    scheduler.join(1, 1, 2, None, &mut Effects::default());
+    scheduler.submit(Run::new(1, 0, 2, arguments(2)), &mut Effects::default());
+    let mut effects = Effects::default();
+    scheduler.drain(1, Drain::Terminating, &mut effects);
+    assert!(effects.retired.is_empty(), "it runs two tasks");
+    scheduler.returned(1, 1, 1, 1, &mut effects);
+    assert!(effects.assignments.is_empty(), "it gets no task back");
+    // The pool may be scaled down meanwhile. Then another worker goes, and this one is replaced.
+    assert_eq!(scheduler.drain_one(&mut effects), None);
+    scheduler.complete(1, results(1, 0, 1, false), &mut effects);
+    assert_eq!(effects.retired, [(1, false)]);
+    assert_eq!(scheduler.idle(), 0);
+}
+
+#[test]
 fn all_tasks_of_a_worker_that_time_out_together_fail() {
     let mut scheduler = Scheduler::new();
     scheduler.begin(

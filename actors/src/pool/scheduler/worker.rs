@@ -23,8 +23,8 @@ pub(super) struct Worker<W> {
     pub(super) isolated: bool,
     /// The worker returned tasks, and has sent no outcome since.
     pub(super) blocked: bool,
-    /// The worker gets no more tasks, and stops when it has completed those that are pending.
-    pub(super) draining: bool,
+    /// Why the worker gets no more tasks, and stops when it has completed those that are pending.
+    pub(super) draining: Option<Drain>,
     /// How many more tasks the worker may be given.
     pub(super) quota: Option<u64>,
     /// Tasks that the worker has reported to be running for a while.
@@ -37,6 +37,15 @@ pub(super) struct Worker<W> {
     pub(super) available: bool,
     pub(super) usage: Usage,
     pub(super) counts: WorkerCounts,
+}
+
+/// Why a worker gets no more tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Drain {
+    /// The pool needs fewer workers.
+    Superfluous,
+    /// SIGTERM asked the worker to end. Another one takes its place.
+    Terminating,
 }
 
 /// Whether a worker was ever given a task.
@@ -74,7 +83,7 @@ impl<W> Worker<W> {
             pending_bytes: 0,
             isolated: false,
             blocked: false,
-            draining: false,
+            draining: None,
             quota,
             long_running: Vec::new(),
             overdue: Vec::new(),
@@ -127,6 +136,9 @@ impl<W> Worker<W> {
         }
         if !self.overdue.is_empty() {
             return Blame::Tasks(FailureCause::Timeout, self.overdue.clone());
+        }
+        if reason.is_displacement() {
+            return Blame::NoTask;
         }
         let running: Vec<_> = self
             .long_running

@@ -47,7 +47,7 @@ pub(super) fn run_all(queue: &Arc<WorkQueue>) {
             return queue.wait_for_close();
         }
     };
-    let _ = queue.link.send(ControlMessage::Ready { address: None }.message());
+    queue.report_ready();
     run(queue, 0);
     for thread in threads {
         // A task's panic is caught with the task, so no executor panics.
@@ -124,7 +124,12 @@ impl ExecutorState {
 
     /// Takes the tasks of a call that have not started.
     pub(super) fn cancel_call(&mut self, call: CallId) -> Option<LocalRun> {
-        if self.has_run_of(call) { self.take_after(0) } else { None }
+        if self.has_run_of(call) { self.take_rest() } else { None }
+    }
+
+    /// Takes the tasks that have not started.
+    pub(super) fn take_rest(&mut self) -> Option<LocalRun> {
+        self.take_after(0)
     }
 
     /// Takes the tasks that have not started, except those of a chunk that has.
@@ -226,6 +231,13 @@ impl Executor<'_> {
         self.arguments = run.arguments.clone();
         self.blobs = run.blobs.clone();
         let mut state = self.state.lock();
+        // SIGTERM may have come after this executor took the run and before others could see that.
+        if self.queue.is_terminating() {
+            drop(state);
+            self.queue.return_run(&run);
+            self.claimed = None;
+            return Some(entry);
+        }
         state.outcomes.call = run.call;
         if state.outcomes.count == 0 {
             state.outcomes.since = Some(Instant::now());

@@ -9,6 +9,8 @@ pub(super) const IS_INIT_FIRST: &str = "is `fiber::init()` the first thing that 
 /// The exit code of a program that the system's loader could not load.
 const EXIT_NOT_LOADED: i32 = 127;
 
+const SIGTERM: i32 = 15;
+
 /// Why a child did not get ready.
 pub(super) enum StartFailure {
     /// It ended before it had connected.
@@ -34,6 +36,10 @@ pub(super) fn explain_early_end(exit: Exit, accept_failure: Option<String>) -> E
     let own = ChildExit::of(&exit.reason);
     let problem = match (&exit.reason, accept_failure) {
         (ExitReason::NotStarted(_), _) => return exit,
+        // Not this process's fault, nor that of its program.
+        (reason, _) if reason.is_displacement() || *reason == ExitReason::Signal(SIGTERM) => {
+            return exit;
+        }
         (_, Some(problem)) => not_accepted(&problem),
         _ if own == Some(ChildExit::TooLate) => INIT_TOO_LATE.into(),
         // The process has printed the problem.

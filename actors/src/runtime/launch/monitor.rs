@@ -131,6 +131,9 @@ async fn monitor_with(
                 Some(ProcessCommand::Terminate) => job_guard.job.terminate(),
                 Some(ProcessCommand::Kill(reason)) => {
                     verdict.get_or_insert(reason);
+                    if runtime.listening.serves_remote_children() {
+                        let _ = connection.link.send(ControlMessage::Kill.message());
+                    }
                     job_guard.job.kill();
                     killed.get_or_insert_with(Instant::now);
                 }

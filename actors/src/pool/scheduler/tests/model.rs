@@ -49,6 +49,10 @@ enum Step {
         worker: usize,
         planned: bool,
     },
+    /// SIGTERM asks a worker to end.
+    Terminate {
+        worker: usize,
+    },
     /// A task runs past its timeout, and its worker is killed.
     TimeOut {
         worker: usize,
@@ -84,6 +88,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (any::<usize>(), 1usize..5).prop_map(|(worker, tasks)| Step::Return { worker, tasks }),
         2 => (any::<usize>(), any::<bool>())
             .prop_map(|(worker, planned)| Step::Lose { worker, planned }),
+        1 => any::<usize>().prop_map(|worker| Step::Terminate { worker }),
         1 => (any::<usize>(), any::<usize>())
             .prop_map(|(worker, task)| Step::TimeOut { worker, task }),
         3 => (any::<usize>(), 1usize..8).prop_map(|(call, tasks)| Step::Take { call, tasks }),
@@ -114,6 +119,8 @@ struct Model {
     timeouts: BTreeMap<Task, u32>,
     /// Workers without a quota.
     unlimited: BTreeSet<WorkerId>,
+    /// Workers that get no more tasks.
+    draining: BTreeSet<WorkerId>,
     next_worker: WorkerId,
     next_call: CallId,
 }
@@ -246,6 +253,14 @@ impl Simulation {
                     if planned { ExitReason::TaskCancelled } else { ExitReason::Signal(9) };
                 self.scheduler.lost(worker, &Exit::new(reason, Vec::new()), &mut effects);
             }
+            Step::Terminate { worker } => {
+                let Some(worker) = Simulation::select(&self.model.workers, worker) else { return };
+                self.scheduler.drain(worker, Drain::Terminating, &mut effects);
+                self.model.unlimited.remove(&worker);
+                let idle = self.model.workers[&worker].is_empty();
+                let is_new = self.model.draining.insert(worker);
+                assert_eq!(effects.retired.len(), usize::from(is_new && idle));
+            }
             Step::TimeOut { worker, task } => {
                 let Some(worker) = Simulation::select(&self.model.workers, worker) else { return };
                 let pending = &self.model.workers[&worker];
@@ -294,6 +309,7 @@ impl Simulation {
             Step::Drain => {
                 if let Some(drained) = self.scheduler.drain_one(&mut effects) {
                     self.model.unlimited.remove(&drained);
+                    assert!(self.model.draining.insert(drained), "no worker is drained twice");
                 }
             }
         }
@@ -359,6 +375,7 @@ impl Simulation {
         for (worker, assignment) in effects.assignments {
             let pending =
                 self.model.workers.get_mut(&worker).expect("only existing workers get tasks");
+            assert!(!self.model.draining.contains(&worker), "a draining worker gets no tasks");
             let end = assignment.first + u64::from(assignment.count);
             assert!(Items::new(&assignment.arguments).count() >= assignment.count as usize);
             let first = Items::new(&assignment.arguments).next().expect("a run has a task").0;

@@ -1,0 +1,54 @@
+//! The end of a worker by SIGTERM: its machine is drained, a spot instance ends, a user stops it.
+//!
+//! The worker starts no more tasks and returns those that it has not started. The pool stops it when
+//! the tasks that it runs have ended. After the grace period it ends without waiting for them.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use fiber_core::Signals;
+use tokio::time::sleep;
+
+use super::WorkQueue;
+use crate::pool::wire::WorkerEvent;
+use crate::runtime::Runtime;
+
+/// Handles SIGTERM from now on.
+pub(super) fn listen(runtime: &'static Runtime, queue: &Arc<WorkQueue>) {
+    let mut signals = match Signals::listen_for_sigterm() {
+        Ok(signals) => signals,
+        Err(error) => {
+            return tracing::warn!("SIGTERM can't be handled, and ends this worker: {error}");
+        }
+    };
+    let queue = Arc::clone(queue);
+    tokio::task::spawn_local(async move {
+        let sigterm = signals.next().await;
+        if queue.terminate() {
+            // Further signals change nothing: kubelets, shells and init systems repeat them.
+            sleep(runtime.config().grace).await;
+        }
+        runtime.end_as_by_signal(sigterm, pending()).await;
+    });
+}
+
+impl WorkQueue {
+    /// Starts no more tasks, and returns those that have not started. Returns whether the worker is
+    /// ready; if not, it has nothing to finish.
+    fn terminate(&self) -> bool {
+        let mut work = self.work.lock();
+        if !work.ready {
+            return false;
+        }
+        self.terminating.store(true, Ordering::Release);
+        let mut returned = std::mem::take(&mut work.runs);
+        self.count_queued(&work);
+        // The pool replaces this worker only if it knows why it ends: first of all.
+        self.report(WorkerEvent::Terminating);
+        drop(work);
+        returned.extend(self.executors.iter().filter_map(|executor| executor.lock().take_rest()));
+        returned.iter().for_each(|run| self.return_run(run));
+        true
+    }
+}
