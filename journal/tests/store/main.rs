@@ -1,6 +1,9 @@
 //! Recording, and finding it again after the journal was opened again.
 
+mod disk;
 mod helpers;
+mod large;
+mod processes;
 
 use std::sync::Arc;
 
