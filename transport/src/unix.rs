@@ -276,12 +276,16 @@ impl UnixLink {
     async fn unblock(self: Arc<Self>) {
         loop {
             self.blocked.notified().await;
-            if self.until_written().await.is_err() {
-                self.close();
-            }
-            // The peer may have returned blobs in what is not received yet.
-            if self.state.lock().received_all {
+            let (closed, received_all) = {
+                let state = self.state.lock();
+                (state.closed, state.received_all)
+            };
+            // Before that, the peer may have returned blobs in what is not received yet.
+            if received_all {
                 break;
+            }
+            if !closed && self.until_written().await.is_err() {
+                self.close();
             }
         }
         let (lender, peer) = (std::mem::take(&mut self.state.lock().lender), self.peer);
