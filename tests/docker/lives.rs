@@ -18,6 +18,7 @@ crate::tests![
     pools_in_pools,
     actors_queues_pipes_locks_and_rings_reach_across_containers,
     the_session_key_is_in_no_log_and_no_process_list,
+    a_stopped_container_ends_its_task_and_returns_the_others,
 ];
 
 fn pi_is_estimated_in_containers_and_nothing_is_left() {
@@ -119,4 +120,18 @@ fn pools_in_pools() {
     program.line("nested: done");
     program.say("go on");
     leaves_nothing(program).code(0).says(&["squares: [[0, 1, 4], [100, 121, 144]]"]);
+}
+
+fn a_stopped_container_ends_its_task_and_returns_the_others() {
+    let mut program = program("drained").start();
+    let container = program.line("runs in: ");
+    std::thread::scope(|scope| {
+        // It returns when the container has ended.
+        let stopping = scope.spawn(|| docker(&["stop", &container]));
+        assert_eq!(program.line("others: "), "59");
+        program.say("go on");
+        assert_eq!(program.line("ended in: "), container);
+        stopping.join().expect("the stop succeeds");
+    });
+    leaves_nothing(program).code(0).says(&["deaths: 0, redelivered: 0"]);
 }

@@ -5,7 +5,7 @@ use std::io::BufRead;
 use std::time::Duration;
 
 use actix::prelude::*;
-use fiber::sync::Lock;
+use fiber::sync::{Event, Lock};
 use fiber::{
     AsyncManager, Meta, Pipe, Pool, Process, Queue, Reduction, RemoteAddr, Ring, RingNode,
     pipe::{PipeReceiver, PipeSender},
@@ -52,6 +52,7 @@ pub(crate) fn run(name: &str) {
         "talk" => talk(),
         "crowd" => crowd(),
         "doomed" => doomed(),
+        "drained" => drained(),
         other => panic!("there is no scenario `{other}`"),
     }
 }
@@ -305,6 +306,37 @@ fn talk() {
     let pool = Pool::new(1).unwrap();
     pool.apply(|| println!("from a worker"), ()).wait().unwrap();
     wait_for_word();
+}
+
+/// Prints where a task runs that waits for a word, when all others are done, and where it ended.
+fn drained() {
+    fn pass(x: u64, gate: Option<(Queue<String>, Event)>) -> (u64, String) {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        if let Some((running, open)) = gate {
+            running.put(host.clone()).wait().unwrap();
+            open.wait_set().wait().unwrap();
+        }
+        (x, host)
+    }
+    let pool = Pool::builder().processes(2).start().wait().unwrap();
+    let (running, open) = (Queue::new().unwrap(), Event::new().unwrap());
+    let gate = (running.clone(), open.clone());
+    std::thread::spawn(move || {
+        running.stream().wait().for_each(|host| println!("runs in: {}", host.unwrap()));
+    });
+    std::thread::spawn(move || {
+        wait_for_word();
+        open.set().wait().unwrap();
+    });
+    // The rest of the first chunk waits for its first task, unless its worker returns it.
+    let tasks = (0..60).map(move |x| (x, (x == 0).then(|| gate.clone())));
+    let mut results = pool.max_deaths(1).chunk(3).imap_unordered(pass, tasks).wait();
+    let others = results.by_ref().take(59).map(Result::unwrap).filter(|(x, _)| *x > 0).count();
+    println!("others: {others}");
+    println!("ended in: {}", results.next().unwrap().unwrap().1);
+    pool.wait_until_ready().wait().unwrap();
+    let stats = pool.stats();
+    println!("deaths: {}, redelivered: {}", stats.deaths, stats.tasks.redelivered);
 }
 
 /// Starts more workers than there may be resources for.

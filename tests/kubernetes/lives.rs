@@ -8,7 +8,7 @@ use std::time::Instant;
 use rustix::process::Signal;
 
 use crate::cluster::{leaves_nothing, made, name, names, pods, program, text};
-use crate::kubectl::kubectl;
+use crate::kubectl::{get, kubectl};
 use crate::wait::{LONG, wait_until};
 
 crate::tests![
@@ -21,6 +21,8 @@ crate::tests![
     a_program_that_exits_during_starts_leaves_nothing,
     actors_queues_pipes_locks_and_rings_reach_across_pods,
     output_of_pods_is_forwarded,
+    a_deleted_pod_ends_its_task_and_returns_the_others,
+    a_deleted_pod_whose_task_never_ends_counts_against_no_task,
 ];
 
 fn pi_is_estimated_in_pods_and_nothing_is_left() {
@@ -153,4 +155,27 @@ fn output_of_pods_is_forwarded() {
     assert_eq!(kubectl(&["logs", &pod]), "from a worker");
     program.say("go on");
     leaves_nothing(program).code(0);
+}
+
+fn a_deleted_pod_ends_its_task_and_returns_the_others() {
+    let mut program = program("drained").start();
+    let pod = program.line("runs in: ");
+    kubectl(&["delete", "pod", &pod, "--wait=false"]);
+    assert_eq!(program.line("others: "), "59");
+    program.say("go on");
+    assert_eq!(program.line("ended in: "), pod);
+    leaves_nothing(program).code(0).says(&["deaths: 0, redelivered: 0"]);
+}
+
+fn a_deleted_pod_whose_task_never_ends_counts_against_no_task() {
+    let mut program = program("drained").env("FIBER_GRACE", "1s").start();
+    let first = program.line("runs in: ");
+    let deleted = &get(&["pod", &first])["spec"]["terminationGracePeriodSeconds"];
+    assert_eq!(*deleted, 6, "longer than `grace`");
+    kubectl(&["delete", "pod", &first, "--wait=false"]);
+    let second = program.line("runs in: ");
+    assert_ne!(first, second);
+    program.say("go on");
+    assert_eq!(program.line("ended in: "), second);
+    leaves_nothing(program).code(0).says(&["deaths: 0, redelivered: 1"]);
 }

@@ -12,6 +12,7 @@ crate::tests![
     a_pod_that_its_node_rejects_is_created_again,
     preemption_is_reported,
     eviction_is_reported,
+    a_drained_node_ends_tasks_in_order,
 ];
 
 fn a_pool_works_with_the_workers_that_fit_and_grows() {
@@ -153,6 +154,41 @@ fn eviction_is_reported() {
     let taint = Taint::of_the_node_of(&pods(program.pid())[0]);
     leaves_nothing(program).code(0).says(&["error: ", "was evicted from its node: "]);
     drop(taint);
+}
+
+/// A cordoned node. Dropping this makes it schedulable again.
+struct Cordon(String);
+
+impl Drop for Cordon {
+    fn drop(&mut self) {
+        kubectl(&["uncordon", &self.0]);
+    }
+}
+
+fn a_drained_node_ends_tasks_in_order() {
+    let mut program = program("drained").start();
+    let pod = program.line("runs in: ");
+    let all = pods(program.pid());
+    let own = all.iter().find(|found| name(found) == pod).expect("it is one of them");
+    let session = text(&own["metadata"]["labels"]["fiber.session"]);
+    let node = Cordon(text(&own["spec"]["nodeName"]).to_string());
+    let selector = format!("--pod-selector=fiber.session={session}");
+    std::thread::scope(|scope| {
+        // It returns when all the pods have ended.
+        let draining = scope.spawn(|| kubectl(&["drain", &node.0, "--force", &selector]));
+        wait_until("all of them are evicted", || {
+            let deleted = |pod: &Value| pod["metadata"]["deletionTimestamp"].is_string();
+            let is_old = |pod: &Value| all.iter().any(|old| name(old) == name(pod));
+            pods(program.pid()).iter().all(|pod| deleted(pod) || !is_old(pod))
+        });
+        program.say("go on");
+        draining.join().expect("the drain ends");
+    });
+    drop(node);
+    assert_eq!(program.line("others: "), "59");
+    let ended = program.line("ended in: ");
+    assert_eq!(ended, pod);
+    leaves_nothing(program).code(0).says(&["deaths: 0, redelivered: 0"]);
 }
 
 /// Returns a pod with a higher priority.
