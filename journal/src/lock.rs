@@ -13,7 +13,7 @@ use crate::folder::Folder;
 /// A lock that this process holds on a journal. The system frees it when the process ends, however
 /// it ends.
 pub(crate) struct Lock {
-    _file: File,
+    file: File,
 }
 
 impl Lock {
@@ -35,7 +35,15 @@ impl Lock {
         );
         let written = file.set_len(0).and_then(|()| file.write_all_at(holder.as_bytes(), 0));
         written.map_err(|error| folder.refusal("write", &path, error))?;
-        Ok(Lock { _file: file })
+        Ok(Lock { file })
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // A process that another thread starts has a copy of the descriptor until it begins its
+        // program, and with it the lock, unless that is given back.
+        let _ = flock(&self.file, FlockOperation::Unlock);
     }
 }
 
