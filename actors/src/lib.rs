@@ -4,6 +4,7 @@
 
 mod actor_pool;
 mod blocking;
+mod durable;
 mod endpoint;
 mod manager;
 mod mesh;

@@ -6,6 +6,7 @@
 //! finds the current incarnation by asking the owner.
 
 mod builder;
+mod last_snapshot;
 mod lifecycle;
 mod process;
 mod snapshot;
@@ -44,7 +45,9 @@ use crate::supervisor::SupervisorRef;
 ///   second time on. Pending calls, and messages in the mailbox, fail with the reason, unless their
 ///   address [resends](RemoteAddr::resend) them.
 /// - **State.** The new actor has the state that the factory gives it. An actor that implements
-///   [`Snapshot`] continues from its last snapshot.
+///   [`Snapshot`] continues from its last snapshot. With
+///   [`durable`](ManagerBuilder::durable) snapshots, it also does so when the program itself is
+///   started again.
 /// - **The owner dies.** The process ends with its parent.
 ///
 /// It derefs to the actor's [`RemoteAddr`], so that `send` and `do_send` work on it.

@@ -12,7 +12,7 @@ const LAYERS: &[&[&str]] = &[
     &["mesh"],
     &["runtime"],
     &["reply"],
-    &["objects", "supervisor"],
+    &["durable", "objects", "supervisor"],
     &["remote", "process"],
     &["queue", "sync"],
     &["pipe"],

@@ -8,12 +8,15 @@ use fiber_core::codec::EncodedValue;
 use fiber_core::{
     Error, Function, Meta, Portable, Result, assert_captures_nothing, codec, transfer,
 };
+use fiber_journal::Journal;
 use tokio::sync::oneshot;
 
 use super::AsyncManager;
+use super::last_snapshot::LastSnapshot;
 use super::process::{ActorMain, actor_entry};
 use super::snapshot::{NoSnapshots, SnapshotInterval, SnapshotPolicy, Snapshots};
 use super::start::ManagerSpec;
+use crate::durable::{DurableState, ObjectKind};
 use crate::mesh::ProcessRef;
 use crate::options::{Numbers, ProcessOptions, builder_options};
 use crate::remote::RemoteAddr;
@@ -74,13 +77,82 @@ pub struct ManagerBuilder<P = NoSnapshots> {
     backoff: Backoff,
     mailbox: usize,
     interval: SnapshotInterval,
+    journal: Option<Journal>,
     policy: PhantomData<fn() -> P>,
 }
 
 // A derived implementation would require `P: Clone`.
 impl<P> Clone for ManagerBuilder<P> {
     fn clone(&self) -> ManagerBuilder<P> {
-        ManagerBuilder { options: self.options.clone(), backoff: self.backoff.clone(), ..*self }
+        let (options, backoff) = (self.options.clone(), self.backoff.clone());
+        ManagerBuilder { options, backoff, journal: self.journal.clone(), ..*self }
+    }
+}
+
+impl ManagerBuilder<Snapshots> {
+    /// Records the snapshots in a journal, so that a program that is started again finds the actor
+    /// in the state of its last snapshot.
+    ///
+    /// The actor's name and the journal's version identify it: set the [name](Self::name). A
+    /// snapshot counts when it is on the disk. The effects of later messages are lost with the
+    /// program, as they are with the actor's process. If a snapshot can't be recorded, the actor
+    /// ends, and its calls fail with the journal's error.
+    ///
+    /// Only the program's first process can start a durable actor.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let journal = fiber::Journal::at(directory.path());
+    /// use actix::prelude::*;
+    /// use fiber::AsyncManager;
+    /// use fiber::manager::{Snapshot, Snapshots};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// struct Visitors(u64);
+    ///
+    /// impl Actor for Visitors {
+    ///     type Context = Context<Self>;
+    /// }
+    ///
+    /// impl Snapshot for Visitors {
+    ///     type State = u64;
+    ///
+    ///     fn snapshot(&self) -> u64 {
+    ///         self.0
+    ///     }
+    ///
+    ///     fn restore(&mut self, state: u64) {
+    ///         self.0 = state;
+    ///     }
+    /// }
+    ///
+    /// #[derive(Message, Serialize, Deserialize)]
+    /// #[rtype(result = "u64")]
+    /// struct Enter;
+    ///
+    /// impl Handler<Enter> for Visitors {
+    ///     type Result = u64;
+    ///
+    ///     fn handle(&mut self, _: Enter, _: &mut Context<Self>) -> u64 {
+    ///         self.0 += 1;
+    ///         self.0
+    ///     }
+    /// }
+    ///
+    /// let builder = AsyncManager::<Visitors>::builder()
+    ///     .name("visitors")
+    ///     .snapshots(Snapshots::every_messages(1))
+    ///     .durable(journal);
+    /// let visitors = builder.start(Visitors, 0).wait()?;
+    /// println!("visitor {} of all runs of this program", visitors.send(Enter).wait()?);
+    /// # visitors.stop().wait()?;
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    pub fn durable(mut self, journal: impl Into<Journal>) -> ManagerBuilder<Snapshots> {
+        self.journal = Some(journal.into());
+        self
     }
 }
 
@@ -94,6 +166,7 @@ impl ManagerBuilder {
             backoff: Backoff::default(),
             mailbox: usize::MAX,
             interval: SnapshotInterval::default(),
+            journal: None,
             policy: PhantomData,
         }
     }
@@ -149,6 +222,7 @@ impl<P> ManagerBuilder<P> {
             backoff: self.backoff,
             mailbox: self.mailbox,
             interval: when.into(),
+            journal: self.journal,
             policy: PhantomData,
         }
     }
@@ -162,8 +236,9 @@ impl<P> ManagerBuilder<P> {
     ///
     /// # Errors
     /// [`Error::Start`] if the process cannot start or the factory panics; [`Error::Invalid`] if
-    /// the mailbox's capacity is 0, or the name is empty or contains `/`; [`Error::Encode`] or
-    /// [`Error::TooLarge`] for the arguments; [`Error::NotInitialised`].
+    /// the mailbox's capacity is 0, the name is empty or contains `/`, or the actor can't be
+    /// durable; [`Error::Journal`]; [`Error::Encode`] or [`Error::TooLarge`] for the arguments;
+    /// [`Error::NotInitialised`].
     pub fn start<F, Args, M>(self, factory: F, args: Args) -> Reply<AsyncManager<F::Output>>
     where
         F: Function<Args, M>,
@@ -274,6 +349,11 @@ impl<P> ManagerBuilder<P> {
             let problem = "a mailbox needs room for at least 1 message";
             return Err(Error::invalid("ManagerBuilder::mailbox", problem));
         }
+        let durable = self.journal.as_ref().map(|journal| {
+            let name = self.options.name.as_deref();
+            DurableState::open(runtime, journal, ObjectKind::Actor, name)
+        });
+        let snapshot = LastSnapshot::new(durable.transpose()?)?;
         let name = self.options.name_or_numbered("manager", &NUMBERS);
         let main = ActorMain {
             entry: entry.reference(),
@@ -288,6 +368,7 @@ impl<P> ManagerBuilder<P> {
             name,
             main,
             keep_alive,
+            snapshot,
             meta: self.options.meta.or(Meta::of::<F>()),
             output: self.options.output_mode(config),
             restart: self.restart,

@@ -1,18 +1,18 @@
 //! The process of a managed actor as a child of its supervisor, in the process that owns it.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fiber_core::codec::EncodedValue;
 use fiber_core::stats::ProcessRole;
 use fiber_core::transfer::KeepAlive;
-use fiber_core::{ExitReason, Meta, OutputMode, Result};
+use fiber_core::{Error, ExitReason, Meta, OutputMode, Result};
 use fiber_transport::Received;
-use futures_util::future::LocalBoxFuture;
-use parking_lot::Mutex;
+use futures_util::future::{Either, LocalBoxFuture, select};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::ManagerInner;
+use super::last_snapshot::LastSnapshot;
 use super::process::ActorMain;
 use super::wire::ActorMessage;
 use crate::mesh::{OwnedActor, ProcessRef};
@@ -36,6 +36,7 @@ pub(super) struct ManagerSpec {
     pub(super) main: ActorMain,
     /// Keeps alive the shared objects in the factory's arguments.
     pub(super) keep_alive: KeepAlive,
+    pub(super) snapshot: Arc<LastSnapshot>,
     pub(super) meta: Meta,
     pub(super) output: OutputMode,
     pub(super) restart: Restart,
@@ -78,7 +79,7 @@ impl ManagerSpec {
             incarnations: Arc::new(Incarnations {
                 owned: Arc::clone(&owned),
                 restart: self.restart,
-                snapshot: Mutex::default(),
+                snapshot: self.snapshot,
                 process,
             }),
         };
@@ -104,8 +105,7 @@ struct ManagerStart {
 struct Incarnations {
     owned: Arc<OwnedActor>,
     restart: Restart,
-    /// The last snapshot of the actor.
-    snapshot: Mutex<Option<EncodedValue>>,
+    snapshot: Arc<LastSnapshot>,
     process: watch::Sender<Option<CurrentProcess>>,
 }
 
@@ -115,19 +115,21 @@ impl Start for ManagerStart {
         context: ChildContext,
     ) -> LocalBoxFuture<'static, Result<Running, ExitReason>> {
         let (runtime, incarnations) = (self.runtime, Arc::clone(&self.incarnations));
-        let snapshot = incarnations.snapshot.lock().clone();
-        let main = ActorMain { snapshot, ..self.main.clone() };
-        let spec = Launch {
-            name: self.name.clone(),
-            role: ProcessRole::Actor,
-            restarts: context.restarts(),
-            retry_creation: context.restarts() > 0,
-            meta: self.meta,
-            output: self.output,
-            request: StartRequest::new(&main),
-            scheduling: None,
-        };
+        let (name, main, meta, output) =
+            (self.name.clone(), self.main.clone(), self.meta, self.output);
         Box::pin(async move {
+            let snapshot = incarnations.snapshot.get().await;
+            let snapshot = snapshot.map_err(|error| ExitReason::NotStarted(error.to_string()))?;
+            let spec = Launch {
+                name,
+                role: ProcessRole::Actor,
+                restarts: context.restarts(),
+                retry_creation: context.restarts() > 0,
+                meta,
+                output,
+                request: StartRequest::new(&ActorMain { snapshot, ..main }),
+                scheduling: None,
+            };
             let launched = launch(runtime, spec).await.map_err(|exit| exit.reason)?;
             let (pid, place) = (launched.info.pid, launched.place());
             let address = launched.address.clone().unwrap_or_default().into();
@@ -164,7 +166,7 @@ impl Incarnations {
         let link = Arc::clone(&launched.connection.link);
         let mut ended = None;
         let receive = |message: Received| match ActorMessage::decode(message.into()) {
-            Some(ActorMessage::Snapshot(state)) => *self.snapshot.lock() = Some(state),
+            Some(ActorMessage::Snapshot(state)) => self.snapshot.set(state),
             Some(ActorMessage::Ended(reason)) => {
                 ended = Some(reason);
                 // The process stays until then, so that its reason is not lost.
@@ -172,7 +174,18 @@ impl Incarnations {
             }
             None => tracing::error!("ignored an invalid message of a managed actor's process"),
         };
-        let exit = monitor(runtime, launched, inbox, receive).await;
+        let exit = {
+            let monitor = pin!(monitor(runtime, launched, inbox, receive));
+            match select(monitor, pin!(self.snapshot.failed())).await {
+                Either::Left((exit, _)) => exit,
+                Either::Right((error, monitor)) => {
+                    self.give_up(&error);
+                    monitor.await
+                }
+            }
+        };
+        // The next incarnation, of this program or of the next one, gets what has arrived.
+        let _ = self.snapshot.get().await;
         self.process.send_if_modified(|current| {
             let is_current = current.as_ref().is_some_and(|process| process.pid == pid);
             if is_current {
@@ -191,6 +204,15 @@ impl Incarnations {
             self.owned.gone(reason.clone());
         }
         reason
+    }
+
+    /// Ends the actor for good, because a snapshot could not be recorded.
+    fn give_up(&self, error: &Error) {
+        let reason = ExitReason::Failed(error.to_string());
+        if let Some(process) = &*self.process.borrow() {
+            let _ = process.commands.send(ProcessCommand::Kill(reason.clone()));
+        }
+        self.owned.gone(reason);
     }
 }
 

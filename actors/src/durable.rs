@@ -1,0 +1,229 @@
+//! The state of actors, rings and queues that outlives the program: slots of a journal.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::{Arc, LazyLock};
+
+use bytes::Bytes;
+use fiber_core::blob::{Blob, Blobs};
+use fiber_core::codec::EncodedValue;
+use fiber_core::{Error, Result};
+use fiber_journal::{Entry, Journal, Recorder, Store};
+use parking_lot::Mutex;
+
+use crate::runtime::Runtime;
+
+/// The kinds of durable objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ObjectKind {
+    Actor,
+    Ring,
+    Queue,
+}
+
+impl ObjectKind {
+    fn word(self) -> &'static str {
+        match self {
+            ObjectKind::Actor => "actor",
+            ObjectKind::Ring => "ring",
+            ObjectKind::Queue => "queue",
+        }
+    }
+
+    /// The option that makes an object durable.
+    fn option(self) -> &'static str {
+        match self {
+            ObjectKind::Actor => "ManagerBuilder::durable",
+            ObjectKind::Ring => "RingBuilder::durable",
+            ObjectKind::Queue => "QueueBuilder::durable",
+        }
+    }
+
+    /// Returns the error of an object that can't be durable.
+    pub(crate) fn refused(self, problem: impl Into<String>) -> Error {
+        Error::invalid(self.option(), problem)
+    }
+}
+
+/// The part of a journal that belongs to one durable object.
+pub(crate) struct DurableState {
+    store: Arc<Store>,
+    name: String,
+    _claim: Option<Claim>,
+}
+
+/// A change of slots.
+pub(crate) enum Change {
+    Put { slots: Arc<str>, slot: u64, value: EncodedValue },
+    Remove { slots: Arc<str>, slot: u64 },
+}
+
+impl DurableState {
+    /// Opens the part of an object that at most one object of the program may have at a time.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] outside of the head, without a usable name, or if another object has it;
+    /// [`Error::Journal`].
+    pub(crate) fn open(
+        runtime: &Runtime,
+        journal: &Journal,
+        kind: ObjectKind,
+        name: Option<&str>,
+    ) -> Result<DurableState> {
+        let mut state = DurableState::open_shared(runtime, journal, kind, name)?;
+        // An earlier object of the name may have changes on their way.
+        state.store.flush();
+        let path = state.store.path().to_path_buf();
+        state._claim = Some(Claim::new(path, state.name.clone()).ok_or_else(|| {
+            let (word, name) = (kind.word(), name.unwrap_or_default());
+            kind.refused(format!(
+                "the program has a durable {word} `{name}` in journal `{}` already: give this one \
+                 another name, or end the other one first",
+                state.store.path().display()
+            ))
+        })?);
+        Ok(state)
+    }
+
+    /// Opens the next of the parts that objects of this name have one after the other.
+    ///
+    /// # Errors
+    /// As [`open`](DurableState::open).
+    pub(crate) fn open_next(
+        runtime: &Runtime,
+        journal: &Journal,
+        kind: ObjectKind,
+        name: Option<&str>,
+    ) -> Result<DurableState> {
+        static NUMBERS: LazyLock<Mutex<HashMap<Part, u64>>> = LazyLock::new(Mutex::default);
+        let mut state = DurableState::open_shared(runtime, journal, kind, name)?;
+        let mut numbers = NUMBERS.lock();
+        let part = (state.store.path().to_path_buf(), state.name.clone());
+        let next = numbers.entry(part).or_default();
+        state.name = format!("{}#{next}", state.name);
+        *next += 1;
+        Ok(state)
+    }
+
+    fn open_shared(
+        runtime: &Runtime,
+        journal: &Journal,
+        kind: ObjectKind,
+        name: Option<&str>,
+    ) -> Result<DurableState> {
+        let word = kind.word();
+        if !runtime.is_head() {
+            return Err(kind.refused(format!(
+                "only the program's first process can have a durable {word}: make it there, and \
+                 pass what this process needs of it"
+            )));
+        }
+        let Some(name) = name else {
+            return Err(kind.refused(format!(
+                "a durable {word} needs a name, by which it is found again: set it with `name`"
+            )));
+        };
+        if name.is_empty() || name.contains(SEPARATORS) {
+            return Err(kind.refused(format!(
+                "`{name}` can't be the name of a durable {word}: it must not be empty, nor contain \
+                 `/`, `@` or `#`"
+            )));
+        }
+        if let Some(call) = journal.call_name() {
+            return Err(kind.refused(format!(
+                "`Journal::call` names calls of a pool (here `{call}`); a {word} has its own name"
+            )));
+        }
+        let name = match journal.version_name() {
+            "" => format!("{word}/{name}"),
+            version => format!("{word}/{name}@{version}"),
+        };
+        let store = Store::open(&journal.path(runtime.config())?, journal)?;
+        Ok(DurableState { store, name, _claim: None })
+    }
+
+    /// Returns the name of the object's slots.
+    pub(crate) fn slots(&self) -> Arc<str> {
+        self.name.as_str().into()
+    }
+
+    /// Returns the name of the slots of a part of the object.
+    pub(crate) fn slots_of(&self, part: impl std::fmt::Display) -> Arc<str> {
+        format!("{}/{part}", self.name).into()
+    }
+
+    /// Returns the values of slots, by their numbers in ascending order.
+    pub(crate) fn read(&self, slots: &str) -> Result<Vec<(u64, EncodedValue)>> {
+        let value = |(slot, bytes, blobs): (u64, Bytes, Vec<Bytes>)| {
+            let blobs = blobs.into_iter().map(Blob::private).collect::<Vec<_>>();
+            (slot, EncodedValue { bytes, blobs: Blobs::from(blobs) })
+        };
+        Ok(self.store.slots(slots)?.into_iter().map(value).collect())
+    }
+
+    /// Records changes together, after all earlier ones. `then` runs on the journal's thread when
+    /// they are on the disk, or with the error that prevented it.
+    pub(crate) fn record(
+        &self,
+        changes: Vec<Change>,
+        then: impl FnOnce(Result<()>) + Send + 'static,
+    ) {
+        self.store.record(Box::new(Changes { changes, then }));
+    }
+
+    /// Returns the error of a state that doesn't fit the program.
+    pub(crate) fn unusable(&self, problem: impl Into<String>) -> Error {
+        let cause: Box<dyn std::error::Error + Send + Sync> =
+            format!("{}: {}", self.name, problem.into()).into();
+        Error::Journal { journal: self.store.path().to_path_buf(), cause: cause.into() }
+    }
+}
+
+/// The characters that separate the parts of a slot's name.
+const SEPARATORS: [char; 3] = ['/', '@', '#'];
+
+/// Changes of slots as one entry.
+struct Changes<F> {
+    changes: Vec<Change>,
+    then: F,
+}
+
+impl<F: FnOnce(Result<()>) + Send> Entry for Changes<F> {
+    fn record(&self, recorder: &mut Recorder<'_>) {
+        for change in &self.changes {
+            match change {
+                Change::Put { slots, slot, value } => {
+                    let blobs: Vec<&[u8]> = value.blobs.iter().map(|blob| &**blob).collect();
+                    recorder.put(slots, *slot, &value.bytes, &blobs);
+                }
+                Change::Remove { slots, slot } => recorder.remove(slots, *slot),
+            }
+        }
+    }
+
+    fn recorded(self: Box<Self>, result: Result<()>) {
+        (self.then)(result);
+    }
+}
+
+/// A part of a journal: its folder, and the name of the slots.
+type Part = (PathBuf, String);
+
+static CLAIMED: LazyLock<Mutex<HashSet<Part>>> = LazyLock::new(Mutex::default);
+
+/// Keeps other objects of this process from a part of a journal.
+struct Claim(Part);
+
+impl Claim {
+    fn new(path: PathBuf, name: String) -> Option<Claim> {
+        let part = (path, name);
+        let is_free = CLAIMED.lock().insert(part.clone());
+        is_free.then(|| Claim(part))
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        CLAIMED.lock().remove(&self.0);
+    }
+}
