@@ -9,11 +9,13 @@
 mod builder;
 mod call;
 mod collectives;
+mod confirmed;
 mod coordinator;
 mod function;
 mod node;
 mod number;
 mod rank;
+mod recorded;
 mod reduction;
 mod rendezvous;
 mod run;
@@ -38,7 +40,8 @@ pub use self::run::RingRun;
 ///   memory on one host and over links between hosts.
 /// - **Deaths.** If one rank dies, the run ends with an error. If the function takes
 ///   [checkpoints](RingNode::checkpoint), all ranks are restarted instead, and continue from the
-///   last one.
+///   last one. A [durable](RingBuilder::durable) ring continues from it also when the program
+///   itself is started again.
 ///
 /// # Examples
 /// ```

@@ -10,14 +10,17 @@ use fiber_core::{
     AsResult, AsValue, Error, Meta, Output, OutputKind, Portable, Result, TryOutput,
     assert_captures_nothing, codec, transfer,
 };
+use fiber_journal::Journal;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::coordinator::{Coordinator, RestartPolicy, RunState};
 use super::function::RingFunction;
 use super::rank::RingMain;
-use super::run::RingRun;
+use super::recorded::{Identity, Progress, RecordedRun};
+use super::run::{PreparedRun, RingRun};
 use super::task::ring_entry;
+use crate::durable::{DurableState, ObjectKind};
 use crate::options::{Numbers, ProcessOptions, builder_options, default_processes};
 use crate::process::Initializer;
 use crate::runtime::Runtime;
@@ -56,6 +59,7 @@ pub struct RingBuilder {
     timeout: Duration,
     intensity: (u32, Duration),
     backoff: Backoff,
+    journal: Option<Journal>,
 }
 
 impl RingBuilder {
@@ -67,6 +71,7 @@ impl RingBuilder {
             timeout: Duration::from_secs(300),
             intensity: (3, Duration::from_secs(5)),
             backoff: Backoff::default(),
+            journal: None,
         }
     }
 
@@ -104,6 +109,45 @@ impl RingBuilder {
         self
     }
 
+    /// Records checkpoints and results in a journal, so that a program that is started again
+    /// continues the run.
+    ///
+    /// The n-th [checkpoint](crate::RingNode::checkpoint) counts when that of each rank is on the
+    /// disk. A program that is started again gives each rank its state in the last one that counts,
+    /// or the results, without starting a process, if the run is over. Failures are not recorded.
+    ///
+    /// The ring's [name](Self::name), which has to be set, and the journal's version identify the
+    /// run. Several runs of one name are numbered in the order in which the program makes them. The
+    /// size, the function and the arguments must be the same as before; otherwise the run ends with
+    /// [`Error::Invalid`], and nothing is lost.
+    ///
+    /// Only the program's first process can run a durable ring, and its arguments can't contain
+    /// handles, which name objects of one run of the program.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let journal = fiber::Journal::at(directory.path());
+    /// use fiber::{Ring, RingNode};
+    ///
+    /// fn count(mut node: RingNode, steps: u64) -> fiber::Result<u64> {
+    ///     let first = node.restored()?.unwrap_or(0);
+    ///     for step in first..steps {
+    ///         node.checkpoint(&(step + 1))?;
+    ///     }
+    ///     Ok(steps)
+    /// }
+    ///
+    /// let ring = Ring::builder().name("count").size(2).durable(journal);
+    /// assert_eq!(ring.try_run(count, 10).wait()?, [10, 10]);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    pub fn durable(mut self, journal: impl Into<Journal>) -> RingBuilder {
+        self.journal = Some(journal.into());
+        self
+    }
+
     /// Starts the nodes, which call `function` with their [`RingNode`](crate::RingNode) and `args`.
     /// [`RingBuilder`] has an example.
     ///
@@ -115,8 +159,8 @@ impl RingBuilder {
     /// The handle returns them all: [`Error::RankDied`] if a node died and the ring could not be
     /// restarted; [`Error::Ring`] if the ranks made different calls or timed out; [`Error::Task`]
     /// if the function panicked (its `index` is the rank); [`Error::Start`] if a node could not
-    /// start; [`Error::Invalid`] if the size is 0; [`Error::Encode`] and [`Error::TooLarge`] for
-    /// the arguments; [`Error::NotInitialised`].
+    /// start; [`Error::Invalid`] if the size is 0 or the ring can't be durable; [`Error::Journal`];
+    /// [`Error::Encode`] and [`Error::TooLarge`] for the arguments; [`Error::NotInitialised`].
     pub fn run<F, A, M, N>(self, function: F, args: A) -> RingRun<<F::Output as Output<N>>::Value>
     where
         F: RingFunction<A, M, Output: Output<N>>,
@@ -182,7 +226,7 @@ impl RingBuilder {
         (entry, function): (EntryRef, &'static str),
         meta: Meta,
         (arguments, keep_alive): (EncodedValue, KeepAlive),
-    ) -> Result<(Arc<Coordinator>, RestartPolicy)> {
+    ) -> Result<PreparedRun> {
         let runtime = Runtime::get()?;
         let config = runtime.config();
         let size = self.size.unwrap_or_else(|| default_processes(config));
@@ -193,12 +237,32 @@ impl RingBuilder {
         codec::check_size(arguments.size(), config.max_message.as_u64(), || {
             format!("the arguments of `{function}`")
         })?;
+        let (mut recorded, mut progress) = (None, Progress::None);
+        if let Some(journal) = &self.journal {
+            if !keep_alive.is_empty() {
+                return Err(ObjectKind::Ring.refused(
+                    "the arguments contain a handle, which names an object of this run of the \
+                     program: make the object anew in each run, and reach it in another way",
+                ));
+            }
+            let given_name = self.options.name.as_deref();
+            let state = DurableState::open_next(runtime, journal, ObjectKind::Ring, given_name)?;
+            let (run, earlier) =
+                RecordedRun::open(state, &Identity::new(function, size, &arguments))?;
+            (recorded, progress) = (Some(run), earlier);
+        }
+        let run = match progress {
+            Progress::Finished(values) => return Ok(PreparedRun::Finished(values)),
+            Progress::Checkpoint(number, states) => RunState::restored(number, states),
+            Progress::None => RunState::new(size),
+        };
         let main = RingMain {
             entry,
             ring: name.clone(),
             rank: 0,
             initializer: self.initializer.transpose()?,
             timeout: self.timeout,
+            is_durable: recorded.is_some(),
         };
         let coordinator = Coordinator {
             runtime,
@@ -209,11 +273,12 @@ impl RingBuilder {
             _keep_alive: keep_alive,
             meta,
             output: self.options.output_mode(config),
-            run: Mutex::new(RunState::new(size)),
+            recorded,
+            run: Mutex::new(run),
             pids: watch::Sender::new(vec![None; size]),
             registration: Registration::default(),
         };
         let policy = RestartPolicy { intensity: self.intensity, backoff: self.backoff };
-        Ok((Arc::new(coordinator), policy))
+        Ok(PreparedRun::Start(Arc::new(coordinator), policy))
     }
 }

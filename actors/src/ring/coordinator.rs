@@ -3,8 +3,10 @@
 //! It collects addresses, checkpoints and results of the ranks, and decides how the run ends. The
 //! ranks are children of one supervisor, which restarts all of them when one dies. One start of all
 //! ranks is an *attempt*. The coordinator allows another attempt only if the function takes
-//! checkpoints, because otherwise there is no state to continue from.
+//! checkpoints, because otherwise there is no state to continue from. Checkpoints and results of a
+//! durable ring count when they are recorded.
 
+mod checkpoints;
 mod diagnosis;
 mod rank_child;
 
@@ -12,7 +14,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use fiber_core::codec::EncodedValue;
 use fiber_core::stats::{Report, RingStats};
 use fiber_core::transfer::KeepAlive;
@@ -26,6 +27,7 @@ use tokio::sync::{mpsc, watch};
 
 use self::rank_child::RankStart;
 use super::rank::RingMain;
+use super::recorded::RecordedRun;
 use super::wire::{CoordinatorMessage, RankAddress, RankMessage};
 use crate::runtime::{ControlMessage, ProcessCommand, Runtime};
 use crate::stats::{Registration, Source};
@@ -52,6 +54,7 @@ pub(super) struct Coordinator {
     pub(super) _keep_alive: KeepAlive,
     pub(super) meta: Meta,
     pub(super) output: OutputMode,
+    pub(super) recorded: Option<RecordedRun>,
     pub(super) run: Mutex<RunState>,
     /// The ids of the running processes, by rank.
     pub(super) pids: watch::Sender<Vec<Option<u32>>>,
@@ -66,6 +69,10 @@ pub(super) struct RunState {
     ranks: Vec<RankProcess>,
     /// The checkpoints of each rank by their number, from the last one that all ranks have taken.
     checkpoints: Vec<BTreeMap<u64, EncodedValue>>,
+    /// The highest number of a checkpoint that any rank has taken.
+    last_taken: u64,
+    /// Whether the values of all ranks are being recorded.
+    is_finishing: bool,
     /// How the run ended. The first outcome counts.
     outcome: Option<Outcome>,
     supervisor: Option<SupervisorRef>,
@@ -92,6 +99,15 @@ impl RunState {
             checkpoints: vec![BTreeMap::new(); size],
             ..RunState::default()
         }
+    }
+
+    /// Returns the state of a run that continues from a checkpoint.
+    pub(super) fn restored(number: u64, states: Vec<EncodedValue>) -> RunState {
+        let mut run = RunState::new(states.len());
+        run.checkpoints =
+            states.into_iter().map(|state| BTreeMap::from([(number, state)])).collect();
+        run.last_taken = number;
+        run
     }
 
     /// Returns the number of the last checkpoint that all ranks have taken.
@@ -258,14 +274,9 @@ impl Coordinator {
                 }
             }
             Some(RankMessage::Checkpoint(number, state)) => {
-                // A copy: the message may share a large buffer with others, which it would keep.
-                let bytes = Bytes::copy_from_slice(&state.bytes);
-                run.checkpoints[rank].insert(number, EncodedValue { bytes, ..state });
-                if let Some(last) = run.last_checkpoint() {
-                    for taken in &mut run.checkpoints {
-                        taken.retain(|number, _| *number >= last);
-                    }
-                }
+                run.last_taken = run.last_taken.max(number);
+                drop(run);
+                self.take_checkpoint(rank, attempt, number, state);
             }
             Some(RankMessage::Value(value)) => {
                 run.ranks[rank].value = Some(value);
@@ -273,7 +284,7 @@ impl Coordinator {
                     run.ranks.iter().map(|rank| rank.value.clone()).collect();
                 if let Some(values) = values {
                     drop(run);
-                    self.end(Ok(values));
+                    self.finish(values);
                 }
             }
             Some(RankMessage::Failure(failure)) => {
@@ -304,7 +315,7 @@ impl Coordinator {
     /// otherwise it ends the run.
     fn rank_died(self: &Arc<Self>, rank: usize, attempt: u64, exit: Exit) -> bool {
         let mut run = self.run.lock();
-        if run.attempt != attempt || run.outcome.is_some() {
+        if run.attempt != attempt || run.outcome.is_some() || run.is_finishing {
             return false;
         }
         self.pids.send_modify(|pids| pids[rank] = None);
@@ -312,7 +323,7 @@ impl Coordinator {
             ExitReason::NotStarted(_) => {
                 Error::Start { name: format!("{}/rank-{rank}", self.name), reason: exit.reason }
             }
-            _ if run.checkpoints.iter().all(BTreeMap::is_empty) => {
+            _ if run.last_taken == 0 => {
                 let reason = RingEndReason::NoCheckpoint;
                 Error::RankDied { ring: self.name.clone(), reason, rank, exit: exit.into() }
             }

@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::call::{CollectiveCall, Operation};
+use super::confirmed::ConfirmedCheckpoints;
 use super::number::{Number, segment};
 use super::reduction::Reduction;
 use super::rendezvous::{Rendezvous, rendezvous};
@@ -52,10 +53,29 @@ pub struct RingNode {
     max_message: u64,
     /// Collective calls so far.
     collectives: u64,
-    /// Checkpoints so far, including those before a restart.
-    checkpoints: u64,
-    restored: Option<EncodedValue>,
+    checkpoints: Checkpoints,
     shared: Arc<RankShared>,
+}
+
+/// The checkpoints of a rank.
+pub(super) struct Checkpoints {
+    /// How many there are so far, including those before a restart.
+    count: u64,
+    restored: Option<EncodedValue>,
+    are_durable: bool,
+}
+
+impl Checkpoints {
+    /// Returns the checkpoints of a rank that starts, or continues from one.
+    pub(super) fn new(
+        restored: Option<(u64, EncodedValue)>,
+        are_durable: bool,
+        confirmed: &ConfirmedCheckpoints,
+    ) -> Checkpoints {
+        let (count, restored) = restored.map_or((0, None), |(count, state)| (count, Some(state)));
+        confirmed.set(count);
+        Checkpoints { count, restored, are_durable }
+    }
 }
 
 /// Which ranks get the result of a reduction.
@@ -82,15 +102,10 @@ impl RingNode {
         link: Arc<dyn Link>,
         ring: String,
         max_message: u64,
-        checkpoint: Option<(u64, EncodedValue)>,
+        checkpoints: Checkpoints,
         shared: Arc<RankShared>,
     ) -> RingNode {
-        let (checkpoints, restored) = match checkpoint {
-            Some((number, state)) => (number, Some(state)),
-            None => (0, None),
-        };
-        let collectives = 0;
-        RingNode { streams, link, ring, max_message, collectives, checkpoints, restored, shared }
+        RingNode { streams, link, ring, max_message, collectives: 0, checkpoints, shared }
     }
 
     /// Returns this node's rank: its number in the ring, from 0. [`RingNode`] has an example.
@@ -493,7 +508,10 @@ impl RingNode {
     /// If a node dies, all nodes are restarted, and [`restored`](RingNode::restored) returns each
     /// one's state in the last checkpoint that all ranks had taken. The n-th checkpoint of one rank
     /// belongs to the n-th of each other rank. The call encodes and sends the state; it does not
-    /// wait for other ranks. The checkpoints are lost if the process that runs the ring dies.
+    /// wait for other ranks. The checkpoints are lost if the process that runs the ring dies, unless
+    /// the ring is [durable](crate::RingBuilder::durable): then the call also waits until this
+    /// rank's previous checkpoint is on the disk, and the program's next run continues from the
+    /// last one that is there for all ranks.
     ///
     /// # Errors
     /// [`Error::Encode`], [`Error::TooLarge`].
@@ -520,20 +538,25 @@ impl RingNode {
     pub fn checkpoint<T: Serialize + ?Sized>(&mut self, state: &T) -> Result<()> {
         let state = EncodedValue::new(state)?;
         self.check_size("a checkpoint", state.size())?;
-        self.checkpoints += 1;
+        if self.checkpoints.are_durable {
+            // States do not collect in memory if the disk is slower than the ring.
+            self.shared.confirmed.wait_for(self.checkpoints.count);
+        }
+        self.checkpoints.count += 1;
         // It fails only if the coordinator has ended, and then this process is about to end.
-        let _ = self.link.send(RankMessage::Checkpoint(self.checkpoints, state).encode());
+        let _ = self.link.send(RankMessage::Checkpoint(self.checkpoints.count, state).encode());
         Ok(())
     }
 
     /// Returns this rank's state in the checkpoint from which the ring was restarted. It is `None`
-    /// in the first start, and after a restart without a checkpoint that all ranks had taken.
+    /// in the first start, unless the ring is durable and an earlier run of the program has taken
+    /// one, and after a restart without a checkpoint that all ranks had taken.
     /// [`checkpoint`](RingNode::checkpoint) has an example.
     ///
     /// # Errors
     /// [`Error::Decode`] if the state has another type.
     pub fn restored<T: DeserializeOwned>(&self) -> Result<Option<T>> {
-        self.restored.as_ref().map(EncodedValue::decode).transpose()
+        self.checkpoints.restored.as_ref().map(EncodedValue::decode).transpose()
     }
 
     /// Returns a host and port on rank 0's machine where the processes of another framework, one a

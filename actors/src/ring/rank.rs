@@ -12,7 +12,8 @@ use fiber_transport::{Link, Peer, Role, link_kind};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use super::node::RingNode;
+use super::confirmed::ConfirmedCheckpoints;
+use super::node::{Checkpoints, RingNode};
 use super::rendezvous::ReservedPort;
 use super::streams::{LinkReader, RankShared, RankStreams, StreamReader, Wakeup};
 use super::task::RankTask;
@@ -36,6 +37,8 @@ pub(super) struct RingMain {
     pub(super) rank: u64,
     pub(super) initializer: Option<Initializer>,
     pub(super) timeout: Duration,
+    /// Whether the coordinator confirms that checkpoints are recorded.
+    pub(super) is_durable: bool,
 }
 
 /// What fiber's thread passes to the main thread.
@@ -58,6 +61,12 @@ impl ChildMain for RingMain {
                         let activity = rank.map(|rank| rank.activity.lock().clone());
                         let activity = RankMessage::Activity(activity.unwrap_or_default());
                         let _ = coordinator.send(activity.encode());
+                        return;
+                    }
+                    Some(CoordinatorMessage::CheckpointRecorded(number)) => {
+                        if let Some(rank) = RANK.get() {
+                            rank.confirmed.set(number);
+                        }
                         return;
                     }
                     Some(message) => MainMessage::Coordinator(message),
@@ -107,6 +116,7 @@ impl Rank {
             wakeup: Arc::new(wakeup),
             opened: Mutex::default(),
             activity: Mutex::default(),
+            confirmed: ConfirmedCheckpoints::default(),
         });
         let _ = RANK.set(Arc::clone(&shared));
         runtime.on_peer(Role::Ring, accept_link);
@@ -139,17 +149,19 @@ impl Rank {
                         checkpoint = Some((number, state));
                     }
                     CoordinatorMessage::Start(addresses) => break addresses,
-                    CoordinatorMessage::QueryActivity => {}
+                    CoordinatorMessage::QueryActivity
+                    | CoordinatorMessage::CheckpointRecorded(_) => {}
                 },
                 Ok(MainMessage::Shutdown) | Err(_) => return 0,
             }
         };
-        let RingMain { ring, rank, timeout, .. } = self.main;
+        let RingMain { ring, rank, timeout, is_durable, .. } = self.main;
         let shared = Arc::clone(&self.shared);
         let streams = RankStreams::new(self.runtime, rank as usize, addresses, shared, timeout);
         let max_message = self.runtime.config().max_message.as_u64();
         let shared = Arc::clone(&self.shared);
-        let node = RingNode::new(streams, Arc::clone(link), ring, max_message, checkpoint, shared);
+        let checkpoints = Checkpoints::new(checkpoint, is_durable, &shared.confirmed);
+        let node = RingNode::new(streams, Arc::clone(link), ring, max_message, checkpoints, shared);
         let outcome = RankTask::new(node, arguments, max_message).run(self.entry);
         // The coordinator may end this process as soon as it has the outcome.
         flush_output();

@@ -34,25 +34,32 @@ use crate::reply::Reply;
 pub struct RingRun<T> {
     name: String,
     outcome: oneshot::Receiver<Outcome>,
-    /// `None` if the run has not started because of an error.
+    /// `None` if the run has not started, because of an error or because it is over.
     coordinator: Option<Arc<Coordinator>>,
     over: bool,
     value: PhantomData<fn() -> T>,
 }
 
+/// A run that can start, or one that is over, as its journal has its results.
+pub(super) enum PreparedRun {
+    Start(Arc<Coordinator>, RestartPolicy),
+    Finished(Vec<EncodedValue>),
+}
+
 impl<T> RingRun<T> {
     /// Starts a prepared run. An error comes out of the handle.
-    pub(super) fn start(
-        name: String,
-        prepared: Result<(Arc<Coordinator>, RestartPolicy)>,
-    ) -> RingRun<T> {
+    pub(super) fn start(name: String, prepared: Result<PreparedRun>) -> RingRun<T> {
         let (done, outcome) = oneshot::channel();
         let coordinator = match prepared {
-            Ok((coordinator, policy)) => {
+            Ok(PreparedRun::Start(coordinator, policy)) => {
                 crate::stats::register(&coordinator);
                 let run = Arc::clone(&coordinator).run(policy);
                 coordinator.runtime.spawn(move || async move { drop(done.send(run.await)) });
                 Some(coordinator)
+            }
+            Ok(PreparedRun::Finished(values)) => {
+                let _ = done.send(Ok(values));
+                None
             }
             Err(error) => {
                 let _ = done.send(Err(error));

@@ -31,6 +31,7 @@ use self::wait::Polling;
 pub(super) use self::wait::{Interest, SpinWait};
 pub(super) use self::wakeup::Wakeup;
 use super::call::CollectiveCall;
+use super::confirmed::ConfirmedCheckpoints;
 use super::wire::{RankAddress, StreamError};
 use crate::runtime::Runtime;
 
@@ -44,6 +45,8 @@ pub(super) struct RankShared {
     /// Streams that other ranks have opened, until the function's thread accepts them.
     pub(super) opened: Mutex<Vec<(usize, StreamReader)>>,
     pub(super) activity: Mutex<RankActivity>,
+    /// Only a durable ring confirms checkpoints.
+    pub(super) confirmed: ConfirmedCheckpoints,
 }
 
 /// All streams of this rank.

@@ -32,6 +32,8 @@ pub(super) enum CoordinatorMessage {
     Start(Vec<RankAddress>),
     /// Asks the rank what it is doing.
     QueryActivity,
+    /// The rank's checkpoint of this number is recorded.
+    CheckpointRecorded(u64),
 }
 
 /// A message from a rank to the coordinator.
@@ -75,6 +77,9 @@ impl CoordinatorMessage {
             CoordinatorMessage::Checkpoint(number, state) => with_number(1, number, state),
             CoordinatorMessage::Start(addresses) => serialized(2, &addresses),
             CoordinatorMessage::QueryActivity => Message::new(vec![MAIN, 3]),
+            CoordinatorMessage::CheckpointRecorded(number) => {
+                with_number(4, number, EncodedValue::default())
+            }
         }
     }
 
@@ -85,6 +90,7 @@ impl CoordinatorMessage {
             1 => Some(CoordinatorMessage::Checkpoint(number(&mut message)?, message)),
             2 => codec::decode(&message.bytes).ok().map(CoordinatorMessage::Start),
             3 => Some(CoordinatorMessage::QueryActivity),
+            4 => number(&mut message).map(CoordinatorMessage::CheckpointRecorded),
             _ => None,
         }
     }
