@@ -264,7 +264,7 @@ pub mod actor_pool {
 /// # Ok::<(), fiber::Error>(())
 /// ```
 pub mod queue {
-    pub use fiber_actors::{Delivery, Get, Put, Queue, QueueStream};
+    pub use fiber_actors::{Delivery, Get, Put, Queue, QueueBuilder, QueueStream};
 }
 
 /// Pipes between two processes, in one direction or in both.

@@ -7,6 +7,8 @@
 mod actors;
 #[path = "durable_state/programs.rs"]
 mod programs;
+#[path = "durable_state/queues.rs"]
+mod queues;
 #[path = "durable_state/rings.rs"]
 mod rings;
 

@@ -44,7 +44,7 @@ pub use pipe::{Pipe, PipeReceiver, PipeSender};
 pub use pool::suspend_progress;
 pub use pool::{ApplyCall, Broadcast, ImapCall, ImapUnorderedCall, MapCall, Pool, PoolBuilder};
 pub use process::{Process, ProcessBuilder, ProcessHandle, active_children};
-pub use queue::{Delivery, Get, Put, Queue, QueueStream};
+pub use queue::{Delivery, Get, Put, Queue, QueueBuilder, QueueStream};
 pub use remote::{RemoteAddr, RemoteMessage, RemoteRecipient, SendError};
 pub use reply::Reply;
 pub use ring::{

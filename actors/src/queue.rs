@@ -1,6 +1,7 @@
 //! Queues between processes.
 
 mod blocks;
+mod builder;
 mod client;
 mod delivery;
 mod encoded;
@@ -25,6 +26,7 @@ use self::wire::{Closing, Operation};
 use crate::objects::{ObjectRef, Ticket, made_at};
 use crate::reply::Reply;
 
+pub use builder::QueueBuilder;
 pub use delivery::Delivery;
 pub use get::Get;
 pub(crate) use pipe_end::{PipeEnd, PipeRole};
@@ -47,6 +49,8 @@ pub use stream::QueueStream;
 ///   again. An element that was on its way to a waiting `get` of that process is lost. Elements
 ///   from [`get_acknowledged`](Queue::get_acknowledged) are delivered again if and only if they
 ///   were not acknowledged.
+/// - **Durability.** A [durable](QueueBuilder::durable) queue keeps its elements on the disk until
+///   they are acknowledged, also when the program ends and is started again.
 /// - **Lost links.** A process whose link to the owner is lost counts as dead. If it lives, its
 ///   handles of the queue stay unusable; another handle that the owner sends it works.
 /// - **Cost.** Each element is encoded once and decoded once. Large arrays in it
@@ -139,6 +143,11 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
         Ok(Queue { handle, element: PhantomData })
     }
 
+    /// Returns a builder of a queue, for a durable one. [`QueueBuilder`] has an example.
+    pub fn builder() -> QueueBuilder<T> {
+        QueueBuilder::new()
+    }
+
     /// Puts an element in, at once or when there is room.
     ///
     /// The element is encoded when this method is called. In the queue's owner it then goes into
@@ -226,9 +235,12 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn try_get(&self) -> Reply<Option<T>> {
-        let element = self.handle.call::<Option<EncodedValue>>("", &Operation::TryGet);
-        Reply::named(format!("getting from {}", self.handle.name()), async move {
-            element.await?.map(|element| element.decode()).transpose()
+        let handle = &self.handle;
+        let element = handle
+            .check_taking("Queue::try_get")
+            .map(|()| handle.call::<Option<EncodedValue>>("", &Operation::TryGet));
+        Reply::named(format!("getting from {}", handle.name()), async move {
+            element?.await?.map(|element| element.decode()).transpose()
         })
     }
 

@@ -18,7 +18,8 @@ const FOLDER: &str = "DURABLE_FOLDER";
 pub(crate) fn run_named() {
     let Ok(name) = std::env::var(PROGRAM) else { return };
     let folder = Folder(std::env::var_os(FOLDER).expect("the test sets it").into());
-    let programs = [super::actors::PROGRAMS, super::rings::PROGRAMS].concat();
+    let programs =
+        [super::actors::PROGRAMS, super::rings::PROGRAMS, super::queues::PROGRAMS].concat();
     let program = programs.iter().find(|(program, _)| *program == name);
     program.expect("the test names a program").1(&folder);
 }

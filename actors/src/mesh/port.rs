@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 use bytes::Bytes;
 use dashmap::DashMap;
 use fiber_core::blob::Blobs;
-use fiber_core::{ExitReason, Failure, FailureKind, codec};
+use fiber_core::{Error, ExitReason, Failure, FailureKind, codec};
 use fiber_transport::{Link, Message, Received};
 use serde::Serialize;
 
@@ -80,6 +80,16 @@ impl Requester {
 
     pub(crate) fn fail(self, kind: FailureKind, problem: &dyn std::fmt::Display) {
         self.responder.fail(&CallFailure::Failed(Failure::new(kind, problem)));
+    }
+
+    /// Answers with an error of the object's journal.
+    pub(crate) fn fail_with(self, error: &Error) {
+        match error {
+            Error::Journal { journal, cause } => self
+                .responder
+                .fail(&CallFailure::Journal { journal: journal.clone(), cause: cause.to_string() }),
+            other => self.fail(FailureKind::Result, other),
+        }
     }
 
     /// Answers that the object has ended.

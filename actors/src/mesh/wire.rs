@@ -10,12 +10,13 @@
 //! ```
 //! Numbers are little-endian. Message, query, value and failure are MessagePack.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
 use fiber_core::blob::Blobs;
 use fiber_core::entry::EntryRef;
-use fiber_core::{ExitReason, Failure, ProcessId, Result, codec};
+use fiber_core::{Error, ExitReason, Failure, ProcessId, Result, codec};
 use fiber_transport::{Message, Received};
 use serde::{Deserialize, Serialize};
 
@@ -240,6 +241,16 @@ pub(crate) enum CallFailure {
     Stopped(ExitReason),
     /// The actor's mailbox is full.
     Full { capacity: usize },
+    /// The journal of the object can't be read or written.
+    Journal { journal: PathBuf, cause: String },
+}
+
+impl CallFailure {
+    /// Returns the error of a journal that was sent.
+    pub(crate) fn journal_error(journal: PathBuf, cause: String) -> Error {
+        let cause: Box<dyn std::error::Error + Send + Sync> = cause.into();
+        Error::Journal { journal, cause: cause.into() }
+    }
 }
 
 /// Returns the exit reason of an unknown actor.

@@ -191,6 +191,9 @@ fn conclude(name: &Arc<str>, answer: Answer) -> Result<Received> {
         Unanswered::Failed(CallFailure::Full { capacity }) => {
             Error::MailboxFull { name: what(), capacity }
         }
+        Unanswered::Failed(CallFailure::Journal { journal, cause }) => {
+            CallFailure::journal_error(journal, cause)
+        }
         Unanswered::TimedOut(limit) => Error::TimedOut { what: what(), limit },
         Unanswered::Refused(error) => error,
     })

@@ -65,6 +65,21 @@ impl Block {
         EncodedValue { bytes: self.bytes.slice(PREFIX..), blobs: self.blobs }
     }
 
+    /// Returns the elements, without copying them.
+    pub(super) fn into_elements(mut self) -> Vec<EncodedValue> {
+        let mut elements = Vec::with_capacity(self.count);
+        while self.count > 1 {
+            elements.push(self.split(1).into_element());
+        }
+        elements.push(self.into_element());
+        elements
+    }
+
+    /// Returns the position of the first element, once the block was pushed.
+    pub(super) fn position(&self) -> u64 {
+        self.position
+    }
+
     /// Returns the length in bytes, with the blobs.
     pub(super) fn len(&self) -> usize {
         self.bytes.len() + self.blobs.total_len()
@@ -159,6 +174,16 @@ impl Blocks {
         block.position = self.next;
         self.next += block.count as u64;
         self.whole.push_back(block);
+    }
+
+    /// Adds a block at the end whose first element has this position: that of the next element or
+    /// a later one.
+    pub(super) fn push_at(&mut self, position: u64, block: Block) {
+        if position != self.next {
+            self.seal();
+            self.next = position;
+        }
+        self.push_block(block);
     }
 
     /// Puts a block that was taken back to its position.

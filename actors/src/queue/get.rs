@@ -81,6 +81,7 @@ impl<T: DeserializeOwned> Get<T> {
 
     fn poll_element(&mut self, context: &mut Context<'_>) -> Poll<Result<EncodedValue>> {
         if self.promise.is_none() {
+            self.queue.check_taking("Queue::get")?;
             let next = match self.queue.location()? {
                 Location::Local(store) => {
                     let mut state = store.lock();

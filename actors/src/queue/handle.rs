@@ -11,6 +11,7 @@ use super::client::Client;
 use super::encoded::Encoded;
 use super::store::{Capacity, Store};
 use super::wire::{Closing, OPERATION, Operation};
+use crate::durable::{DurableState, ObjectKind};
 use crate::mesh::Payload;
 use crate::objects::{Handle, ObjectRef, PortRef, Response};
 use crate::runtime::Runtime;
@@ -21,9 +22,20 @@ pub(crate) struct QueueHandle {
     inner: Arc<QueueHandleInner>,
 }
 
+/// What a process has to know of a queue to use it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum QueueKind {
+    /// Elements that are put are on their way.
+    Unbounded,
+    /// Elements that are put wait for room.
+    Bounded,
+    /// Elements that are put wait until they are recorded.
+    Durable,
+}
+
 struct QueueHandleInner {
     handle: Handle,
-    bounded: bool,
+    kind: QueueKind,
     location: OnceLock<Location>,
 }
 
@@ -36,20 +48,57 @@ pub(super) enum Location {
 impl QueueHandle {
     pub(super) fn new(name: &str, capacity: Capacity) -> Result<QueueHandle> {
         let runtime = Runtime::get()?;
+        let kind = match capacity {
+            Capacity::Elements(_) => QueueKind::Bounded,
+            Capacity::Unbounded | Capacity::Bytes(_) => QueueKind::Unbounded,
+        };
         let ports = runtime.registry().ports();
         let store = ports.open(|port| Store::new(runtime, port, capacity));
+        QueueHandle::of_store(runtime, name, kind, store)
+    }
+
+    /// Returns the handle of a durable queue.
+    pub(super) fn durable(
+        runtime: &'static Runtime,
+        name: &str,
+        capacity: Capacity,
+        durable: DurableState,
+    ) -> Result<QueueHandle> {
+        let elements = durable.read(&durable.slots())?;
+        let ports = runtime.registry().ports();
+        let store =
+            ports.open(|port| Store::new(runtime, port, capacity).with_journal(durable, elements));
+        QueueHandle::of_store(runtime, name, QueueKind::Durable, store)
+    }
+
+    fn of_store(
+        runtime: &'static Runtime,
+        name: &str,
+        kind: QueueKind,
+        store: Arc<Store>,
+    ) -> Result<QueueHandle> {
         crate::stats::register(&store);
         let port_ref = PortRef::local(runtime, name, store.port)?;
         let inner = QueueHandleInner {
             handle: Handle::local(port_ref, store.clone()),
-            bounded: matches!(capacity, Capacity::Elements(_)),
+            kind,
             location: OnceLock::from(Location::Local(store)),
         };
         Ok(QueueHandle { inner: Arc::new(inner) })
     }
 
-    pub(super) fn is_bounded(&self) -> bool {
-        self.inner.bounded
+    pub(super) fn kind(&self) -> QueueKind {
+        self.inner.kind
+    }
+
+    /// Refuses an operation that takes elements without an acknowledgement, if the queue is durable.
+    pub(super) fn check_taking(&self, operation: &'static str) -> Result<()> {
+        if self.kind() != QueueKind::Durable {
+            return Ok(());
+        }
+        let problem = "the queue is durable, so its elements have to be acknowledged: take them \
+                       with `get_acknowledged`";
+        Err(Error::invalid(operation, problem))
     }
 
     pub(super) fn location(&self) -> Result<&Location> {
@@ -83,7 +132,17 @@ impl QueueHandle {
 
     pub(super) fn encode<T: Serialize + ?Sized>(&self, value: &T) -> Result<Encoded> {
         let limit = self.inner.handle.runtime()?.config().max_message.as_u64();
-        transfer::once(|| Encoded::new(value, limit))
+        if self.kind() != QueueKind::Durable {
+            return transfer::once(|| Encoded::new(value, limit));
+        }
+        let (encoded, handles) = transfer::repeatable(|| Encoded::new(value, limit));
+        if !handles.is_empty() {
+            return Err(ObjectKind::Queue.refused(
+                "an element contains a handle, which names an object of this run of the program: \
+                 the next run can't use it",
+            ));
+        }
+        encoded
     }
 
     /// Decodes an element that was got. Until the owner knows that this process has used the
@@ -146,14 +205,14 @@ impl Eq for QueueHandle {}
 
 impl Serialize for QueueHandle {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        (&self.inner.handle, self.inner.bounded).serialize(serializer)
+        (&self.inner.handle, self.inner.kind).serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for QueueHandle {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<QueueHandle, D::Error> {
-        let (handle, bounded) = Deserialize::deserialize(deserializer)?;
-        let inner = QueueHandleInner { handle, bounded, location: OnceLock::new() };
+        let (handle, kind) = Deserialize::deserialize(deserializer)?;
+        let inner = QueueHandleInner { handle, kind, location: OnceLock::new() };
         Ok(QueueHandle { inner: Arc::new(inner) })
     }
 }

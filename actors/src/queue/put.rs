@@ -12,7 +12,7 @@ use serde::Serialize;
 use tokio::sync::oneshot;
 
 use super::encoded::Encoded;
-use super::handle::{Location, QueueHandle};
+use super::handle::{Location, QueueHandle, QueueKind};
 use super::wire::{ADMITTED, Closing, Operation};
 use crate::mesh::Alarm;
 use crate::objects::{ObjectRef, Response, Ticket};
@@ -22,7 +22,7 @@ use crate::runtime::Runtime;
 /// The future of an element that is put into a queue.
 ///
 /// The element is sent at once. It is ready when the element is on its way, or, with a bounded
-/// queue, when the element is in. Dropping the future withdraws an element that waits for room in
+/// queue, when the element is in, or, with a durable queue, when it is on the disk. Dropping the future withdraws an element that waits for room in
 /// the queue.
 #[must_use = "it says whether the element was put in: use `.await` or `.wait()`"]
 pub struct Put {
@@ -118,7 +118,7 @@ fn put(queue: &QueueHandle, element: Encoded) -> Result<PutState> {
                 Err(element) => element,
             }
         }
-        Location::Remote(client) if !queue.is_bounded() => {
+        Location::Remote(client) if queue.kind() == QueueKind::Unbounded => {
             return Ok(match client.put(element)? {
                 None => PutState::Done(Some(Ok(()))),
                 Some(room) => PutState::WaitingForRoom(room),

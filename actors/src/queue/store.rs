@@ -14,6 +14,7 @@ mod clients;
 mod deliveries;
 mod demands;
 mod distribution;
+mod durable;
 mod operations;
 mod pipe_ends;
 mod unconfirmed;
@@ -33,12 +34,14 @@ use parking_lot::{Mutex, MutexGuard};
 use self::clients::Clients;
 use self::deliveries::Deliveries;
 use self::demands::Demands;
+use self::durable::DurableElements;
 use self::pipe_ends::PipeEnds;
 use self::unfinished::Unfinished;
 use super::blocks::{Block, Blocks};
 use super::encoded::Encoded;
 use super::get::NextElement;
 use super::wire::{Closing, OPERATION, PUT, WANT, read_block};
+use crate::durable::DurableState;
 use crate::mesh::{PeerId, Port, PortId, Request, Requester};
 use crate::objects::Ticket;
 use crate::runtime::Runtime;
@@ -73,6 +76,7 @@ pub(super) struct QueueState {
     unfinished: Unfinished,
     closing: Option<Closing>,
     pipe_ends: PipeEnds,
+    durable: Option<DurableElements>,
 }
 
 /// Elements that wait for room, and the process that put them.
@@ -96,8 +100,22 @@ impl Store {
             unfinished: Unfinished::default(),
             closing: None,
             pipe_ends: PipeEnds::default(),
+            durable: None,
         };
         Store { port, runtime, state: Mutex::new(state), registration: Registration::default() }
+    }
+
+    /// Makes a queue that is empty durable. `elements` are those that its journal has.
+    pub(super) fn with_journal(
+        self,
+        durable: DurableState,
+        elements: Vec<(u64, EncodedValue)>,
+    ) -> Store {
+        let mut state = self.lock();
+        state.durable = Some(DurableElements::new(durable, self.runtime, self.port));
+        state.restore(elements);
+        drop(state);
+        self
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, QueueState> {
@@ -193,9 +211,9 @@ impl QueueState {
         self.closing
     }
 
-    /// Puts an element in, if there is room.
+    /// Puts an element in, if there is room. An element of a durable queue has to be recorded first.
     pub(super) fn put_here(&mut self, element: Encoded) -> Result<(), Encoded> {
-        if !self.blocked.is_empty() || !self.has_room() {
+        if self.durable.is_some() || !self.blocked.is_empty() || !self.has_room() {
             return Err(element);
         }
         self.unfinished.add(1);

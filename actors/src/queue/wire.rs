@@ -137,6 +137,20 @@ pub(crate) enum Operation {
     },
 }
 
+impl Operation {
+    /// Returns whether a durable queue can't carry out the operation without its journal.
+    pub(super) fn needs_journal(&self) -> bool {
+        matches!(
+            self,
+            Operation::Put { .. }
+                | Operation::TryPut(_)
+                | Operation::GetDelivery { .. }
+                | Operation::Acknowledge { .. }
+                | Operation::Join { .. }
+        )
+    }
+}
+
 /// Reads a count and the block behind it.
 pub(super) fn read_block(mut body: Received) -> Option<Block> {
     if body.len() < 4 {

@@ -62,6 +62,9 @@ impl<R> PendingCall<R> {
             Err(Unanswered::Failed(CallFailure::Full { capacity })) => {
                 Error::MailboxFull { name: actor(), capacity }
             }
+            Err(Unanswered::Failed(CallFailure::Journal { journal, cause })) => {
+                CallFailure::journal_error(journal, cause)
+            }
             Err(Unanswered::Refused(error)) => error,
             Err(Unanswered::TimedOut(limit)) => Error::TimedOut { what: self.what(), limit },
         })

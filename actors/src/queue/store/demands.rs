@@ -97,6 +97,19 @@ impl Demands {
         std::mem::take(&mut self.queue)
     }
 
+    /// Removes the consumers that acknowledge their elements, and returns their requesters.
+    pub(super) fn take_deliveries(&mut self) -> Vec<Requester> {
+        let (mut taken, mut others) = (Vec::new(), VecDeque::new());
+        for demand in std::mem::take(&mut self.queue) {
+            match demand {
+                Demand::Delivery { requester, .. } => taken.push(requester),
+                other => others.push_back(other),
+            }
+        }
+        self.queue = others;
+        taken
+    }
+
     /// Removes the consumers of a process that is gone.
     pub(super) fn peer_lost(&mut self, peer: PeerId) {
         self.of_clients.remove(&peer);

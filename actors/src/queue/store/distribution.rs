@@ -5,6 +5,7 @@ use fiber_core::codec::EncodedValue;
 use fiber_core::value_memory;
 
 use super::demands::Demand;
+use super::durable::{DurableElements, PutAnswer};
 use super::{BlockedPut, Capacity, QueueState};
 use crate::mesh::{PeerId, Requester};
 use crate::objects::Ticket;
@@ -26,9 +27,16 @@ impl QueueState {
     fn is_below_capacity(&self) -> bool {
         match self.capacity {
             Capacity::Unbounded => true,
-            Capacity::Elements(limit) => self.ready.len() + self.clients.prefetched() < limit,
+            Capacity::Elements(limit) => {
+                self.ready.len() + self.clients.prefetched() + self.recording() < limit
+            }
             Capacity::Bytes(limit) => self.ready.bytes() < limit,
         }
+    }
+
+    /// Returns the number of elements that are being recorded.
+    fn recording(&self) -> usize {
+        self.durable.as_ref().map_or(0, DurableElements::recording)
     }
 
     /// Puts the elements of another process in, when there is room.
@@ -41,6 +49,9 @@ impl QueueState {
     }
 
     pub(super) fn admit(&mut self, BlockedPut { block, requester, .. }: BlockedPut) {
+        if self.durable.is_some() {
+            return self.record_put(block, requester, PutAnswer::Admitted);
+        }
         self.unfinished.add(block.count);
         self.ready.push_block(block);
         requester.answer_bytes(&[ADMITTED]);
@@ -113,6 +124,7 @@ impl QueueState {
         self.closing.is_some()
             && self.ready.is_empty()
             && self.blocked.is_empty()
+            && self.recording() == 0
             && self.clients.prefetched() == 0
             && self.deliveries.is_empty()
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use fiber_transport::Link;
 
+use super::durable::PutAnswer;
 use super::{BlockedPut, QueueState};
 use crate::mesh::{PeerId, Requester};
 use crate::queue::blocks::Block;
@@ -17,6 +18,11 @@ impl QueueState {
         link: Option<Arc<dyn Link>>,
     ) {
         let peer = requester.peer;
+        if let Some(error) = self.durable.as_ref().and_then(|durable| durable.failed())
+            && operation.needs_journal()
+        {
+            return requester.fail_with(error);
+        }
         match operation {
             Operation::Attach { port } => {
                 let Some(link) = link else { return };
@@ -40,10 +46,14 @@ impl QueueState {
             }
             Operation::WithdrawGet { ticket } => self.demands.withdraw(peer, ticket),
             Operation::Acknowledge { delivery } => {
-                if self.deliveries.end(delivery).is_some() {
-                    self.unfinished.done(1);
+                match self.deliveries.end(delivery) {
+                    Some(block) if self.durable.is_some() => self.record_done(&block, requester),
+                    Some(_) => {
+                        self.unfinished.done(1);
+                        requester.answer(&());
+                    }
+                    None => requester.answer(&()),
                 }
-                requester.answer(&());
                 self.end_if_over();
             }
             Operation::Requeue { delivery } => {
@@ -58,12 +68,15 @@ impl QueueState {
             }
             Operation::TryPut(element) => {
                 let fits = self.closing.is_none() && self.blocked.is_empty() && self.has_room();
+                if fits && self.durable.is_some() {
+                    return self.record_put(Block::of(element), requester, PutAnswer::Fits);
+                }
                 if fits {
                     self.unfinished.add(1);
                     self.ready.push_block(Block::of(element));
                     self.distribute();
                 }
-                requester.answer(&self.closing.map_or(Ok(fits), Err));
+                requester.answer(&self.closing.map_or(Ok::<_, Closing>(fits), Err));
             }
             Operation::Put { ticket, element } => {
                 self.put(Some(ticket), Block::of(element), requester);

@@ -31,6 +31,11 @@ impl Unfinished {
         self.joiners.push((ticket, requester));
     }
 
+    /// Removes the requests that wait, and returns their requesters.
+    pub(super) fn take(&mut self) -> impl Iterator<Item = Requester> {
+        std::mem::take(&mut self.joiners).into_iter().map(|(_, requester)| requester)
+    }
+
     pub(super) fn withdraw(&mut self, peer: PeerId, ticket: Ticket) {
         self.joiners.retain(|(other, joiner)| (joiner.peer, *other) != (peer, ticket));
     }
