@@ -70,6 +70,16 @@ pub fn append_apart<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> Resu
     appended.map(|()| blobs)
 }
 
+/// As [`append_apart`], with bytes and blobs that depend on the value alone: only arrays have blobs,
+/// and shared memory is not used.
+///
+/// # Errors
+/// As [`append`].
+pub fn append_alone<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> Result<Blobs> {
+    let (appended, blobs) = scope::alone(|| append_value(out, value));
+    appended.map(|()| blobs)
+}
+
 /// As [`append_apart`], and faster for small values. The value owns all that is encoded of it: it
 /// has no references.
 ///

@@ -1,5 +1,6 @@
 //! Task functions: any `fn` and any closure that captures nothing, sync or async.
 
+use std::any::TypeId;
 use std::marker::PhantomData;
 use std::mem::needs_drop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -146,6 +147,8 @@ pub struct TypedEntry<A, T> {
     pub entry: &'static Entry,
     /// The resources of the function's `#[fiber::meta]`.
     pub meta: Meta,
+    /// The function's type. Two closures in one function have the same path, and not the same type.
+    pub function: TypeId,
     types: PhantomData<fn(A) -> T>,
 }
 
@@ -174,7 +177,8 @@ impl<A: DeserializeOwned, T> TypedEntry<A, T> {
         K: OutputKind<F::Output>,
     {
         let entry = task_entry::<F, A, M, K>();
-        TypedEntry { entry, meta: Meta::of::<F>(), types: PhantomData }
+        let function = TypeId::of::<F>();
+        TypedEntry { entry, meta: Meta::of::<F>(), function, types: PhantomData }
     }
 }
 

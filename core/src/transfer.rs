@@ -71,6 +71,7 @@ thread_local! {
         const { RefCell::new(Vec::new()) };
     static IS_UNCOMMITTED: Cell<bool> = const { Cell::new(false) };
     static EFFECTS: RefCell<Vec<Box<dyn FnOnce() + Send>>> = const { RefCell::new(Vec::new()) };
+    static HAS_HANDLES: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Restores a thread-local value when it is dropped, also by a panic.
@@ -120,6 +121,21 @@ pub fn keep_alive(object: Arc<dyn Any + Send + Sync>) {
     KEPT_ALIVE.with_borrow_mut(|kept| kept.push(object));
 }
 
+/// Notes that the value that this thread encodes has a handle: it names an object of this session.
+pub fn note_handle() {
+    HAS_HANDLES.set(true);
+}
+
+/// Runs `encode`. Returns also whether the value has handles, so that its bytes mean nothing to
+/// another session.
+pub fn finding_handles<R>(encode: impl FnOnce() -> R) -> (R, bool) {
+    let restore = Restore(&HAS_HANDLES, HAS_HANDLES.replace(false));
+    let result = encode();
+    let found = HAS_HANDLES.get();
+    drop(restore);
+    (result, found)
+}
+
 /// Runs `effect` when the value that this thread decodes is committed: at once, except inside
 /// [`uncommitted`].
 pub fn on_commit(effect: impl FnOnce() + Send + 'static) {
@@ -153,6 +169,17 @@ mod tests {
         let panicked = std::panic::catch_unwind(|| once(|| std::panic::panic_any(())));
         assert!(panicked.is_err());
         assert_eq!(mode(), Mode::Unknown);
+    }
+
+    #[test]
+    fn handles_are_found_in_the_innermost_value() {
+        let (inner, outer) = finding_handles(|| finding_handles(note_handle).1);
+        assert!(inner && !outer);
+        let (((), inner), outer) = finding_handles(|| {
+            note_handle();
+            finding_handles(|| ())
+        });
+        assert!(!inner && outer);
     }
 
     #[test]

@@ -147,6 +147,7 @@ fn is_none(token: &Token) -> bool {
 
 impl Serialize for Handle {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        transfer::note_handle();
         let PortRef { session, name, owner, id } = self.0.port.clone();
         Encoded { session, name, owner, id, token: self.encode_token() }.serialize(serializer)
     }

@@ -128,6 +128,7 @@ impl<T> fmt::Debug for Broadcast<T> {
 
 impl<T> Serialize for Broadcast<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        transfer::note_handle();
         self.id.serialize(serializer)
     }
 }

@@ -450,6 +450,7 @@ impl<A> fmt::Debug for RemoteAddr<A> {
 
 impl<A> Serialize for RemoteAddr<A> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        fiber_core::transfer::note_handle();
         self.untyped.serialize(serializer)
     }
 }

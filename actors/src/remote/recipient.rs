@@ -97,6 +97,7 @@ impl<M> fmt::Debug for RemoteRecipient<M> {
 
 impl<M> Serialize for RemoteRecipient<M> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        fiber_core::transfer::note_handle();
         (&self.addr, self.method).serialize(serializer)
     }
 }

@@ -83,6 +83,20 @@ fn an_array_of_another_type_is_refused_by_name() {
 }
 
 #[test]
+fn an_encoding_of_the_value_alone_leaves_shared_memory_out() {
+    crate::blob::arena::enable(true);
+    let value = (Array::from(vec![7u64; 10_000]), "x".repeat(50_000), vec![1.5; 10_000]);
+    let mut alone = Vec::new();
+    let blobs = codec::append_alone(&mut alone, &value).unwrap();
+    assert_eq!(blobs.len(), 1, "only arrays have blobs");
+    assert!(blobs[0].as_shared().is_none());
+    let mut apart = Vec::new();
+    assert_eq!(codec::append_apart(&mut apart, &value).unwrap().len(), 3, "with room for all");
+    let back: (Array<u64>, String, Vec<f64>) = codec::decode_with(&alone, &blobs).unwrap();
+    assert_eq!(back, value);
+}
+
+#[test]
 fn clones_share_and_misaligned_bytes_are_copied() {
     let array = Array::from(vec![1u64, 2, 3]);
     assert_eq!(array.clone().as_ptr(), array.as_ptr());

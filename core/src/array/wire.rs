@@ -22,7 +22,8 @@ impl<T: Element> Serialize for Array<T> {
         let apart = if self.blob.len() < blob::MIN_LEN {
             None
         } else {
-            scope::add(|| self.blob.clone().into_shared())
+            let blob = || self.blob.clone();
+            scope::add(|| if scope::is_alone() { blob() } else { blob().into_shared() })
         };
         let mut tuple = serializer.serialize_tuple(3)?;
         tuple.serialize_element(&T::TYPE)?;

@@ -19,6 +19,8 @@ thread_local! {
     // Small values are encoded within nanoseconds: without blobs, a scope costs two accesses to
     // this.
     static MODE: Cell<Mode> = const { Cell::new(Mode::Together) };
+    /// Whether the encoding depends on the value alone: see [`alone`].
+    static IS_ALONE: Cell<bool> = const { Cell::new(false) };
     /// The blobs of the value that is being encoded.
     static BLOBS: RefCell<Vec<Blob>> = const { RefCell::new(Vec::new()) };
     /// The blobs of the value that is being decoded.
@@ -52,6 +54,27 @@ pub(crate) fn apart<R>(encode: impl FnOnce() -> R) -> (R, Blobs) {
         let has_blobs = MODE.get() == Mode::ApartWithBlobs;
         (result, if has_blobs { BLOBS.take().into() } else { Blobs::default() })
     })
+}
+
+/// Goes back to what holds for the value around this one, also after a panic.
+struct RestoreAlone(bool);
+
+impl Drop for RestoreAlone {
+    fn drop(&mut self) {
+        IS_ALONE.set(self.0);
+    }
+}
+
+/// As [`apart`], without shared memory: whether it has room does not matter, and nothing is copied
+/// into it.
+pub(crate) fn alone<R>(encode: impl FnOnce() -> R) -> (R, Blobs) {
+    let _restore = RestoreAlone(IS_ALONE.replace(true));
+    apart(encode)
+}
+
+/// Returns whether shared memory is not to be used.
+pub(crate) fn is_alone() -> bool {
+    IS_ALONE.get()
 }
 
 /// Runs `encode`, whose values have their blobs in the encoding.
@@ -100,7 +123,7 @@ pub(crate) fn add(blob: impl FnOnce() -> Blob) -> Option<u32> {
 /// Returns its number, or `None` if the bytes belong into the encoding.
 #[inline]
 pub(crate) fn add_copy(bytes: &[u8]) -> Option<u32> {
-    if bytes.len() < MIN_LEN || MODE.get() == Mode::Together {
+    if bytes.len() < MIN_LEN || MODE.get() == Mode::Together || is_alone() {
         return None;
     }
     let blob = arena::copy_of(bytes)?;
