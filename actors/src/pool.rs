@@ -7,6 +7,7 @@ mod builder;
 mod call_options;
 mod calls;
 mod controller;
+mod durable;
 mod exchange;
 mod feeder;
 mod keep_alive;
@@ -32,6 +33,7 @@ use fiber_core::{
 
 use batch::Order;
 use controller::ControllerRequest;
+use durable::JournalOption;
 use scheduler::CallOptions;
 use state::PoolState;
 
@@ -58,7 +60,7 @@ pub use progress::suspend_progress;
 /// Clones are handles to the same pool. Dropping the last handle kills the workers and fails all
 /// calls. [`stop`](Pool::stop) lets them finish.
 ///
-/// The methods from [`chunk`](Pool::chunk) to [`buffer`](Pool::buffer) return a handle with other
+/// The methods from [`chunk`](Pool::chunk) to [`journal`](Pool::journal) return a handle with other
 /// options for its calls, and leave this one as it is.
 ///
 /// # Examples
@@ -80,6 +82,8 @@ pub struct Pool {
     options: CallOptions,
     /// Bytes that a call may store in this process.
     buffer: u64,
+    /// Where its calls record the outcomes of their tasks.
+    journal: Option<Arc<JournalOption>>,
 }
 
 /// Kills the workers when the last handle is dropped.
@@ -103,6 +107,7 @@ impl fmt::Debug for Pool {
         f.debug_struct("Pool")
             .field("name", &self.state().name)
             .field("options", &self.options)
+            .field("journal", &self.journal)
             .finish()
     }
 }
@@ -145,7 +150,7 @@ impl Pool {
         let options =
             CallOptions { chunk: 1, timeout: None, retries: 0, max_deaths: 3, max_timeouts: 1 };
         let buffer = state.runtime.config().call_buffer.as_u64();
-        Pool { guard: Arc::new(KillOnDrop { state }), options, buffer }
+        Pool { guard: Arc::new(KillOnDrop { state }), options, buffer, journal: None }
     }
 
     fn state(&self) -> &Arc<PoolState> {

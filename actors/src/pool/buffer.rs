@@ -82,6 +82,21 @@ impl Buffer {
         ahead <= least / 2 || (ahead <= MAX_AHEAD / 2 && emptied())
     }
 
+    /// Returns whether outcomes take as much memory as they may, so that recorded ones stay on the
+    /// disk. `least` outcomes always fit.
+    pub(super) fn is_full_of_outcomes(&self, least: u64) -> bool {
+        let full = |max| self.outcomes.load(SeqCst) >= max;
+        let full = self.max_outcomes.is_some_and(full) || value_memory::is_full();
+        full && self.untaken.load(SeqCst) > least
+    }
+
+    /// Returns whether a feeder that waits to deliver recorded outcomes continues.
+    pub(super) fn has_emptied_of_outcomes(&self, least: u64) -> bool {
+        let emptied = |max| self.outcomes.load(SeqCst) <= max / 2;
+        self.untaken.load(SeqCst) <= least / 2
+            || (self.max_outcomes.is_none_or(emptied) && !value_memory::is_full())
+    }
+
     /// Counts outcomes that have arrived.
     pub(super) fn store_outcomes(&self, tasks: u64, bytes: u64) {
         self.untaken.fetch_add(tasks, SeqCst);

@@ -1,8 +1,13 @@
 //! The options of a pool's calls.
 
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use fiber_journal::Journal;
+
 use super::Pool;
+use super::durable::JournalOption;
 use super::scheduler::CallOptions;
 
 impl Pool {
@@ -152,6 +157,61 @@ impl Pool {
     #[must_use = "this returns a handle with another option, and does not change the pool"]
     pub fn buffer(&self, bytes: u64) -> Pool {
         Pool { buffer: bytes, ..self.clone() }
+    }
+
+    /// Returns a handle whose calls record each outcome in a journal before they deliver it.
+    ///
+    /// When the program is started again, tasks with a recorded outcome do not run: the outcome
+    /// comes from the journal, in the order and form that it would have otherwise. So a program
+    /// that was killed, by whatever signal or power cut, goes on where it was. A text is the
+    /// journal of that name: see [`Journal`]. [docs/durable.md] has the promises, what identifies a
+    /// task, and what it costs.
+    ///
+    /// The first call opens the journal, on the thread that makes it. The journal is open until the
+    /// program ends, so many calls share one rather than have one each.
+    ///
+    /// Calls fail with [`Error::Journal`](fiber_core::Error::Journal) if the journal can't be
+    /// opened, read or written, for example because another process writes to it. They fail with
+    /// [`Error::Invalid`](fiber_core::Error::Invalid) outside of the program's first process, for
+    /// arguments with handles (queues, addresses, broadcast values), and if two closures can't be
+    /// told apart.
+    ///
+    /// [docs/durable.md]: https://github.com/fiber-rs/fiber/blob/main/docs/durable.md
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # std::env::set_current_dir(folder.path()).unwrap();
+    /// let pool = fiber::Pool::new(2)?.durable("sweep-7");
+    /// let squares = pool.map(|x: u64| x * x, 0..100).wait()?;
+    /// assert_eq!(squares[99], 9801);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    #[must_use = "this returns a handle with another option, and does not change the pool"]
+    pub fn durable(&self, journal: impl Into<Journal>) -> Pool {
+        let journal = Some(Arc::new(JournalOption::new(journal.into())));
+        Pool { journal, ..self.clone() }
+    }
+
+    /// Works as [`durable`](Pool::durable), with the journal in the folder `path`, which is created
+    /// if it is missing.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("sweep");
+    /// let pool = fiber::Pool::new(2)?.journal(&path);
+    /// for square in pool.imap(|x: u64| x * x, 0..10) {
+    ///     println!("{}", square?); // recorded by now
+    /// }
+    /// assert!(path.is_dir());
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    #[must_use = "this returns a handle with another option, and does not change the pool"]
+    pub fn journal(&self, path: impl Into<PathBuf>) -> Pool {
+        self.durable(Journal::at(path))
     }
 
     fn with(&self, change: impl FnOnce(&mut CallOptions)) -> Pool {

@@ -32,6 +32,8 @@ struct ActiveCall {
     exchange: Arc<Exchange>,
     pool: Arc<PoolState>,
     progress: Progress,
+    /// How many recorded outcomes had been delivered at the last batch.
+    recorded: u64,
     finished: bool,
 }
 
@@ -39,7 +41,13 @@ impl ActiveCall {
     fn poll_batch(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<ResultBatch>>> {
         let batch = ready!(self.exchange.poll_batch(context));
         match &batch {
-            Some(Ok(batch)) => self.progress.advance(batch.len(), self.exchange.total()),
+            Some(Ok(batch)) => {
+                self.progress.advance(batch.len(), self.exchange.total());
+                let recorded = self.exchange.recorded();
+                if std::mem::replace(&mut self.recorded, recorded) != recorded {
+                    self.progress.forget_rate();
+                }
+            }
             Some(Err(_)) | None => {
                 self.finished = true;
                 self.progress.finish();
@@ -111,6 +119,7 @@ impl<T: DeserializeOwned> Call<T> {
             exchange,
             pool,
             progress: Progress::default(),
+            recorded: 0,
             finished: false,
         });
         Call { active, value: PhantomData }

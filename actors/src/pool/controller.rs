@@ -202,7 +202,7 @@ impl Controller {
 
     /// Ends the pool if it has no calls.
     fn end_if_done(&mut self, context: &mut Context<Controller>) {
-        let done = self.pool.upgrade().is_none_or(|pool| pool.scheduler.lock().is_empty());
+        let done = self.pool.upgrade().is_none_or(|pool| pool.is_done());
         if done {
             self.stop_workers(context);
             if let Some(pool) = self.pool.upgrade() {

@@ -13,10 +13,12 @@ use bytes::Bytes;
 use fiber_core::blob::Blobs;
 use fiber_core::value_memory::Stored;
 use fiber_core::{Error, Result};
+use fiber_journal::TaskKey;
 use parking_lot::{Condvar, Mutex};
 
 use super::batch::{Order, Release, ResultBatch};
 use super::buffer::Buffer;
+use super::durable::DurableCall;
 use super::keep_alive::TaskKeepAlives;
 use super::run::{CallId, Run};
 use super::scheduler::{Caller, Completion};
@@ -42,6 +44,8 @@ pub(crate) struct Exchange {
     /// The context in which the call was made: see `telemetry`.
     context: Bytes,
     record: CallRecord,
+    /// Where outcomes are recorded before they are delivered, in a durable call.
+    pub(super) durable: Option<Arc<DurableCall>>,
 }
 
 /// Encoded tasks that are not submitted.
@@ -50,6 +54,8 @@ struct Block {
     first: u64,
     count: u64,
     bytes: Vec<u8>,
+    /// The keys of the tasks, in a durable call.
+    keys: Vec<TaskKey>,
 }
 
 /// Outcomes that the caller has not taken.
@@ -96,6 +102,7 @@ impl Exchange {
         order: Order,
         limit: u64,
         record: CallRecord,
+        durable: Option<Arc<DurableCall>>,
     ) -> Arc<Exchange> {
         Arc::new(Exchange {
             id,
@@ -112,11 +119,12 @@ impl Exchange {
             keep_alive: TaskKeepAlives::new(runtime),
             context: telemetry::current_context(),
             record,
+            durable,
         })
     }
 
-    /// Passes completed tasks to the caller.
-    pub(super) fn complete(&self, completion: Completion) {
+    /// Passes completed tasks to the caller, in a durable call by way of the journal.
+    pub(super) fn complete(self: &Arc<Exchange>, completion: Completion) {
         let batch = match completion {
             Completion::Outcomes(run) => ResultBatch::of(run),
             Completion::Abandoned { index, workers: deaths, exit } => ResultBatch::Failed(
@@ -124,7 +132,10 @@ impl Exchange {
                 Error::WorkerDied { function: self.function, index, deaths, exit },
             ),
         };
-        self.deliver(batch);
+        match &self.durable {
+            None => self.deliver(batch),
+            Some(call) => call.record(self, batch),
+        }
     }
 
     /// Fails a task that could not be submitted.
@@ -133,7 +144,12 @@ impl Exchange {
         self.deliver(ResultBatch::Failed(index, error));
     }
 
-    fn deliver(&self, batch: ResultBatch) {
+    /// Counts outcomes from the journal that the caller is about to receive.
+    pub(super) fn store_recorded(&self, batch: &ResultBatch) {
+        self.buffer.store_outcomes(batch.len(), batch.size());
+    }
+
+    pub(super) fn deliver(&self, batch: ResultBatch) {
         self.keep_alive.release(batch.start()..batch.end());
         let count = batch.len();
         let mut inbox = self.inbox.lock();
@@ -222,6 +238,9 @@ impl Exchange {
         if self.order.release() == Release::Taken {
             let inbox = self.inbox.lock();
             self.release(batch.len(), &inbox);
+        } else if self.durable.is_some() && self.feeder_waits.load(Ordering::SeqCst) {
+            let _inbox = self.inbox.lock();
+            self.room.notify_one();
         }
         resumes
     }
@@ -229,6 +248,11 @@ impl Exchange {
     /// Returns the number of all tasks, once it is known.
     pub(super) fn total(&self) -> Option<u64> {
         self.inbox.lock().total
+    }
+
+    /// Returns how many outcomes came from a journal.
+    pub(super) fn recorded(&self) -> u64 {
+        self.durable.as_ref().map_or(0, |call| call.delivered())
     }
 
     pub(super) fn set_total(&self, total: u64) {
@@ -242,9 +266,11 @@ impl Exchange {
         }
     }
 
-    /// Adds tasks to the open block. Returns the number of tasks and bytes in it.
-    pub(super) fn add(&self, encoded: &[u8], tasks: u64) -> (u64, usize) {
+    /// Adds tasks to the open block, in a durable call with their keys. Returns the number of tasks
+    /// and bytes in it.
+    pub(super) fn add(&self, encoded: &[u8], tasks: u64, keys: &[TaskKey]) -> (u64, usize) {
         let mut open = self.open.lock();
+        open.keys.extend_from_slice(keys);
         open.bytes.extend_from_slice(encoded);
         open.count += tasks;
         (open.count, open.bytes.len())
@@ -274,6 +300,9 @@ impl Exchange {
         let (first, end) = (open.first, open.first + open.count);
         (open.first, open.count) = (end, 0);
         let bytes = std::mem::take(&mut open.bytes);
+        if let Some(call) = &self.durable {
+            call.note_keys(first, std::mem::take(&mut open.keys));
+        }
         Some(Run::new(self.id, first, end, self.store(bytes, &Blobs::default())))
     }
 
@@ -288,13 +317,20 @@ impl Exchange {
     /// fewer than `least` tasks ahead.
     pub(super) fn is_full(&self, fed: u64, least: u64) -> bool {
         self.buffer.is_full(self.ahead(fed), least)
+            || (self.durable.is_some() && self.buffer.is_full_of_outcomes(least))
+    }
+
+    /// Returns whether a feeder that waits continues.
+    fn has_room(&self, fed: u64, least: u64) -> bool {
+        self.buffer.has_emptied(self.ahead(fed), least)
+            && (self.durable.is_none() || self.buffer.has_emptied_of_outcomes(least))
     }
 
     /// Blocks until there is room for more tasks, or the feeder is to stop.
     pub(super) fn wait_for_room(&self, fed: u64, least: u64) {
         let mut inbox = self.inbox.lock();
         self.feeder_waits.store(true, Ordering::SeqCst);
-        while !self.buffer.has_emptied(self.ahead(fed), least) && !self.is_stopped() {
+        while !self.has_room(fed, least) && !self.is_stopped() {
             self.room.wait(&mut inbox);
         }
         self.feeder_waits.store(false, Ordering::SeqCst);

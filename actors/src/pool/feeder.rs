@@ -8,6 +8,8 @@
 //! every millisecond while a worker is idle. The feeder waits while the call's
 //! [buffer](super::buffer) is full, so an endless iterator runs in bounded memory.
 
+mod durable;
+
 use std::any::type_name;
 use std::mem::needs_drop;
 use std::sync::{Arc, Weak};
@@ -16,11 +18,14 @@ use std::time::Duration;
 use fiber_core::blob::Blobs;
 use fiber_core::transfer::{self, KeepAlive};
 use fiber_core::{Error, Result, codec};
+use fiber_journal::TaskKey;
 use serde::Serialize;
 
 use super::exchange::Exchange;
 use super::run::{PREFIX, Run, prefix};
 use super::state::{Cancellation, PoolState};
+
+pub(super) use self::durable::feed_one_durable;
 
 /// The feeder submits a block of this many tasks or bytes.
 const BLOCK_TASKS: u64 = 4096;
@@ -33,11 +38,12 @@ const GATHERED_BYTES: usize = 4 << 10;
 const CHECK_TASKS: u64 = 16;
 
 /// Submits the open block every millisecond while a worker is idle and the iterator blocks the
-/// feeder.
+/// feeder, and delivers recorded outcomes that the feeder has gathered.
 pub(super) async fn submit_while_blocked(pool: Weak<PoolState>, exchange: Arc<Exchange>) {
     while !exchange.is_stopped() && exchange.total().is_none() {
         tokio::time::sleep(Duration::from_millis(1)).await;
         let Some(pool) = pool.upgrade() else { return };
+        exchange.deliver_found();
         if pool.has_idle() && exchange.has_open() {
             pool.with_scheduler(|scheduler, effects| scheduler.dispatch(effects));
         }
@@ -62,12 +68,19 @@ pub(super) fn encode<A: Serialize>(
         codec::append(scratch, arguments)?;
         (Blobs::default(), KeepAlive::default())
     };
+    finish_encoding::<A>(scratch, &blobs, limit)?;
+    Ok((keep_alive, blobs))
+}
+
+/// Writes the length of a task's encoded arguments in front of them.
+#[inline]
+fn finish_encoding<A>(scratch: &mut [u8], blobs: &Blobs, limit: usize) -> Result<()> {
     let length = scratch.len() - PREFIX;
     codec::check_size(length + blobs.total_len(), limit as u64, || {
-        format!("an argument of type `{}`", std::any::type_name::<A>())
+        format!("an argument of type `{}`", type_name::<A>())
     })?;
     scratch[..PREFIX].copy_from_slice(&prefix(length, false));
-    Ok((keep_alive, blobs))
+    Ok(())
 }
 
 /// Submits one task.
@@ -92,12 +105,16 @@ pub(super) fn feed<A: Serialize, I: Iterator<Item = A>>(
         gathers: !needs_drop::<A>() && is_prompt::<I>(),
         gathered: Vec::new(),
         gathered_tasks: 0,
+        gathered_keys: Vec::new(),
+        left_out: false,
+        submits: false,
     };
     let all = std::panic::AssertUnwindSafe(|| {
         items.take_while(|_| !exchange.is_stopped()).for_each(|item| feeder.add(&item))
     });
     if let Err(panic) = fiber_core::panics::catch(|| std::panic::catch_unwind(all)) {
         panic.print_backtrace();
+        exchange.deliver_found();
         let problem = format!("the iterator panicked: {panic}");
         pool.cancel(exchange.id, Cancellation::LetFinish);
         return exchange.end(Error::invalid("Pool::map", problem));
@@ -107,6 +124,7 @@ pub(super) fn feed<A: Serialize, I: Iterator<Item = A>>(
         return pool.finish_feeding(exchange.id);
     }
     feeder.submit_open();
+    exchange.deliver_found();
     exchange.set_total(feeder.fed);
     pool.finish_feeding(exchange.id);
 }
@@ -134,6 +152,12 @@ struct Feeder<'a> {
     /// The tasks that are to be added to the open block.
     gathered: Vec<u8>,
     gathered_tasks: u64,
+    /// Their keys, in a durable call.
+    gathered_keys: Vec<TaskKey>,
+    /// Whether the open block is empty and does not begin with the next task, in a durable call.
+    left_out: bool,
+    /// Whether a task of a durable call had to run.
+    submits: bool,
 }
 
 impl Feeder<'_> {
@@ -141,6 +165,18 @@ impl Feeder<'_> {
     fn add<A: Serialize>(&mut self, item: &A) {
         let index = self.fed;
         self.fed += 1;
+        let exchange = self.exchange;
+        match &exchange.durable {
+            None => self.add_plain(index, item),
+            Some(call) => self.add_durable(call, index, item),
+        }
+        if self.fed >= self.check_at {
+            self.wait_for_room();
+        }
+    }
+
+    #[inline]
+    fn add_plain<A: Serialize>(&mut self, index: u64, item: &A) {
         match encode(item, &mut self.scratch, self.pool.max_message) {
             Err(error) => {
                 self.skip(index);
@@ -151,23 +187,21 @@ impl Feeder<'_> {
                 if self.scratch.len() >= BLOCK_BYTES || !blobs.is_empty() {
                     self.submit_alone(index, blobs);
                 } else {
-                    self.add_to_open();
+                    self.add_to_open(None);
                 }
             }
-        }
-        if self.fed >= self.check_at {
-            self.wait_for_room();
         }
     }
 
     /// Adds the task in `scratch` to the open block, now or with others.
     #[inline]
-    fn add_to_open(&mut self) {
+    fn add_to_open(&mut self, key: Option<TaskKey>) {
         if !self.gathers {
-            let open = self.exchange.add(&self.scratch, 1);
+            let open = self.exchange.add(&self.scratch, 1, key.as_slice());
             return self.submit_if_due(open);
         }
         self.gathered.extend_from_slice(&self.scratch);
+        self.gathered_keys.extend(key);
         self.gathered_tasks += 1;
         if self.gathered_tasks >= GATHERED_TASKS || self.gathered.len() >= GATHERED_BYTES {
             let open = self.add_gathered();
@@ -177,8 +211,9 @@ impl Feeder<'_> {
 
     /// Adds the gathered tasks to the open block. Returns the number of tasks and bytes in it.
     fn add_gathered(&mut self) -> (u64, usize) {
-        let open = self.exchange.add(&self.gathered, self.gathered_tasks);
+        let open = self.exchange.add(&self.gathered, self.gathered_tasks, &self.gathered_keys);
         self.gathered.clear();
+        self.gathered_keys.clear();
         self.gathered_tasks = 0;
         open
     }
@@ -221,6 +256,7 @@ impl Feeder<'_> {
         let least = self.pool.min_ahead();
         if self.exchange.is_full(self.fed, least) {
             self.submit_open();
+            self.exchange.deliver_found();
             self.exchange.wait_for_room(self.fed, least);
         }
         self.check_at = self.fed + CHECK_TASKS;

@@ -38,6 +38,13 @@ impl Progress {
         }
     }
 
+    /// Forgets how fast the call has advanced, because a journal had the outcomes.
+    pub(super) fn forget_rate(&self) {
+        if let Some(bar) = &self.0 {
+            bar.reset_eta();
+        }
+    }
+
     pub(super) fn finish(&mut self) {
         if let Some(bar) = self.0.take() {
             Group::finish(&bar);

@@ -53,6 +53,10 @@ pub(crate) struct PoolState {
     pub(super) registration: Registration,
     /// Workers that have died.
     pub(super) deaths: AtomicU64,
+    /// Entries on their way into journals.
+    recording: AtomicU64,
+    /// Outcomes that came from journals.
+    pub(super) recorded: AtomicU64,
 }
 
 /// The phase of a pool's life.
@@ -92,6 +96,8 @@ impl PoolState {
             history: Mutex::default(),
             registration: Registration::default(),
             deaths: AtomicU64::new(0),
+            recording: AtomicU64::new(0),
+            recorded: AtomicU64::new(0),
         }
     }
 
@@ -181,6 +187,24 @@ impl PoolState {
             }
             exchange.complete(completion);
         }
+    }
+
+    /// Counts an entry on its way into a journal.
+    pub(super) fn recording_began(&self) {
+        self.recording.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Ends a closed pool after its last entry, which the pool's end waits for.
+    pub(super) fn recording_ended(&self) {
+        let last = self.recording.fetch_sub(1, Ordering::SeqCst) == 1;
+        if last && matches!(*self.phase.lock(), Phase::Closed) {
+            self.controller.do_send(ControllerRequest::Close);
+        }
+    }
+
+    /// Returns whether all calls are done and all of their outcomes are recorded.
+    pub(super) fn is_done(&self) -> bool {
+        self.scheduler.lock().is_empty() && self.recording.load(Ordering::SeqCst) == 0
     }
 
     pub(super) fn submit(&self, run: Run) {

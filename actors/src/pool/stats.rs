@@ -141,11 +141,13 @@ impl PoolState {
         let figures = self.scheduler.lock().figures(now);
         stats.idle = figures.idle;
         stats.tasks = figures.tasks;
+        stats.tasks.recorded = self.recorded.load(std::sync::atomic::Ordering::Relaxed);
         (stats.bytes_out, stats.bytes_in) = (figures.bytes_out, figures.bytes_in);
         stats.functions = figures.functions;
         stats.workers = figures.workers.into_iter().map(worker_stats).collect();
         for (exchange, mut call) in figures.calls {
             call.total = exchange.total();
+            call.done += exchange.recorded();
             stats.calls.push(call);
         }
         let history = self.history.lock();

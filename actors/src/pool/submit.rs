@@ -8,8 +8,9 @@ use fiber_core::{Error, Portable, Result, TypedEntry, shortage};
 use super::Pool;
 use super::batch::Order;
 use super::calls::Accepted;
+use super::durable::CallFunction;
 use super::exchange::Exchange;
-use super::feeder::{encode, feed, feed_one, submit_while_blocked};
+use super::feeder::{encode, feed, feed_one, feed_one_durable, submit_while_blocked};
 use super::state::Cancellation;
 use crate::timeline::CallRecord;
 
@@ -20,11 +21,29 @@ impl Pool {
         function: TypedEntry<A, T>,
         args: &A,
     ) -> Result<Accepted> {
+        if self.journal.is_some() {
+            return self.submit_one_durable(function, args);
+        }
         let mut encoded = Vec::with_capacity(64);
         let (keep_alive, blobs) = encode(args, &mut encoded, self.state().max_message)?;
-        let exchange = self.begin(function, Order::Together)?;
+        let exchange = self.begin(function, Order::Together, true)?;
         exchange.keep_alive.add(0, keep_alive);
         feed_one(self.state(), &exchange, encoded, blobs);
+        Ok((exchange, Arc::clone(self.state())))
+    }
+
+    fn submit_one_durable<A: Portable, T>(
+        &self,
+        function: TypedEntry<A, T>,
+        args: &A,
+    ) -> Result<Accepted> {
+        let exchange = self.begin(function, Order::Together, true)?;
+        if let Some(call) = &exchange.durable
+            && let Err(error) = feed_one_durable(self.state(), &exchange, call, args)
+        {
+            self.state().cancel(exchange.id, Cancellation::LetFinish);
+            return Err(error);
+        }
         Ok((exchange, Arc::clone(self.state())))
     }
 
@@ -44,7 +63,7 @@ impl Pool {
             (least, Some(most)) if least == most => Some(least as u64),
             _ => None,
         };
-        let call = self.begin(function, order).and_then(|exchange| {
+        let call = self.begin(function, order, false).and_then(|exchange| {
             let state = Arc::clone(self.state());
             let (feeding, pool) = (Arc::clone(&exchange), Arc::clone(&state));
             let feeder = std::thread::Builder::new().name("fiber-feed".into());
@@ -66,20 +85,38 @@ impl Pool {
         (call, length)
     }
 
-    fn begin<A, T>(&self, function: TypedEntry<A, T>, order: Order) -> Result<Arc<Exchange>> {
+    fn begin<A, T>(
+        &self,
+        function: TypedEntry<A, T>,
+        order: Order,
+        is_single: bool,
+    ) -> Result<Arc<Exchange>> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let TypedEntry { entry, meta, .. } = function;
         let state = self.state();
+        let durable = match &self.journal {
+            None => None,
+            Some(journal) => {
+                state.check_open(&state.phase.lock())?;
+                let called = CallFunction::of(&function, is_single);
+                Some(journal.begin(state, &called, function.meta)?)
+            }
+        };
+        let TypedEntry { entry, meta, .. } = function;
+        let is_durable = durable.is_some();
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         let record = CallRecord::begin(&state.name, id, entry.name());
-        let exchange = Exchange::new(state.runtime, id, entry.name(), order, self.buffer, record);
+        let (runtime, name) = (state.runtime, entry.name());
+        let exchange = Exchange::new(runtime, id, name, order, self.buffer, record, durable);
         let phase = state.phase.lock();
         state.check_open(&phase)?;
         // Under the lock of the phase, so that no call begins while the pool ends.
         let mut scheduler = state.scheduler.lock();
         scheduler.begin(exchange.id, Arc::clone(&exchange), entry.reference(), self.options);
         drop((scheduler, phase));
-        state.ensure_started(meta);
+        // The first task of a durable call that has no outcome starts the workers.
+        if !is_durable {
+            state.ensure_started(meta);
+        }
         Ok(exchange)
     }
 }

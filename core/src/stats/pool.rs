@@ -109,6 +109,9 @@ pub struct TaskCounts {
     pub redelivered: u64,
     /// Given up because too many of their workers died, or they ran past their timeout.
     pub abandoned: u64,
+    /// Did not run, because a journal had their outcomes. `done` does not count them.
+    #[serde(default)]
+    pub recorded: u64,
 }
 
 /// A call of a pool that is not complete.
@@ -124,7 +127,7 @@ pub struct CallStats {
     pub since: SystemTime,
     /// The number of its tasks, once it is known.
     pub total: Option<u64>,
-    /// Tasks that are complete.
+    /// Tasks that are complete, with those that a journal had the outcomes of.
     pub done: u64,
     /// Tasks that were submitted, and are assigned to no worker.
     pub waiting: u64,

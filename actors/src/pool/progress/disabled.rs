@@ -7,5 +7,7 @@ pub(super) struct Progress {}
 impl Progress {
     pub(super) fn advance(&self, _: u64, _: Option<u64>) {}
 
+    pub(super) fn forget_rate(&self) {}
+
     pub(super) fn finish(&mut self) {}
 }

@@ -1,0 +1,129 @@
+//! Durable calls: outcomes are recorded in a journal before the caller gets them.
+//!
+//! The [feeder](super::feeder) looks up each task before it submits it. A recorded outcome goes to
+//! the exchange at once ([`found`]). The keys of all other tasks stay with the exchange
+//! ([`task_keys`]) until the scheduler completes them: their outcomes then go to the journal, and
+//! from there to the caller ([`recording`]).
+
+mod call_function;
+mod found;
+mod journals;
+mod recording;
+mod task_keys;
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+use fiber_core::blob::Blobs;
+use fiber_core::{Error, Meta, Result};
+use fiber_journal::{Journal, Outcome, Store, TaskKey};
+use parking_lot::Mutex;
+
+use self::found::Found;
+use self::journals::OpenJournal;
+use self::task_keys::TaskKeys;
+use super::exchange::Exchange;
+use super::state::{Cancellation, PoolState};
+
+pub(super) use self::call_function::CallFunction;
+
+/// The journal of a pool's handle, which its first call opens.
+pub(super) struct JournalOption {
+    journal: Journal,
+    open: OnceLock<Arc<OpenJournal>>,
+}
+
+impl fmt::Debug for JournalOption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.journal.fmt(f)
+    }
+}
+
+impl JournalOption {
+    pub(super) fn new(journal: Journal) -> JournalOption {
+        JournalOption { journal, open: OnceLock::new() }
+    }
+
+    /// Begins a call.
+    ///
+    /// # Errors
+    /// [`Error::Journal`] if the journal can't be opened; [`Error::Invalid`] outside of the
+    /// session's first process, or if the call can't be identified.
+    pub(super) fn begin(
+        &self,
+        pool: &Arc<PoolState>,
+        function: &CallFunction,
+        meta: Meta,
+    ) -> Result<Arc<DurableCall>> {
+        if !pool.runtime.is_head() {
+            return Err(Error::invalid(
+                "Pool::durable",
+                "only the program's first process makes durable calls, and this is a process that \
+                 it has started: record the call there whose task makes this one",
+            ));
+        }
+        let open = match self.open.get() {
+            Some(open) => open,
+            None => {
+                let opened = OpenJournal::of(&self.journal, pool.runtime.config())?;
+                self.open.get_or_init(|| opened)
+            }
+        };
+        Ok(Arc::new(DurableCall {
+            id: open.begin_call(&self.journal, function)?,
+            store: Arc::clone(&open.store),
+            keeps_failures: self.journal.keeps_failures(),
+            keys: TaskKeys::default(),
+            found: Mutex::default(),
+            delivered: AtomicU64::new(0),
+            pool: Arc::downgrade(pool),
+            meta,
+        }))
+    }
+}
+
+/// What a call needs to record its outcomes.
+pub(super) struct DurableCall {
+    store: Arc<Store>,
+    id: fiber_journal::CallId,
+    keeps_failures: bool,
+    /// The keys of tasks that were submitted and are not completed.
+    keys: TaskKeys,
+    /// Recorded outcomes that were not delivered yet.
+    found: Mutex<Found>,
+    /// How many recorded outcomes were delivered.
+    delivered: AtomicU64,
+    pool: Weak<PoolState>,
+    /// The resources of the workers, which start with the first task that has to run.
+    pub(super) meta: Meta,
+}
+
+impl DurableCall {
+    /// Returns the key of a task with these encoded arguments.
+    pub(super) fn key(&self, arguments: &[u8], blobs: &Blobs) -> TaskKey {
+        self.store.key(self.id, arguments, blobs.iter().map(|blob| &**blob))
+    }
+
+    /// Takes the recorded outcome of a task.
+    pub(super) fn find(&self, key: TaskKey) -> Result<Option<Outcome>> {
+        self.store.take(key, self.keeps_failures)
+    }
+
+    /// Notes the keys of consecutive tasks, before they are submitted.
+    pub(super) fn note_keys(&self, first: u64, keys: Vec<TaskKey>) {
+        self.keys.insert(first, keys);
+    }
+
+    /// Returns how many recorded outcomes were delivered.
+    pub(super) fn delivered(&self) -> u64 {
+        self.delivered.load(Ordering::Relaxed)
+    }
+}
+
+/// Ends a call because of its journal.
+pub(super) fn break_off(pool: &PoolState, exchange: &Exchange, error: Error) {
+    exchange.deliver_found();
+    pool.cancel(exchange.id, Cancellation::LetFinish);
+    exchange.end(error);
+}
