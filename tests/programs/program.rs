@@ -201,6 +201,13 @@ impl Program {
         self.child.id()
     }
 
+    /// Returns whether it runs. An ended program stays a zombie until its [end](Program::end).
+    #[allow(dead_code, reason = "the tests of programs that are started again need it")]
+    pub(crate) fn has_not_ended(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid()));
+        stat.is_ok_and(|stat| !stat.contains(") Z "))
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(pid(self.pid()), signal).expect("it is alive");
     }

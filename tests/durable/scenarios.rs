@@ -1,0 +1,82 @@
+//! The programs that the tests start.
+
+mod failing;
+mod forms;
+mod refused;
+mod sweeping;
+mod values;
+
+use std::fs::File;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use fiber::{Journal, Pool};
+
+use crate::sweep::{JOURNAL, RAN};
+
+pub(crate) use sweeping::{SEEN, simulate};
+
+pub(crate) fn run(name: &str) -> ExitCode {
+    fiber::init();
+    let result = match name {
+        "forms" => forms::forms(),
+        "squares" => forms::squares(),
+        "two calls" => forms::two_calls(),
+        "single tasks" => forms::single_tasks(),
+        "endless" => forms::endless(),
+        "detached" => forms::detached(),
+        "dropped" => forms::dropped(),
+        "slow reader" => forms::slow_reader(),
+        "several pools" => forms::several_pools(),
+        "figures" => forms::figures(),
+        "values" => values::values(),
+        "failing" => failing::failing(),
+        "abandoned" => failing::abandoned(),
+        "handles" => refused::handles(),
+        "in a task" => refused::in_a_task(),
+        "closures" => refused::closures(),
+        "waiting" => refused::waiting(),
+        "no room" => refused::no_room(),
+        "sweep" => sweeping::sweep(),
+        other => panic!("there is no scenario `{other}`"),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            println!("failed: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Returns a variable of the environment, or an empty text.
+fn variable(name: &str) -> String {
+    std::env::var(name).unwrap_or_default()
+}
+
+fn journal() -> Journal {
+    Journal::at(PathBuf::from(variable(JOURNAL)))
+}
+
+fn durable_pool() -> fiber::Result<Pool> {
+    Ok(Pool::new(2)?.durable(journal()))
+}
+
+/// Notes that a task has run.
+fn note(what: impl std::fmt::Display) {
+    let file = File::options().create(true).append(true).open(variable(RAN));
+    // In one write, so that the lines of several workers do not mix.
+    file.expect("it can be written").write_all(format!("{what}\n").as_bytes()).unwrap();
+}
+
+/// The numbers in the variable `ITEMS`.
+fn items() -> Vec<u64> {
+    let items = variable("ITEMS");
+    items.split(',').filter(|item| !item.is_empty()).map(|item| item.parse().unwrap()).collect()
+}
+
+fn square(x: u64) -> u64 {
+    note(x);
+    x * x
+}
