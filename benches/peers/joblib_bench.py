@@ -1,6 +1,7 @@
 """joblib with its default processes (loky). See protocol.py for the cases."""
 
 import os
+import tempfile
 import time
 
 import joblib
@@ -55,6 +56,31 @@ def map_(count="100000"):
     warm()
     values = protocol.repeated(lambda: Parallel(n_jobs=WORKERS)(delayed(increment)(i) for i in range(count)))
     return {"values": values, "count": count, "note": "batch_size='auto', a tenth of the integers"}
+
+
+def cached_call(memory, x):
+    return memory.cache(increment)(x)
+
+
+def durable(count="5000"):
+    count = int(count)
+    warm()
+    values = []
+    for _ in range(protocol.REPEATS):
+        with tempfile.TemporaryDirectory(dir=".") as folder:
+            memory = joblib.Memory(folder, verbose=0)
+            values.append(protocol.timed(lambda: Parallel(n_jobs=WORKERS)(delayed(cached_call)(memory, i) for i in range(count))))
+    return {"values": values, "count": count, "note": "joblib.Memory, without fsync, a four hundredth of the tasks"}
+
+
+def recorded(count="5000"):
+    count = int(count)
+    with tempfile.TemporaryDirectory(dir=".") as folder:
+        cached = joblib.Memory(folder, verbose=0).cache(increment)
+        for i in range(count):
+            cached(i)
+        values = protocol.repeated(lambda: [cached(i) for i in range(count)])
+    return {"values": values, "count": count, "note": "joblib.Memory, a four hundredth of the results"}
 
 
 def sleep(tasks, seconds):
@@ -131,5 +157,5 @@ if __name__ == "__main__":
     protocol.main(
         "joblib",
         joblib.__version__,
-        {"noop": noop, "map": map_, "sleep": sleep, "apply": apply, "bytes": bytes_, "arrays": arrays, "broadcast": broadcast, "ready": ready},
+        {"noop": noop, "map": map_, "durable": durable, "recorded": recorded, "sleep": sleep, "apply": apply, "bytes": bytes_, "arrays": arrays, "broadcast": broadcast, "ready": ready},
     )

@@ -9,6 +9,8 @@ case is not quite what was asked for. The cases:
 
     noop [N]           no-op tasks, each on its own                               rate: tasks a second
     map [N]            x + 1 over integers, in the library's recommended way      rate: items a second
+    durable [N]        small tasks whose results are on the disk before use   rate: tasks a second
+    recorded [N]       the same again, with all results on the disk           rate: results a second
     sleep TASKS SECS   that many sleeps, each task tracked on its own             seconds
     apply [N]          one task there and back, on a warm pool                    seconds: median of one
     bytes [N]          tasks with a 1 MiB argument and a 1 MiB result             rate: bytes a second, both ways

@@ -36,6 +36,7 @@ fn main() -> ExitCode {
         [name] if name == cases::WITH_BACKEND => cases::answer_with_backend(),
         [name] if name == cases::ARRAYS_OVER_NNG => cases::answer_arrays_over_nng(),
         [name] if name == cases::CALL_OVER_NNG => cases::answer_call_over_nng(),
+        [name] if name == cases::DURABLE_PROGRAM => cases::answer_durable(),
         [name] if name == cases::SESSION => cases::be_session(),
         names => run(names),
     };
