@@ -11,6 +11,7 @@ use crate::format::SegmentKind;
 use crate::problem::Problem;
 
 /// A journal's folder, open.
+#[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
     file: File,
@@ -96,6 +97,11 @@ impl Folder {
             }
         }
         Ok(())
+    }
+
+    /// Returns the size of all files in bytes.
+    pub(crate) fn size(&self) -> Result<u64> {
+        Ok(self.files()?.iter().filter_map(|path| Some(fs::metadata(path).ok()?.len())).sum())
     }
 
     fn files(&self) -> Result<Vec<PathBuf>> {

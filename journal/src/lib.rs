@@ -18,6 +18,8 @@ mod opening;
 mod options;
 mod outcome;
 mod problem;
+mod prune;
+mod reader;
 mod record;
 mod recorder;
 mod registry;
@@ -32,7 +34,12 @@ mod writer;
 
 pub use self::call::{CallId, CallLabel};
 pub use self::key::TaskKey;
+pub use self::lock::Holder;
 pub use self::options::Journal;
 pub use self::outcome::{Outcome, OutcomeKind};
+pub use self::prune::{Prune, Pruned, prune};
+pub use self::reader::{
+    CallSummary, Damage, Reader, RecordedOutcome, SlotsSummary, Summary, journals,
+};
 pub use self::recorder::{Entry, Recorder};
 pub use self::store::{SlotValue, Store};

@@ -5,14 +5,13 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use fiber_core::Result;
+use fiber_core::{Error, Result};
 use parking_lot::Mutex;
 
 use crate::call::Calls;
 use crate::folder::Folder;
 use crate::format::{HeaderError, Limits, SegmentHeader, SegmentKind, VERSION};
 use crate::index::{Index, IndexEntry};
-use crate::record::Record;
 use crate::scan::{Found, Scanned, scan};
 use crate::segment::{Place, Segment};
 use crate::sidecar::Contents;
@@ -106,14 +105,8 @@ impl Opening<'_> {
             let (file, header) = self.segment(kind, number, is_last)?;
             slots.add_segment(number, Arc::clone(&file));
             let scanned = self.scan(&file, &header, is_last, |(offset, len, record)| {
-                let (slots_name, slot, place) = match record {
-                    Record::Put { slots, slot, .. } => {
-                        (slots, slot, Some(Place { segment: number, offset, len }))
-                    }
-                    Record::Removed { slots, slot } => (slots, slot, None),
-                    _ => return,
-                };
-                slots.apply(SlotChange { slots: slots_name, slot, place });
+                let change = SlotChange::of(record, Place { segment: number, offset, len });
+                change.into_iter().for_each(|change| slots.apply(change));
             })?;
             slots.set_len(number, scanned.end);
             if is_last {
@@ -171,42 +164,69 @@ impl Opening<'_> {
     }
 }
 
+/// Why a segment can't be opened.
+pub(crate) enum OpenError {
+    /// It was removed meanwhile.
+    Missing(Error),
+    /// Its header can't be read.
+    Damaged(Error),
+    /// The system refuses it, or a newer build has written it.
+    Refused(Error),
+}
+
+impl From<OpenError> for Error {
+    fn from(error: OpenError) -> Error {
+        match error {
+            OpenError::Missing(error) | OpenError::Damaged(error) | OpenError::Refused(error) => {
+                error
+            }
+        }
+    }
+}
+
 /// Opens a segment and reads its header.
 pub(crate) fn open_segment(
     folder: &Folder,
     kind: SegmentKind,
     number: u32,
     writes: bool,
-) -> Result<(Arc<File>, SegmentHeader)> {
+) -> Result<(Arc<File>, SegmentHeader), OpenError> {
     let path = folder.segment(kind, number);
-    let file = File::options().read(true).write(writes).open(&path);
-    let file = file.map_err(|error| folder.refusal("open", &path, error))?;
+    let file = File::options().read(true).write(writes).open(&path).map_err(|error| {
+        let is_missing = error.kind() == io::ErrorKind::NotFound;
+        let error = folder.refusal("open", &path, error);
+        if is_missing { OpenError::Missing(error) } else { OpenError::Refused(error) }
+    })?;
     let mut bytes = [0; SegmentHeader::LEN];
     let header = match file.read_exact_at(&mut bytes, 0) {
         Ok(()) => SegmentHeader::decode(&bytes),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(HeaderError::Damaged),
-        Err(error) => return Err(folder.refusal("read", &path, error)),
+        Err(error) => return Err(OpenError::Refused(folder.refusal("read", &path, error))),
     };
     match header {
         Ok(header) if header.kind == kind && header.number == number => {
             Ok((Arc::new(file), header))
         }
-        Err(HeaderError::Newer(version)) => Err(folder.error(format!(
+        Err(HeaderError::Newer(version)) => Err(OpenError::Refused(folder.error(format!(
             "`{}` has version {version} of the format, and this program knows versions up to \
              {VERSION}: use a program with a newer fiber, or another journal",
             path.display()
-        ))),
-        Ok(_) | Err(HeaderError::Damaged) => Err(folder.error(format!(
+        )))),
+        Ok(_) | Err(HeaderError::Damaged) => Err(OpenError::Damaged(folder.error(format!(
             "the first {} bytes of `{}` are damaged, so none of it can be read: restore the file, \
              or drop it with `fiber journal prune --damaged`",
             SegmentHeader::LEN,
             path.display()
-        ))),
+        )))),
     }
 }
 
 /// Returns an error if something can't be read that was on disk.
-fn refuse_holes(folder: &Folder, header: &SegmentHeader, scanned: &Scanned) -> Result<()> {
+pub(crate) fn refuse_holes(
+    folder: &Folder,
+    header: &SegmentHeader,
+    scanned: &Scanned,
+) -> Result<()> {
     let Some(hole) = scanned.holes.first() else { return Ok(()) };
     let path = folder.segment(header.kind, header.number);
     let lost: u64 = scanned.holes.iter().map(|hole| hole.len).sum();

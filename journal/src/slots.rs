@@ -37,7 +37,23 @@ pub(crate) struct SlotChange {
     pub(crate) place: Option<Place>,
 }
 
+impl SlotChange {
+    /// Returns the change that the record at this place is, if it is one.
+    pub(crate) fn of(record: Record, at: Place) -> Option<SlotChange> {
+        match record {
+            Record::Put { slots, slot, .. } => Some(SlotChange { slots, slot, place: Some(at) }),
+            Record::Removed { slots, slot } => Some(SlotChange { slots, slot, place: None }),
+            _ => None,
+        }
+    }
+}
+
 impl Slots {
+    /// Returns the names that have slots, in no order.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.keys().map(String::as_str)
+    }
+
     /// Adds a segment, whose values can be read from then on.
     pub(crate) fn add_segment(&mut self, number: u32, file: Arc<File>) {
         self.segments.insert(number, SlotSegment { file, len: 0 });

@@ -3,4 +3,5 @@
 mod closure;
 mod crash;
 mod damage;
+mod prune;
 mod slots;

@@ -196,7 +196,8 @@ fn lose(path: &Path, kind: SegmentKind, before: Option<Segments>, loss: &Loss) -
         return false;
     }
     let folder = Folder::open(path).expect("it exists");
-    let (file, header) = open_segment(&folder, kind, number, false).expect("it is fine");
+    let (file, header) =
+        open_segment(&folder, kind, number, false).unwrap_or_else(|_| panic!("it is fine"));
     let scanned = scan(&file, &header, false, |_| Ok(())).expect("it can be read");
     let start = match before {
         Some(before) if before.last == number => before.len,
