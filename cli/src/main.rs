@@ -8,6 +8,7 @@ mod dashboard;
 mod flamegraph;
 mod forwarded;
 mod inspect;
+mod journal;
 mod kill;
 mod local;
 mod logs;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         Command::Completions { shell } => reference::completions(shell),
         Command::Man { directory } => reference::man(directory.as_deref()),
         Command::Reference => reference::markdown(),
+        Command::Journal { command } => journal::journal(command),
         Command::ServeVolume { words } => {
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
             cluster::serve(&words).map(|()| ExitCode::SUCCESS).map_err(anyhow::Error::msg)
@@ -93,6 +95,7 @@ async fn execute(command: Command) -> anyhow::Result<ExitCode> {
         }
         Command::Clean { cluster, json } => clean::clean(&*connect(&cluster).await?, json).await,
         Command::Completions { .. }
+        | Command::Journal { .. }
         | Command::Man { .. }
         | Command::Reference
         | Command::ServeVolume { .. } => Ok(ExitCode::SUCCESS),

@@ -23,8 +23,8 @@ pub(crate) fn man(directory: Option<&Path>) -> anyhow::Result<ExitCode> {
     };
     let root = Args::command();
     let mut pages = vec![("fiber".to_string(), root.clone())];
-    pages.extend(shown(&root).map(|command| {
-        let name = format!("fiber-{}", command.get_name());
+    pages.extend(with_subcommands(&root).into_iter().map(|(name, command)| {
+        let name = format!("fiber-{}", name.replace(' ', "-"));
         (name.clone(), command.clone().name(name.clone()).bin_name(name))
     }));
     for (name, command) in pages {
@@ -45,15 +45,23 @@ pub(crate) fn markdown() -> anyhow::Result<ExitCode> {
         "# The command `fiber`\n\n<!-- Made by `make reference` from the command itself. -->\n"
             .to_string();
     page += &format!("\n```text\n{}\n```\n", help(&mut root.clone()));
-    for command in shown(&root) {
-        page += &format!(
-            "\n## fiber {}\n\n```text\n{}\n```\n",
-            command.get_name(),
-            help(&mut command.clone())
-        );
+    for (name, command) in with_subcommands(&root) {
+        page += &format!("\n## fiber {name}\n\n```text\n{}\n```\n", help(&mut command.clone()));
     }
     io::stdout().write_all(page.as_bytes())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns all commands that the help shows, with their names behind `fiber`.
+fn with_subcommands(root: &Command) -> Vec<(String, &Command)> {
+    let mut commands = Vec::new();
+    for command in shown(root) {
+        commands.push((command.get_name().to_owned(), command));
+        for (name, below) in with_subcommands(command) {
+            commands.push((format!("{} {name}", command.get_name()), below));
+        }
+    }
+    commands
 }
 
 fn shown(root: &Command) -> impl Iterator<Item = &Command> {

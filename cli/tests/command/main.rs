@@ -3,6 +3,9 @@
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use fiber_journal::{CallId, CallLabel, Entry, Journal, OutcomeKind, Recorder, Store, TaskKey};
+use serde_json::{Value, json};
+
 fn fiber(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fiber"));
     for (name, _) in std::env::vars_os() {
@@ -50,6 +53,12 @@ fn the_reference_page_is_up_to_date() {
         "kill",
         "cp",
         "clean",
+        "journal",
+        "journal ls",
+        "journal show",
+        "journal export",
+        "journal verify",
+        "journal prune",
         "completions",
         "man",
     ] {
@@ -205,4 +214,133 @@ fn the_variables_of_a_child_are_not_configuration() {
     let output = command.output().expect("it can be started");
     let errors = text(&output.stderr);
     assert!(errors.contains("dokcer") && !errors.contains("FIBER_PARENT"), "{errors}");
+}
+
+/// Makes a journal with two calls and a slot in this folder.
+fn make_journal(path: &Path) {
+    let store = Store::open(path, &Journal::at(path)).expect("there is room");
+    let label = |name: &str| CallLabel {
+        name: name.into(),
+        function: "program::square".into(),
+        version: "1".into(),
+    };
+    let calls = [store.call(&label("#0")), store.call(&label("named"))];
+    let keys = calls.map(|call| store.key(call, b"", std::iter::empty()));
+    store.record(Box::new(Recorded { calls, keys }));
+    store.flush();
+}
+
+struct Recorded {
+    calls: [CallId; 2],
+    keys: [TaskKey; 2],
+}
+
+impl Entry for Recorded {
+    fn record(&self, recorder: &mut Recorder<'_>) {
+        let Recorded { calls, keys } = self;
+        let value = fiber_core::codec::encode(&("nine", 9)).expect("it can be encoded");
+        recorder.outcome(calls[0], keys[0], 3, OutcomeKind::Returned, &value, &[]);
+        recorder.outcome(calls[0], keys[0], 4, OutcomeKind::Failed, &value, &[]);
+        recorder.outcome(calls[1], keys[1], 0, OutcomeKind::Returned, &[0x92], &[]);
+        recorder.put("actor/a", 0, b"\x01", &[]);
+        recorder.put("actor/a", 0, b"\x02", &[]);
+    }
+
+    fn recorded(self: Box<Self>, result: fiber_core::Result<()>) {
+        result.expect("there is room");
+    }
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let output = output(arguments);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("it is JSON")
+}
+
+#[test]
+fn journals_are_listed_and_shown() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let all = folder.path().display().to_string();
+    assert!(text(&output(&["journal", "ls", &all]).stdout).contains("no journals"));
+    let path = folder.path().join("sweep");
+    make_journal(&path);
+    let list = text(&output(&["journal", "ls", &all]).stdout);
+    assert!(list.contains("NAME") && list.contains("sweep") && list.contains("closed"), "{list}");
+    let list = json(&["journal", "ls", "--json", &all]);
+    assert_eq!(list[0]["name"], "sweep");
+
+    let path = path.display().to_string();
+    let shown = text(&output(&["journal", "show", &path]).stdout);
+    for word in ["#0", "named", "program::square", "actor/a"] {
+        assert!(shown.contains(word), "{shown}");
+    }
+    let shown = json(&["journal", "show", "--json", &path]);
+    assert_eq!(
+        (&shown["calls"][0]["returned"], &shown["calls"][0]["failed"]),
+        (&1.into(), &1.into())
+    );
+    // A name is looked up in the configured folder.
+    let by_name = fiber(&["journal", "show", "sweep"]).env("FIBER_JOURNALS", &all).output();
+    assert!(by_name.expect("it can be started").status.success());
+    fails(&["journal", "show", &all], 1, &["no journal"]);
+    fails(&["journal", "show", "./missing"], 1, &["missing", "No such file"]);
+}
+
+#[test]
+fn a_journal_is_exported_as_lines_of_json() {
+    let folder = tempfile::tempdir().expect("there is room");
+    make_journal(folder.path());
+    let path = folder.path().display().to_string();
+    let lines = |arguments: &[&str]| {
+        let output = output(arguments);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let lines = text(&output.stdout);
+        let lines = lines.lines().map(|line| serde_json::from_str(line).expect("it is JSON"));
+        lines.collect::<Vec<Value>>()
+    };
+    let outcome = |name: &str, index: u64, outcome: &str, value: Value| {
+        json!({
+            "name": name,
+            "function": "program::square",
+            "version": "1",
+            "index": index,
+            "outcome": outcome,
+            "value": value,
+        })
+    };
+    let expected = [
+        outcome("#0", 3, "returned", json!(["nine", 9])),
+        outcome("#0", 4, "failed", json!(["nine", 9])),
+        outcome("named", 0, "returned", json!({ "hex": "92" })),
+        json!({ "slots": "actor/a", "slot": 0, "value": 2 }),
+    ];
+    assert_eq!(lines(&["journal", "export", &path]), expected);
+    assert_eq!(lines(&["journal", "export", "--call", "named", &path]), expected[2..3]);
+}
+
+#[test]
+fn a_journal_is_verified_and_pruned() {
+    let folder = tempfile::tempdir().expect("there is room");
+    make_journal(folder.path());
+    let path = folder.path().display().to_string();
+    let whole = output(&["journal", "verify", &path]);
+    assert!(whole.status.success() && text(&whole.stdout).contains("is whole"));
+    let pruned = json(&["journal", "prune", "--json", "--failed", "--call", "named", &path]);
+    assert_eq!((&pruned["outcomes"], &pruned["slots"]), (&2.into(), &1.into()));
+    let shown = json(&["journal", "show", "--json", &path]);
+    let calls = shown["calls"].as_array().expect("it is a list");
+    assert_eq!((calls.len(), &calls[0]["failed"]), (1, &0.into()));
+
+    // Pruning has sealed the segment, so all of it was on disk.
+    let file = folder.path().join("00000001.outcomes");
+    let mut bytes = std::fs::read(&file).expect("it is there");
+    bytes[150] ^= 1;
+    std::fs::write(&file, bytes).expect("there is room");
+    let damaged = output(&["journal", "verify", &path]);
+    let said = text(&damaged.stdout);
+    assert_eq!(damaged.status.code(), Some(1));
+    assert!(said.contains("00000001.outcomes") && said.contains("--damaged"), "{said}");
+    fails(&["journal", "prune", &path], 1, &["damaged"]);
+    assert!(output(&["journal", "prune", "--damaged", &path]).status.success());
+    assert!(output(&["journal", "verify", &path]).status.success());
 }
