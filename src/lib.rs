@@ -513,6 +513,8 @@ mod documents {
     struct Guide;
     #[doc = include_str!("../docs/arrays.md")]
     struct Arrays;
+    #[doc = include_str!("../docs/durable.md")]
+    struct Durable;
     #[doc = include_str!("../docs/coming-from.md")]
     struct ComingFrom;
     #[doc = include_str!("../docs/observability.md")]
