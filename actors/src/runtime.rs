@@ -13,6 +13,7 @@ mod child;
 mod child_exit;
 mod child_main;
 mod children;
+mod drain;
 mod exit;
 mod figures;
 mod inspector;
@@ -43,6 +44,7 @@ use parking_lot::Mutex;
 pub use self::child::init;
 pub(crate) use self::child_main::{ChildMain, ParentMessage, StartRequest, StartedMain};
 use self::children::Children;
+pub(crate) use self::drain::{is_draining, note_durable_call};
 pub use self::inspector::stats;
 pub(crate) use self::launch::{
     Launch, Launched, ProcessCommand, SchedulingPolicy, launch, monitor,

@@ -34,6 +34,23 @@ pub(crate) trait Source: Send + Sync {
 
     /// Adds its figures to the report of the process `process`.
     fn report(&self, process: ProcessId, report: &mut Report);
+
+    /// Returns its tasks whose outcomes are recorded, if it may have any.
+    fn recorded_tasks(&self) -> Option<&dyn RecordedTasks> {
+        None
+    }
+}
+
+/// The tasks of durable calls, which SIGTERM lets end before the program.
+pub(crate) trait RecordedTasks {
+    /// Starts no more tasks, and takes no more items.
+    fn drain(&self);
+
+    /// Returns how many tasks run.
+    fn running(&self) -> u64;
+
+    /// Returns whether outcomes are on their way into a journal.
+    fn is_recording(&self) -> bool;
 }
 
 /// The sources by their numbers, in the order of their registration.
@@ -62,12 +79,16 @@ pub(crate) fn register<S: Source + 'static>(source: &Arc<S>) {
     SOURCES.lock().insert(number, source);
 }
 
+/// Returns all sources of this process.
+pub(crate) fn sources() -> Vec<Arc<dyn Source>> {
+    // A source may be dropped by the caller last, which ends its registration: not under the lock.
+    SOURCES.lock().values().filter_map(Weak::upgrade).collect()
+}
+
 /// Returns the figures of all sources of this process, without its children.
 pub(crate) fn own_report(process: ProcessId) -> Report {
-    // A source may be dropped here last, which ends its registration: not under the lock.
-    let sources: Vec<Arc<dyn Source>> = SOURCES.lock().values().filter_map(Weak::upgrade).collect();
     let mut report = Report::default();
-    sources.iter().for_each(|source| source.report(process, &mut report));
+    sources().iter().for_each(|source| source.report(process, &mut report));
     report
 }
 

@@ -52,7 +52,7 @@ pub use docker::{Docker, DockerCluster};
 #[cfg(feature = "kubernetes")]
 pub use kubernetes::Kubernetes;
 pub use local::{Local, run_if_guard};
-pub use output::{flush, flush_within, set_print_wrapper};
+pub use output::{flush, flush_within, print_message, set_print_wrapper};
 #[cfg(feature = "docker")]
 pub use progress::{Progress, Step};
 

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 pub(crate) use self::log::Log;
 pub(crate) use self::printer::OutputStream;
 use self::printer::{PendingWrite, is_backlogged};
-pub use self::printer::{flush, flush_within, set_print_wrapper};
+pub use self::printer::{flush, flush_within, print_message, set_print_wrapper};
 
 /// The limits of the tail of a process's output, in lines and bytes.
 const TAIL_LINES: usize = 20;

@@ -1,11 +1,25 @@
 //! Programs and workers that SIGTERM asks to end.
 
-use crate::program::Setup;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use crate::program::{Program, Setup};
 
 crate::tests![
     a_worker_ends_after_its_grace_period_with_all_below_it,
     sigterm_that_fiber_does_not_handle_counts_against_no_task,
+    sigterm_lets_a_durable_program_end_what_runs,
+    a_second_signal_ends_a_durable_program_at_once,
+    a_durable_program_ends_after_its_grace_period,
+    a_durable_program_ends_in_order_between_its_calls,
+    calls_in_a_row_end_in_order,
 ];
+
+/// The exit code of a program that is to be continued.
+const TO_BE_CONTINUED: i32 = 75;
 
 fn a_worker_ends_after_its_grace_period_with_all_below_it() {
     let setup = Setup::new("endless task").env("FIBER_GRACE", "300ms");
@@ -15,4 +29,84 @@ fn a_worker_ends_after_its_grace_period_with_all_below_it() {
 fn sigterm_that_fiber_does_not_handle_counts_against_no_task() {
     let setup = Setup::new("endless task").env("FIBER_SIGNALS", "false");
     setup.run().code(0).says(&["result: 1, deaths: 0"]);
+}
+
+/// Starts a durable program, whose files are in this folder.
+fn durable(scenario: &str, folder: &TempDir) -> Setup {
+    Setup::new(scenario).env("FOLDER", folder.path())
+}
+
+/// Starts a durable program of which two tasks wait, and sends it SIGTERM.
+fn terminated(folder: &TempDir, grace: &str) -> Program {
+    let program = durable("durable map", folder).env("FIBER_GRACE", grace).start();
+    program.line("two tasks run");
+    program.signal(Signal::TERM);
+    let waits = program.error("fiber: SIGTERM: 2 tasks are running: waiting up to ");
+    assert!(waits.contains("a second SIGTERM ends at once"), "{waits}");
+    program
+}
+
+/// Returns how often each task has run to its end.
+fn runs(folder: &TempDir) -> BTreeMap<u64, usize> {
+    let mut runs = BTreeMap::new();
+    let file = folder.path().join("runs");
+    let lines = std::fs::read_to_string(file).unwrap_or_default();
+    lines.lines().for_each(|line| *runs.entry(line.parse().unwrap()).or_insert(0) += 1);
+    runs
+}
+
+fn let_tasks_end(folder: &Path) {
+    std::fs::write(folder.join("go"), "").unwrap();
+}
+
+fn sigterm_lets_a_durable_program_end_what_runs() {
+    let folder = TempDir::new().unwrap();
+    let program = terminated(&folder, "25s");
+    let_tasks_end(folder.path());
+    program.end().code(TO_BE_CONTINUED);
+    assert_eq!(runs(&folder), BTreeMap::from([(0, 1), (1, 1)]), "no other task began");
+    // Started again, it does the rest.
+    durable("durable map", &folder).run().code(0).says(&["sum: 499500"]);
+    assert_eq!(runs(&folder), (0..1000).map(|x| (x, 1)).collect());
+}
+
+fn a_second_signal_ends_a_durable_program_at_once() {
+    for second in [Signal::TERM, Signal::INT] {
+        let folder = TempDir::new().unwrap();
+        let program = terminated(&folder, "1h");
+        program.signal(second);
+        program.end().signal(second);
+        assert!(runs(&folder).is_empty());
+    }
+}
+
+fn a_durable_program_ends_after_its_grace_period() {
+    let folder = TempDir::new().unwrap();
+    terminated(&folder, "200ms").end().code(TO_BE_CONTINUED);
+    assert!(runs(&folder).is_empty());
+    let_tasks_end(folder.path());
+    durable("durable map", &folder).run().code(0).says(&["sum: 499500"]);
+}
+
+fn a_durable_program_ends_in_order_between_its_calls() {
+    let folder = TempDir::new().unwrap();
+    let_tasks_end(folder.path());
+    let program = durable("durable calls", &folder).start();
+    program.line("done: 0");
+    program.signal(Signal::TERM);
+    program.error("fiber: SIGTERM: no task is running: ending");
+    program.end().code(TO_BE_CONTINUED);
+}
+
+fn calls_in_a_row_end_in_order() {
+    let folder = TempDir::new().unwrap();
+    let mut program = durable("durable calls", &folder).start();
+    program.line("task runs: 0");
+    program.signal(Signal::TERM);
+    program.error("fiber: SIGTERM: 1 task is running");
+    // The next call begins at once, and gets no worker.
+    program.say("go on");
+    let_tasks_end(folder.path());
+    program.end().code(TO_BE_CONTINUED);
+    assert_eq!(runs(&folder), BTreeMap::from([(0, 1)]));
 }

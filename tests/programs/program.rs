@@ -233,6 +233,17 @@ impl Program {
         found.unwrap_or_default()
     }
 
+    /// Waits for a line of its errors with this beginning, and removes it. Returns the rest.
+    #[allow(dead_code, reason = "the tests of containers do without it")]
+    pub(crate) fn error(&self, beginning: &str) -> String {
+        let mut found = None;
+        self.wait_until(&format!("an error `{beginning}…`"), || {
+            found = self.errors.take(beginning);
+            found.is_some()
+        });
+        found.unwrap_or_default()
+    }
+
     /// Waits for a line of output that contains these words, removes it and returns it.
     #[allow(dead_code, reason = "the tests of pods need it")]
     pub(crate) fn line_with(&self, words: &str) -> String {

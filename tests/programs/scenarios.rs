@@ -57,6 +57,8 @@ pub(crate) fn run(name: &str) -> ExitCode {
         "report" => report(),
         "progress" => progress(),
         "endless task" => draining::endless_task(),
+        "durable map" => draining::durable_map(),
+        "durable calls" => draining::durable_calls(),
         "starters" => starters::on_demand(),
         "many starters" => starters::many(),
         "unfinished lines" => unfinished::lines(),

@@ -342,6 +342,10 @@ impl Exchange {
 }
 
 impl Caller for Arc<Exchange> {
+    fn is_durable(&self) -> bool {
+        self.durable.is_some()
+    }
+
     fn context(&self) -> Bytes {
         self.context.clone()
     }

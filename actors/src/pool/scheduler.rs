@@ -71,6 +71,8 @@ pub(crate) struct Scheduler<W, C> {
     idle: usize,
     /// Threads of all workers.
     threads: u64,
+    /// Whether no task is handed out any more, because the program is about to end.
+    halted: bool,
 }
 
 impl<W: Clone, C: Caller> Scheduler<W, C> {
@@ -85,6 +87,7 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
             counts: Counts::default(),
             idle: 0,
             threads: 0,
+            halted: false,
         }
     }
 
@@ -286,6 +289,24 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
         let handle = self.workers.get(&id)?.handle.clone();
         self.drain(id, Drain::Superfluous, effects);
         Some(handle)
+    }
+
+    /// Hands out no more tasks. Returns the callers of the durable calls.
+    pub(crate) fn halt(&mut self) -> Vec<C> {
+        self.halted = true;
+        let callers = self.calls.values().map(|call| &call.caller);
+        callers.filter(|caller| caller.is_durable()).cloned().collect()
+    }
+
+    /// Returns how many tasks of durable calls the workers run at present.
+    pub(crate) fn running_durable(&self) -> u64 {
+        let durable =
+            |run: &&Run| self.calls.get(&run.call).is_some_and(|call| call.caller.is_durable());
+        let workers = self.workers.values().map(|worker| {
+            let pending: u64 = worker.pending.values().filter(durable).map(Run::len).sum();
+            pending.min(worker.threads)
+        });
+        workers.sum()
     }
 
     /// Gives a worker no more tasks, and retires it once it has completed or returned its pending

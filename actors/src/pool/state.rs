@@ -20,8 +20,8 @@ use super::stats::History;
 use super::wire::{FromWorker, PoolCommand, ToWorker, WorkerEvent};
 use super::worker::BLOCKED_AFTER;
 use super::worker_handle::Worker;
-use crate::runtime::{ProcessCommand, Runtime};
-use crate::stats::Registration;
+use crate::runtime::{ProcessCommand, Runtime, is_draining};
+use crate::stats::{RecordedTasks, Registration};
 use crate::timeline;
 
 /// How long a worker without tasks keeps a broadcast value that was dropped.
@@ -118,7 +118,7 @@ impl PoolState {
     }
 
     pub(super) fn ensure_started(&self, meta: Meta) {
-        if !self.started.swap(true, Ordering::AcqRel) {
+        if !is_draining() && !self.started.swap(true, Ordering::AcqRel) {
             self.controller.do_send(ControllerRequest::Start(meta));
         }
     }
@@ -355,5 +355,24 @@ impl PoolState {
             exchange.end(Error::PoolEnded { pool: self.name.clone(), reason: reason.clone() });
         }
         self.readiness.send_modify(|readiness| readiness.ready = 0);
+    }
+}
+
+impl RecordedTasks for PoolState {
+    fn drain(&self) {
+        let (callers, workers) =
+            self.with_scheduler(|scheduler, _| (scheduler.halt(), scheduler.handles()));
+        callers.iter().for_each(|exchange| exchange.stop());
+        for worker in workers {
+            let _ = worker.link.send(ToWorker::Command(PoolCommand::Drain).message());
+        }
+    }
+
+    fn running(&self) -> u64 {
+        self.scheduler.lock().running_durable()
+    }
+
+    fn is_recording(&self) -> bool {
+        self.recording.load(Ordering::SeqCst) > 0
     }
 }

@@ -12,7 +12,7 @@ use super::scheduler::{Drain, Loss, WorkerFigures, function_name};
 use super::state::{Phase, PoolState};
 use super::wire::Results;
 use super::worker_handle::Worker;
-use crate::stats::{Registration, Source, emit, note_ended, subscribe};
+use crate::stats::{RecordedTasks, Registration, Source, emit, note_ended, subscribe};
 use crate::timeline::{self, Ran, What};
 
 /// How often a pool notes its progress and looks for stragglers.
@@ -118,6 +118,10 @@ impl Source for PoolState {
 
     fn report(&self, process: ProcessId, report: &mut Report) {
         report.pools.push(self.stats(process));
+    }
+
+    fn recorded_tasks(&self) -> Option<&dyn RecordedTasks> {
+        Some(self)
     }
 }
 

@@ -12,6 +12,7 @@ use super::durable::CallFunction;
 use super::exchange::Exchange;
 use super::feeder::{encode, feed, feed_one, feed_one_durable, submit_while_blocked};
 use super::state::Cancellation;
+use crate::runtime::{is_draining, note_durable_call};
 use crate::timeline::CallRecord;
 
 impl Pool {
@@ -107,6 +108,12 @@ impl Pool {
         let record = CallRecord::begin(&state.name, id, entry.name());
         let (runtime, name) = (state.runtime, entry.name());
         let exchange = Exchange::new(runtime, id, name, order, self.buffer, record, durable);
+        if is_durable {
+            note_durable_call();
+            if is_draining() {
+                exchange.stop();
+            }
+        }
         let phase = state.phase.lock();
         state.check_open(&phase)?;
         // Under the lock of the phase, so that no call begins while the pool ends.

@@ -86,6 +86,9 @@ pub(crate) enum PoolCommand {
     /// Requests the tasks of a call that the worker has not started, because the caller has no room
     /// for their outcomes.
     Return { call: CallId },
+    /// Requests all tasks that the worker has not started, and lets it start no more, because the
+    /// program is about to end.
+    Drain,
     /// Drops a broadcast value.
     DropBroadcast { id: u64 },
 }

@@ -52,9 +52,9 @@ pub(crate) struct WorkerMain {
 struct WorkQueue {
     link: Arc<dyn Link>,
     work: Mutex<Work>,
-    /// Whether SIGTERM has asked this worker to end, so that it starts no more tasks. It is set under
-    /// the lock of `work`.
-    terminating: AtomicBool,
+    /// Whether this worker starts no more tasks, because SIGTERM asked it or its program to end. It
+    /// is set under the lock of `work`.
+    draining: AtomicBool,
     /// The number of tasks in `work`, which executors read without its lock.
     queued: AtomicU64,
     /// Wakes executors when work arrives, and when the worker stops.
@@ -84,7 +84,7 @@ impl ChildMain for WorkerMain {
         let queue = Arc::new(WorkQueue {
             link,
             work: Mutex::default(),
-            terminating: AtomicBool::new(false),
+            draining: AtomicBool::new(false),
             queued: AtomicU64::new(0),
             changed: Condvar::new(),
             executors: (0..self.threads as u32)
@@ -138,6 +138,7 @@ impl WorkQueue {
             Ok(ToWorker::Command(PoolCommand::DropBroadcast { id })) => broadcast::forget(id),
             Ok(ToWorker::Command(PoolCommand::Cancel { call, kill })) => self.cancel(call, kill),
             Ok(ToWorker::Command(PoolCommand::Return { call })) => self.return_call(call),
+            Ok(ToWorker::Command(PoolCommand::Drain)) => self.drain(),
             Err(error) => tracing::error!("ignored a message from the pool: {error}"),
         }
     }
@@ -154,7 +155,7 @@ impl WorkQueue {
         let run = LocalRun::new(entry, assignment);
         let many = run.len() > 1;
         let mut work = self.work.lock();
-        if self.is_terminating() {
+        if self.is_draining() {
             drop(work);
             return self.return_run(&run);
         }
@@ -231,8 +232,8 @@ impl WorkQueue {
         self.report(WorkerEvent::Returned { call: run.call, first: run.first, count: run.len() });
     }
 
-    fn is_terminating(&self) -> bool {
-        self.terminating.load(Ordering::Acquire)
+    fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
     }
 
     fn report(&self, event: WorkerEvent) {

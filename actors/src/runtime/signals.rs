@@ -4,39 +4,57 @@ use std::future::Future;
 
 use fiber_core::{Ignored, Signals};
 
+use super::drain::{TO_BE_CONTINUED, has_durable_calls};
 use super::exit::{EXIT_TIMEOUT, all_ended};
 use super::{Runtime, telemetry};
 use crate::timeline;
 
+const SIGTERM: i32 = 15;
+
 /// Waits for a signal that ends programs; then ends the children, and this process in the way of
-/// that signal.
+/// that signal. SIGTERM lets a program with durable calls end in order.
 pub(super) async fn end_by_signal(ignored: Ignored) {
     let Ok(mut signals) = Signals::listen_except(ignored) else {
         return tracing::warn!(
             "signals can't be handled: children end only when this process has ended"
         );
     };
-    let number = signals.next().await;
+    let mut number = signals.next().await;
     let Some(runtime) = Runtime::current() else { return };
-    let second = async move {
+    let mut code = None;
+    if number == SIGTERM && has_durable_calls() {
+        tokio::select! {
+            () = runtime.drain() => code = Some(TO_BE_CONTINUED),
+            second = signals.next() => number = second,
+        }
+    }
+    let another = async move {
         signals.next().await;
     };
-    runtime.end_as_by_signal(number, second).await;
+    runtime.end_children(another).await;
+    match code {
+        Some(code) => signal_hook::low_level::exit(code),
+        None => drop(signal_hook::low_level::emulate_default_handler(number)),
+    }
 }
 
 impl Runtime {
-    /// Ends the children, and then this process in the way of a signal. `second` ends the wait for
-    /// the children.
-    pub(crate) async fn end_as_by_signal(&self, number: i32, second: impl Future<Output = ()>) {
+    /// Ends the children, and then this process in the way of a signal.
+    pub(crate) async fn end_as_by_signal(&self, number: i32) {
+        self.end_children(std::future::pending()).await;
+        let _ = signal_hook::low_level::emulate_default_handler(number);
+    }
+
+    /// Ends the children, until `signal` is ready, and sends what is left to send.
+    async fn end_children(&self, signal: impl Future<Output = ()>) {
         // Before the children are killed: that is no death.
         timeline::finish();
         let ended = tokio::time::timeout(self.exit_timeout(), all_ended(self.kill_children()));
         tokio::select! {
             _ = ended => {}
-            () = second => {}
+            () = signal => {}
         }
         fiber_backends::flush_within(EXIT_TIMEOUT);
         telemetry::finish(EXIT_TIMEOUT);
-        let _ = signal_hook::low_level::emulate_default_handler(number);
     }
 }

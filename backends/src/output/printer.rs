@@ -37,6 +37,11 @@ pub(super) async fn print(stream: OutputStream, bytes: Vec<u8>) {
     }
 }
 
+/// Queues a message of fiber for standard error, where it clears a progress bar.
+pub async fn print_message(line: String) {
+    print(OutputStream::Stderr, line.into_bytes()).await;
+}
+
 /// Output of a child that this process has not written yet. [`flush`] waits for it.
 pub(super) struct PendingWrite;
 

@@ -48,3 +48,51 @@ pub(super) fn endless_task() {
     wait_until(|| test_kill_process(nested).is_err());
     println!("result: {result}, deaths: {}", pool.stats().deaths);
 }
+
+/// Reports a task, and waits for a file `go` if the task is one of the first two.
+fn record_run(x: u64, folder: String) -> u64 {
+    use std::io::Write;
+    let folder = Path::new(&folder);
+    std::fs::write(folder.join(format!("begun-{x}")), "").unwrap();
+    wait_until(|| x > 1 || folder.join("go").exists());
+    let runs = std::fs::File::options().create(true).append(true).open(folder.join("runs"));
+    runs.unwrap().write_all(format!("{x}\n").as_bytes()).unwrap();
+    x
+}
+
+fn folder() -> String {
+    std::env::var("FOLDER").unwrap()
+}
+
+fn wait_until_begun(task: u64) {
+    let begun = Path::new(&folder()).join(format!("begun-{task}"));
+    wait_until(|| begun.exists());
+}
+
+/// A durable call of 1000 tasks, of which the first two wait.
+pub(super) fn durable_map() {
+    fiber::init();
+    let pool = Pool::new(2).unwrap().journal(format!("{}/journal", folder()));
+    let tasks = (0..1000).map(|x| (x, folder()));
+    let call = pool.map(record_run, tasks);
+    std::thread::spawn(|| {
+        (0..2).for_each(wait_until_begun);
+        println!("two tasks run");
+    });
+    println!("sum: {}", call.wait().unwrap().iter().sum::<u64>());
+}
+
+/// Durable calls in a row, the second after a word.
+pub(super) fn durable_calls() {
+    fiber::init();
+    let pool = Pool::new(1).unwrap().journal(format!("{}/journal", folder()));
+    for x in 0..1000 {
+        let call = pool.apply(record_run, (x, folder()));
+        wait_until_begun(x);
+        println!("task runs: {x}");
+        println!("done: {}", call.wait().unwrap());
+        if x == 0 {
+            super::read_line();
+        }
+    }
+}

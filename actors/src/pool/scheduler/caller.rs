@@ -23,6 +23,9 @@ pub(crate) struct CallOptions {
 
 /// The origin of a call, which prepares its tasks and receives their outcomes.
 pub(crate) trait Caller: Clone {
+    /// Returns whether outcomes are recorded before the caller receives them.
+    fn is_durable(&self) -> bool;
+
     /// Returns the context that travels with the call's tasks, encoded.
     fn context(&self) -> Bytes;
 

@@ -44,6 +44,9 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
 
     /// Hands out tasks to the workers that can take more, idle ones first.
     pub(crate) fn dispatch(&mut self, effects: &mut Effects<W, C>) {
+        if self.halted {
+            return;
+        }
         self.fetch();
         for _ in 0..self.available.len() {
             if self.queue.is_empty() {
@@ -63,7 +66,7 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
         loop {
             let Some(worker) = self.workers.get_mut(&id) else { return };
             let blocked = worker.blocked && worker.pending_tasks >= worker.threads;
-            let takes_none = worker.draining.is_some() || worker.quota == Some(0);
+            let takes_none = self.halted || worker.draining.is_some() || worker.quota == Some(0);
             if takes_none || worker.isolated || blocked {
                 return;
             }

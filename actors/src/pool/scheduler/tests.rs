@@ -29,6 +29,10 @@ fn caller(id: CallId) -> TestCaller {
 }
 
 impl Caller for TestCaller {
+    fn is_durable(&self) -> bool {
+        self.id.is_multiple_of(2)
+    }
+
     fn context(&self) -> Bytes {
         Bytes::new()
     }

@@ -232,7 +232,7 @@ impl Executor<'_> {
         self.blobs = run.blobs.clone();
         let mut state = self.state.lock();
         // SIGTERM may have come after this executor took the run and before others could see that.
-        if self.queue.is_terminating() {
+        if self.queue.is_draining() {
             drop(state);
             self.queue.return_run(&run);
             self.claimed = None;

@@ -3,7 +3,6 @@
 //! The worker starts no more tasks and returns those that it has not started. The pool stops it when
 //! the tasks that it runs have ended. After the grace period it ends without waiting for them.
 
-use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -29,26 +28,32 @@ pub(super) fn listen(runtime: &'static Runtime, queue: &Arc<WorkQueue>) {
             // Further signals change nothing: kubelets, shells and init systems repeat them.
             sleep(runtime.config().grace).await;
         }
-        runtime.end_as_by_signal(sigterm, pending()).await;
+        runtime.end_as_by_signal(sigterm).await;
     });
 }
 
 impl WorkQueue {
-    /// Starts no more tasks, and returns those that have not started. Returns whether the worker is
-    /// ready; if not, it has nothing to finish.
+    /// Ends the work of a worker, if it is ready. Otherwise it has nothing to finish.
     fn terminate(&self) -> bool {
-        let mut work = self.work.lock();
+        let work = self.work.lock();
         if !work.ready {
             return false;
         }
-        self.terminating.store(true, Ordering::Release);
+        // First of all: a pool that knows why the worker ends blames no task.
+        self.report(WorkerEvent::Terminating);
+        drop(work);
+        self.drain();
+        true
+    }
+
+    /// Starts no more tasks, and returns those that have not started.
+    pub(super) fn drain(&self) {
+        let mut work = self.work.lock();
+        self.draining.store(true, Ordering::Release);
         let mut returned = std::mem::take(&mut work.runs);
         self.count_queued(&work);
-        // The pool replaces this worker only if it knows why it ends: first of all.
-        self.report(WorkerEvent::Terminating);
         drop(work);
         returned.extend(self.executors.iter().filter_map(|executor| executor.lock().take_rest()));
         returned.iter().for_each(|run| self.return_run(run));
-        true
     }
 }
