@@ -88,7 +88,7 @@ impl Opening<'_> {
                 calls.insert(*id, label.clone());
             }
             entries.extend_from_slice(&contents.outcomes);
-            stream.next = number + 1;
+            stream.next = number.saturating_add(1);
             last = contents;
         }
         let current = if stream.current.is_some() { last } else { Contents::default() };
@@ -112,7 +112,7 @@ impl Opening<'_> {
             if is_last {
                 stream.current = self.last_segment(file, header, &scanned)?;
             }
-            stream.next = number + 1;
+            stream.next = number.saturating_add(1);
         }
         Ok(stream)
     }

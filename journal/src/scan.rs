@@ -81,7 +81,7 @@ pub(crate) fn scan(
             visit(record)?;
         }
         scanned.commits += 1;
-        scanned.sequence = commit.sequence + 1;
+        scanned.sequence = commit.sequence.saturating_add(1);
         scanned.is_sealed = commit.is_seal;
         scanned.end = (at + CommitHeader::LEN as u64).saturating_add(commit.len).min(len);
     }
