@@ -135,8 +135,9 @@ impl QueueHandle {
         if self.kind() != QueueKind::Durable {
             return transfer::once(|| Encoded::new(value, limit));
         }
-        let (encoded, handles) = transfer::repeatable(|| Encoded::new(value, limit));
-        if !handles.is_empty() {
+        let encode = || transfer::repeatable(|| Encoded::new(value, limit)).0;
+        let (encoded, has_handles) = transfer::finding_handles(encode);
+        if has_handles {
             return Err(ObjectKind::Queue.refused(
                 "an element contains a handle, which names an object of this run of the program: \
                  the next run can't use it",

@@ -213,9 +213,10 @@ impl RingBuilder {
         let entry = ring_entry::<F, A, M, K>();
         let meta = self.options.meta.or(Meta::of::<F>());
         let (arguments, keep_alive) = transfer::repeatable(|| EncodedValue::new(args));
+        let compared = self.journal.as_ref().map(|_| Identity::encode(args)).transpose();
         let prepared = arguments.and_then(|arguments| {
-            let function = (entry.reference(), entry.name());
-            self.prepare(name.clone(), function, meta, (arguments, keep_alive))
+            let (function, compared) = ((entry.reference(), entry.name()), compared?);
+            self.prepare(name.clone(), function, meta, (arguments, keep_alive), compared)
         });
         RingRun::start(name, prepared)
     }
@@ -226,6 +227,7 @@ impl RingBuilder {
         (entry, function): (EntryRef, &'static str),
         meta: Meta,
         (arguments, keep_alive): (EncodedValue, KeepAlive),
+        compared: Option<EncodedValue>,
     ) -> Result<PreparedRun> {
         let runtime = Runtime::get()?;
         let config = runtime.config();
@@ -238,17 +240,11 @@ impl RingBuilder {
             format!("the arguments of `{function}`")
         })?;
         let (mut recorded, mut progress) = (None, Progress::None);
-        if let Some(journal) = &self.journal {
-            if !keep_alive.is_empty() {
-                return Err(ObjectKind::Ring.refused(
-                    "the arguments contain a handle, which names an object of this run of the \
-                     program: make the object anew in each run, and reach it in another way",
-                ));
-            }
+        if let (Some(journal), Some(arguments)) = (&self.journal, &compared) {
             let given_name = self.options.name.as_deref();
             let state = DurableState::open_next(runtime, journal, ObjectKind::Ring, given_name)?;
             let (run, earlier) =
-                RecordedRun::open(state, &Identity::new(function, size, &arguments))?;
+                RecordedRun::open(state, &Identity::new(function, size, arguments))?;
             (recorded, progress) = (Some(run), earlier);
         }
         let run = match progress {

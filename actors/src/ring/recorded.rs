@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Buf;
-use fiber_core::Result;
-use fiber_core::codec::EncodedValue;
+use fiber_core::codec::{self, EncodedValue};
+use fiber_core::{Result, transfer};
 use serde::{Deserialize, Serialize};
 
 use crate::durable::{Change, DurableState, ObjectKind};
@@ -24,6 +24,7 @@ pub(super) struct Identity {
 }
 
 impl Identity {
+    /// Returns the identity of a run with arguments that were [encoded](Identity::encode) for it.
     pub(super) fn new(function: &str, size: usize, arguments: &EncodedValue) -> Identity {
         let mut hash = blake3::Hasher::new();
         let blobs = arguments.blobs.iter().map(|blob| &**blob);
@@ -32,6 +33,25 @@ impl Identity {
         }
         let arguments = *hash.finalize().as_bytes();
         Identity { function: function.to_string(), size: size as u64, arguments }
+    }
+
+    /// Encodes the arguments of a run so that equal ones have equal bytes in all runs of a program.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](fiber_core::Error::Invalid) if there is a handle in them;
+    /// [`Error::Encode`](fiber_core::Error::Encode).
+    pub(super) fn encode<A: Serialize>(arguments: &A) -> Result<EncodedValue> {
+        let mut bytes = Vec::new();
+        let encode = || transfer::repeatable(|| codec::append_alone(&mut bytes, arguments));
+        let ((blobs, _), has_handles) = transfer::finding_handles(encode);
+        let blobs = blobs?;
+        if has_handles {
+            return Err(ObjectKind::Ring.refused(
+                "the arguments contain a handle, which names an object of this run of the \
+                 program: make the object anew in each run, and reach it in another way",
+            ));
+        }
+        Ok(EncodedValue { bytes: bytes.into(), blobs })
     }
 
     /// Returns how a run that is to be continued differs from the recorded one.
@@ -235,6 +255,14 @@ mod tests {
         assert_eq!(last([&[(4, 1), (5, 2)], &[(4, 1), (5, 1)]]), Some(4), "the fifth is of two");
         assert_eq!(last([&[(5, 2)], &[(4, 1), (5, 2)]]), Some(5), "the fourth is being removed");
         assert_eq!(last([&[(5, 2)], &[]]), None);
+    }
+
+    #[test]
+    fn arguments_have_one_encoding_for_an_identity() {
+        let large = (vec![7_u8; 100_000], "text".repeat(50_000));
+        let encoded = Identity::encode(&large).unwrap();
+        assert!(encoded.blobs.is_empty(), "whether these have blobs depends on shared memory");
+        assert_eq!(encoded, Identity::encode(&large).unwrap());
     }
 
     #[test]
