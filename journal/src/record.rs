@@ -215,8 +215,6 @@ pub(crate) fn decode_whole(bytes: &[u8]) -> Option<Record> {
     if header.len != body.len() as u64 || !header.has_crc(crc32fast::hash(&bytes[4..])) {
         return None;
     }
-    let head = |len: usize| Ok::<_, std::convert::Infallible>(body.get(..len).map(<[u8]>::to_vec));
-    match decode(&header, head) {
-        Ok(record) => record,
-    }
+    let len = head_len(header.kind, &body[..FIXED_LEN.min(body.len())])?;
+    decode_head(&header, body.get(..len)?)
 }
