@@ -16,6 +16,7 @@ mod events;
 mod image;
 mod inspect;
 mod labels;
+mod logs;
 mod network;
 mod request;
 mod sessions;

@@ -17,6 +17,7 @@ mod listen;
 mod logs;
 mod names;
 mod pod_template;
+mod restarted;
 mod secret;
 mod sessions;
 mod start_error;

@@ -12,8 +12,9 @@ use rustix::io::Errno;
 /// A process that creates containers or pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum JobOwner {
-    /// The process in the container of this id.
-    Container(String),
+    /// The process in the container of this id, since this start of the container. An engine may
+    /// start the same container again.
+    Container { id: String, started: Option<String> },
     /// The process in this pod.
     #[cfg(feature = "kubernetes")]
     Pod { name: String, uid: String },
@@ -47,7 +48,10 @@ impl JobOwner {
 
     pub(crate) fn to_text(&self) -> String {
         match self {
-            JobOwner::Container(id) => format!("container {id}"),
+            JobOwner::Container { id, started: None } => format!("container {id}"),
+            JobOwner::Container { id, started: Some(started) } => {
+                format!("container {id} {started}")
+            }
             #[cfg(feature = "kubernetes")]
             JobOwner::Pod { name, uid } => format!("pod {name} {uid}"),
             JobOwner::Process { boot, namespace, pid, started } => {
@@ -59,7 +63,10 @@ impl JobOwner {
     pub(crate) fn from_text(text: &str) -> Option<JobOwner> {
         let mut words = text.split(' ');
         let owner = match words.next()? {
-            "container" => JobOwner::Container(words.next()?.to_string()),
+            "container" => JobOwner::Container {
+                id: words.next()?.to_string(),
+                started: words.next().map(String::from),
+            },
             #[cfg(feature = "kubernetes")]
             "pod" => {
                 JobOwner::Pod { name: words.next()?.to_string(), uid: words.next()?.to_string() }
@@ -171,8 +178,12 @@ mod tests {
 
     #[test]
     fn an_owner_survives_its_label() {
-        let owners = [JobOwner::this_process().unwrap(), JobOwner::Container("abc".into())];
-        for owner in owners {
+        let container = |started: Option<&str>| JobOwner::Container {
+            id: "abc".into(),
+            started: started.map(String::from),
+        };
+        let started = container(Some("2026-11-22T12:00:00.5Z"));
+        for owner in [JobOwner::this_process().unwrap(), container(None), started] {
             assert_eq!(JobOwner::from_text(&owner.to_text()), Some(owner));
         }
         assert_eq!(JobOwner::from_text("unknown owner"), None);

@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use bytesize::ByteSize;
+use clap::builder::RangedU64ValueParser;
 use clap::{Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use fiber_backends::cluster::VolumeMount;
@@ -101,6 +103,8 @@ pub(crate) enum Command {
         /// A session or worker as `fiber ps` shows it, or the beginning of its name.
         name: String,
     },
+    Attach(Attach),
+    Wait(Wait),
     /// Stops sessions with all their workers, or single workers, and removes them.
     ///
     /// Sends SIGTERM, and SIGKILL after `shutdown_timeout` (5 s by default). The session of a
@@ -339,6 +343,13 @@ pub(crate) struct Run {
     /// An environment variable for the program; NAME alone takes its value from this environment.
     #[arg(short, long = "env", value_name = "NAME[=VALUE]")]
     pub(crate) environment: Vec<String>,
+    /// Starts the program again up to COUNT times if it or its node is lost.
+    ///
+    /// The engine does that if the program's container or pod ends with another exit code than 0,
+    /// or is lost. With the backend `local`, this command does it if a signal killed the program
+    /// or its exit code is 75 (`to be continued`); Ctrl-C and SIGTERM end both for good.
+    #[arg(long, value_name = "COUNT", default_value = "0", value_parser = restarts())]
+    pub(crate) restarts: u32,
     /// The name of the session [default: fiber- and eight random hexadecimal digits].
     #[arg(long, value_parser = name)]
     pub(crate) name: Option<String>,
@@ -353,6 +364,58 @@ pub(crate) struct Run {
         value_hint = ValueHint::CommandWithArguments
     )]
     pub(crate) command: Vec<String>,
+}
+
+/// Follows a session that runs elsewhere: prints its output and ends with its exit code.
+///
+/// A terminal also shows how far the session's calls are. Ctrl-C and the key `q` detach: the session
+/// goes on, and any number of commands can attach to it, at any time. A session with --restarts is
+/// followed over its restarts.
+///
+/// The output of a program on this host is where it was started, so only its progress and its end
+/// are shown. Its exit code is known only where it was started.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  fiber attach my-program
+  fiber attach --from-start my-program >all.log
+
+Exit codes: that of the session; 0 after `q`, 130 after Ctrl-C; 1 if the session's exit code is not
+known.")]
+pub(crate) struct Attach {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+    /// Begins with the first line of the output, not with the next one.
+    #[arg(long)]
+    pub(crate) from_start: bool,
+    /// A session as `fiber ps` shows it, or the beginning of its name.
+    pub(crate) name: String,
+}
+
+/// Waits until sessions have ended, and exits with their exit code.
+///
+/// Prints the exit code of each session when it ends. The command's own exit code is that of the
+/// first NAME whose exit code is not 0.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  fiber wait my-program
+  fiber wait --timeout 1h first second && fiber cp nfs:/out results
+
+Exit codes: that of the session; 124 after --timeout; 1 if the session's exit code is not known, as
+that of a program on this host.")]
+pub(crate) struct Wait {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+    /// The longest time to wait: 90s, 2h.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(crate) timeout: Option<Duration>,
+    /// Sessions as `fiber ps` shows them, or the beginnings of their names.
+    #[arg(required = true, value_name = "NAME")]
+    pub(crate) names: Vec<String>,
+}
+
+/// Engines count in 32 bits with a sign.
+fn restarts() -> RangedU64ValueParser<u32> {
+    RangedU64ValueParser::new().range(0..=i32::MAX as u64)
 }
 
 fn cores(text: &str) -> Result<f64, String> {

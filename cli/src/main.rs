@@ -2,6 +2,7 @@
 //! files and cleans up.
 
 mod args;
+mod attach;
 mod clean;
 mod copy;
 mod dashboard;
@@ -20,7 +21,9 @@ mod reference;
 mod run;
 mod sessions;
 mod stack;
+mod supervise;
 mod top;
+mod wait;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -82,6 +85,8 @@ async fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Logs { cluster, follow, tail, name } => {
             logs::logs(&*connect(&cluster).await?, &name, follow, tail).await
         }
+        Command::Attach(options) => attach::attach(&options).await,
+        Command::Wait(options) => wait::wait(&options).await,
         Command::Kill { cluster, now, names } if cluster.is_local()? => {
             local::kill(&cluster, &names, now).await
         }

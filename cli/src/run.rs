@@ -17,12 +17,12 @@ use crate::args;
 use crate::kill::grace;
 use crate::logs::{ForwardEnd, forward};
 use crate::progress::Spinners;
-use crate::{ExitError, forwarded, killed_by, message, program, sessions};
+use crate::{ExitError, forwarded, killed_by, message, program, sessions, supervise};
 
 /// The exit code for a program that could not be started, as with `docker run`.
 const NOT_STARTED: u8 = 125;
 /// The exit code for a program whose output has lost its reader.
-const READER_GONE: u8 = killed_by(13);
+pub(crate) const READER_GONE: u8 = killed_by(13);
 
 pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     let refused = |error: anyhow::Error| match error.downcast::<ExitError>() {
@@ -31,7 +31,7 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     };
     let config = args.cluster.config().map_err(refused)?;
     if config.backend == "local" {
-        return local(&args).map_err(refused);
+        return local(&args).await.map_err(refused);
     }
     let run = run_request(&args, &config).map_err(refused)?;
     let cluster = cluster::connect(&config).await.map_err(|error| refused(error.into()))?;
@@ -63,8 +63,9 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Replaces this command by the program, which so keeps its terminal, signals and exit code.
-fn local(args: &args::Run) -> anyhow::Result<ExitCode> {
+/// Replaces this command by the program, which so keeps its terminal, signals and exit code; or
+/// stays and starts it again, if asked to.
+async fn local(args: &args::Run) -> anyhow::Result<ExitCode> {
     let pointless = [
         ("--image", args.image.is_some()),
         ("--dockerfile", args.dockerfile.is_some()),
@@ -89,7 +90,13 @@ fn local(args: &args::Run) -> anyhow::Result<ExitCode> {
     let path = program::find(command)?;
     let mut process = std::process::Command::new(&path);
     process.arg0(command).args(arguments).envs(environment(args)?).env("FIBER_BACKEND", "local");
-    let error = process.exec();
+    let error = match args.restarts {
+        0 => process.exec(),
+        restarts => match supervise::run(process, command, restarts).await {
+            Ok(code) => return Ok(code),
+            Err(error) => error,
+        },
+    };
     bail!(ExitError {
         code: 126,
         problem: format!("`{}` can't be executed: {error}", path.display())
@@ -139,6 +146,7 @@ fn run_request(args: &args::Run, config: &Config) -> anyhow::Result<RunRequest> 
         meta,
         volumes: args.volumes.clone(),
         environment: variables,
+        restarts: args.restarts,
     })
 }
 

@@ -1,7 +1,7 @@
 //! `fiber top`: what sessions do, live.
 
 mod app;
-mod format;
+pub(crate) mod format;
 mod plain;
 mod rows;
 mod screen;

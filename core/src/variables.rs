@@ -6,6 +6,8 @@ pub const CONFIG: &str = "FIBER_CONFIG";
 pub const PARENT: &str = "FIBER_PARENT";
 /// The session key, or `-` if the key comes on standard input.
 pub const KEY: &str = "FIBER_KEY";
+/// How often `fiber run --restarts` has started this program again.
+pub const RESTARTS: &str = "FIBER_RESTARTS";
 
 /// All of them.
-pub(crate) const ALL: [&str; 3] = [CONFIG, PARENT, KEY];
+pub(crate) const ALL: [&str; 4] = [CONFIG, PARENT, KEY, RESTARTS];

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use fiber_core::inspect::{Answer, PREFIX, Request};
 use fiber_core::stats::{ProcessRole, ProcessStats, Report, SessionStats};
-use fiber_core::{ProcessId, Result, stacks};
+use fiber_core::{ProcessId, Result, stacks, variables};
 use serde::Serialize;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
@@ -80,6 +80,8 @@ impl Runtime {
         own.place = format!("pid {}", std::process::id());
         own.host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         own.figures = Some(own_figures());
+        let restarts = std::env::var(variables::RESTARTS).ok();
+        own.restarts = restarts.and_then(|count| count.parse().ok()).unwrap_or(0);
         own
     }
 

@@ -42,7 +42,8 @@ pub trait Cluster: Debug {
     fn processes(&self) -> LocalBoxFuture<'_, Result<Vec<SessionProcess>>>;
 
     /// Returns the output of a process, from its beginning or the last `tail` lines; with `follow`
-    /// until the process ends.
+    /// until the process ends. The output of a head that was started again is that of all its
+    /// starts, as far as the engine still has it.
     ///
     /// # Errors
     /// [`Error::System`](fiber_core::Error::System).
@@ -53,14 +54,15 @@ pub trait Cluster: Debug {
         tail: Option<u64>,
     ) -> LocalBoxFuture<'a, Result<LocalBoxStream<'a, Result<OutputChunk>>>>;
 
-    /// Waits for the end of a process that [`Cluster::start`] started.
+    /// Waits for the end of a process that [`Cluster::start`] started, after which it is not
+    /// started again.
     ///
     /// # Errors
     /// [`Error::System`](fiber_core::Error::System), also if it was removed.
     fn wait<'a>(&'a self, name: &'a str) -> LocalBoxFuture<'a, Result<ExitStatus>>;
 
-    /// Asks a process to end, and kills it after `grace` seconds. Returns when it has ended. A
-    /// process that does not exist is no error.
+    /// Asks a process to end, and kills it after `grace` seconds. Returns when it has ended. It is
+    /// not started again. A process that does not exist is no error.
     ///
     /// # Errors
     /// [`Error::System`](fiber_core::Error::System).
@@ -123,6 +125,8 @@ pub struct RunRequest {
     pub volumes: Vec<VolumeMount>,
     /// Environment variables of the head.
     pub environment: Vec<(String, String)>,
+    /// How many times the engine starts the head again if it is lost or fails.
+    pub restarts: u32,
 }
 
 impl RunRequest {

@@ -20,7 +20,7 @@ use super::engine::{Engine, is_missing, refusal};
 use super::image::{self, ContainerImage};
 use super::labels::SESSION;
 use super::request;
-use super::{cli, inspect, sessions, sweep, volume};
+use super::{cli, inspect, logs, sessions, sweep, volume};
 use crate::cluster::session::{
     ByteStream, Cluster, ExitStatus, OutputChunk, ProgramSource, RunRequest, SessionProcess,
 };
@@ -201,8 +201,11 @@ impl Cluster for DockerCluster {
         follow: bool,
         tail: Option<u64>,
     ) -> LocalBoxFuture<'a, Result<LocalBoxStream<'a, Result<OutputChunk>>>> {
+        if follow {
+            let followed = logs::follow(self.engine.clone(), name.to_string(), tail);
+            return Box::pin(std::future::ready(Ok(followed)));
+        }
         let options = LogsOptions {
-            follow,
             stdout: true,
             stderr: true,
             tail: tail.map_or("all".into(), |lines| lines.to_string()),
@@ -228,25 +231,27 @@ impl Cluster for DockerCluster {
         Box::pin(async move {
             let failed =
                 |error| self.failed(format!("the exit status of {name} is unknown"))(error);
-            let options = WaitContainerOptions { condition: "not-running".into() };
-            let mut waiting = Box::pin(self.engine.api.wait_container(name, Some(options)));
-            let code = match waiting.next().await {
-                Some(Ok(response)) => Some(response.status_code),
-                Some(Err(EngineError::DockerContainerWaitError { code, .. })) => Some(code),
-                Some(Err(error)) => return Err(failed(error)),
-                None => None,
-            };
-            match (self.engine.api.inspect_container(name, None).await, code) {
-                // Another command has removed it already.
-                (Err(error), Some(code)) if is_missing(&error) => {
-                    Ok(sessions::exit_status(&ContainerState {
-                        exit_code: Some(code),
-                        ..Default::default()
-                    }))
+            loop {
+                let options = WaitContainerOptions { condition: "not-running".into() };
+                let mut waiting = Box::pin(self.engine.api.wait_container(name, Some(options)));
+                let code = match waiting.next().await {
+                    Some(Ok(response)) => Some(response.status_code),
+                    Some(Err(EngineError::DockerContainerWaitError { code, .. })) => Some(code),
+                    Some(Err(error)) => return Err(failed(error)),
+                    None => None,
+                };
+                let state = match (self.engine.api.inspect_container(name, None).await, code) {
+                    // Another command has removed it already.
+                    (Err(error), Some(code)) if is_missing(&error) => {
+                        ContainerState { exit_code: Some(code), ..Default::default() }
+                    }
+                    (details, _) => details.map_err(failed)?.state.unwrap_or_default(),
+                };
+                // An engine that starts the container again counts it as running meanwhile.
+                if state.running != Some(true) {
+                    return Ok(sessions::exit_status(&state));
                 }
-                (details, _) => {
-                    Ok(sessions::exit_status(&details.map_err(failed)?.state.unwrap_or_default()))
-                }
+                tokio::time::sleep(logs::PAUSE).await;
             }
         })
     }

@@ -6,6 +6,7 @@ use bollard::models::{ContainerInspectResponse, Mount, MountType};
 use fiber_core::shortage;
 
 use super::engine::{Engine, SOCKET, is_missing};
+use crate::owner::JobOwner;
 
 /// The container that this process runs in.
 #[derive(Clone, Debug)]
@@ -34,6 +35,12 @@ impl CurrentContainer {
             Err(error) if is_missing(&error) => Ok(None),
             Err(error) => Err(engine.explain(&error)),
         }
+    }
+
+    /// Returns this process as the owner of containers.
+    pub(super) fn owner(&self) -> JobOwner {
+        let started = self.details.state.as_ref().and_then(|state| state.started_at.clone());
+        JobOwner::Container { id: self.id.clone(), started }
     }
 
     /// Returns the named volumes and host paths mounted into this container, which its children

@@ -12,7 +12,7 @@ const UNIX: &str = "unix://";
 pub(super) const SOCKET: &str = "/var/run/docker.sock";
 
 /// A connection to a Docker engine that answers.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Engine {
     pub(super) api: bollard::Docker,
     pub(super) host: String,

@@ -3,7 +3,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use bollard::models::{ContainerCreateBody, DeviceRequest, HostConfig, Mount, MountType};
+use bollard::models::{
+    ContainerCreateBody, DeviceRequest, HostConfig, Mount, MountType, RestartPolicy,
+    RestartPolicyNameEnum,
+};
 use bytesize::ByteSize;
 use fiber_core::{Config, Meta, Result};
 
@@ -203,10 +206,19 @@ pub(super) fn head(
         host_config: Some(HostConfig {
             network_mode: config.network.clone(),
             mounts: Some(volumes.chain(mounts).chain(access.mount.clone()).collect()),
+            restart_policy: restart_policy(run.restarts),
             ..host_config(resources, access)
         }),
         ..Default::default()
     }
+}
+
+/// Returns the policy by which the engine starts a head again.
+fn restart_policy(restarts: u32) -> Option<RestartPolicy> {
+    (restarts > 0).then(|| RestartPolicy {
+        name: Some(RestartPolicyNameEnum::ON_FAILURE),
+        maximum_retry_count: Some(restarts.into()),
+    })
 }
 
 impl GpuRequest {

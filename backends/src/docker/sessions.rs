@@ -40,7 +40,9 @@ pub(super) async fn list(engine: &Engine) -> Result<Vec<SessionProcess>, Error> 
         let owner = label(OWNER).and_then(JobOwner::from_text);
         let parent = match &owner {
             None => None,
-            Some(JobOwner::Container(id)) if names.contains_key(id) => names.get(id).cloned(),
+            Some(JobOwner::Container { id, .. }) if names.contains_key(id) => {
+                names.get(id).cloned()
+            }
             Some(owner) => {
                 let head = external_head(engine, owner).await?;
                 let name = head.name.clone();
@@ -56,7 +58,11 @@ pub(super) async fn list(engine: &Engine) -> Result<Vec<SessionProcess>, Error> 
             parent,
             location: Location::Cluster,
             state: state(details.state.unwrap_or_default()),
-            restarts: label(RESTARTS).and_then(|count| count.parse().ok()).unwrap_or(0),
+            restarts: match label(RESTARTS) {
+                Some(count) => count.parse().unwrap_or(0),
+                // The engine itself restarts heads.
+                None => details.restart_count.and_then(|count| count.try_into().ok()).unwrap_or(0),
+            },
             meta: meta(&details.host_config.unwrap_or_default()),
             started_at: container.created.and_then(instant),
             usage: None,
@@ -124,7 +130,7 @@ async fn external_head(engine: &Engine, owner: &JobOwner) -> Result<SessionProce
     };
     let lives = if dead { ProcessState::Gone } else { ProcessState::Running };
     match owner {
-        JobOwner::Container(id) => match engine.api.inspect_container(id, None).await {
+        JobOwner::Container { id, .. } => match engine.api.inspect_container(id, None).await {
             Ok(ContainerInspectResponse { name, config, state: found, .. }) => {
                 let name = name.unwrap_or_else(|| id.clone()).trim_start_matches('/').to_string();
                 let role = config.and_then(|config| config.image).unwrap_or_default();
@@ -145,8 +151,10 @@ async fn external_head(engine: &Engine, owner: &JobOwner) -> Result<SessionProce
 
 fn state(state: ContainerState) -> ProcessState {
     match state.status {
-        Some(ContainerStateStatusEnum::RUNNING | ContainerStateStatusEnum::RESTARTING) => {
-            ProcessState::Running
+        Some(ContainerStateStatusEnum::RUNNING) => ProcessState::Running,
+        Some(ContainerStateStatusEnum::RESTARTING) => {
+            let code = exit_status(&state).code;
+            ProcessState::Starting(Some(format!("again, after exit code {code}")))
         }
         Some(ContainerStateStatusEnum::PAUSED) => ProcessState::Paused,
         Some(ContainerStateStatusEnum::EXITED | ContainerStateStatusEnum::DEAD) => {

@@ -14,15 +14,18 @@ use crate::owner::JobOwner;
 /// # Errors
 /// See [`JobOwner::this_process`].
 pub(super) fn this_owner(current: Option<&CurrentContainer>) -> Result<JobOwner, String> {
-    current
-        .map_or_else(JobOwner::this_process, |current| Ok(JobOwner::Container(current.id.clone())))
+    current.map_or_else(JobOwner::this_process, |current| Ok(current.owner()))
 }
 
 /// Returns whether an owner is certainly dead.
 pub(super) async fn is_dead(owner: &JobOwner, engine: &Engine) -> bool {
-    let JobOwner::Container(id) = owner else { return owner.is_a_dead_process() };
+    let JobOwner::Container { id, started } = owner else { return owner.is_a_dead_process() };
     match engine.api.inspect_container(id, None).await {
-        Ok(details) => details.state.and_then(|state| state.running) == Some(false),
+        Ok(details) => {
+            let state = details.state.unwrap_or_default();
+            let started_again = started.is_some() && state.started_at != *started;
+            state.running == Some(false) || state.restarting == Some(true) || started_again
+        }
         Err(error) => is_missing(&error),
     }
 }

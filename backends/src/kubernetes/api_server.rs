@@ -184,20 +184,20 @@ impl ApiServer {
         (|| api.create(&parameters, object)).retry(backoff()).when(early).await.map(drop)
     }
 
-    /// Deletes an object, without a grace period. Tries again for a minute while the API server is
-    /// away. An object that does not exist is no error.
+    /// Deletes an object, without a grace period, and returns whether it existed. Tries again for a
+    /// minute while the API server is away.
     ///
     /// # Errors
     /// The API server's error; or it stays away for a minute.
-    pub async fn remove<K>(&self, name: &str) -> Result<(), Error>
+    pub async fn remove<K>(&self, name: &str) -> Result<bool, Error>
     where
         K: Resource<Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
         K::DynamicType: Default,
     {
         let (api, parameters) = (self.api::<K>(), DeleteParams::default().grace_period(0));
         match retried(|| api.delete(name, &parameters), || true).await {
-            Err(error) if is_missing(&error) => Ok(()),
-            result => result.map(drop),
+            Err(error) if is_missing(&error) => Ok(false),
+            result => result.map(|_| true),
         }
     }
 

@@ -21,14 +21,13 @@ use super::sessions::{self, HEAD, exit_status};
 use super::startup::{self, StartTimeouts};
 use super::status::{PodState, pod_state};
 use super::volume::{self, Helper};
-use super::{exit_watch, inspect, logs, sweep};
-use crate::HEAD_END;
+use super::{exit_watch, inspect, logs, restarted, sweep};
 use crate::cluster::session::{
     ByteStream, Cluster, ExitStatus, OutputChunk, ProgramSource, RunRequest, SessionProcess,
 };
 use crate::cluster::volume::Volume;
-use crate::docker;
 use crate::progress::Progress;
+use crate::{HEAD_END, docker};
 
 /// The service account of fiber's manifest.
 const ACCOUNT: &str = "fiber";
@@ -85,24 +84,10 @@ impl KubernetesCluster {
             meta: run.meta,
             grace: config.grace + HEAD_END,
         });
-        self.server.create_new(&pod).await.map_err(|error| match &error {
-            kube::Error::Api(status) if status.is_already_exists() => format!(
-                "a pod `{0}` exists already: choose another name, or remove that one (`fiber kill \
-                 {0}`)",
-                run.name
-            ),
-            error => self.server.explain(error),
-        })?;
-        let started = startup::wait_until_running(
-            &self.server,
-            &run.name,
-            &run.meta,
-            StartTimeouts::of(&self.config),
-            progress,
-        )
-        .await;
+        self.create_head(run, pod).await?;
+        let started = self.wait_for_head(run, progress).await;
         if started.is_err()
-            && let Err(error) = self.server.remove::<Pod>(&run.name).await
+            && let Err(error) = self.remove_head(&run.name).await
         {
             tracing::warn!(
                 "the pod {} can't be removed: {}",
@@ -111,6 +96,69 @@ impl KubernetesCluster {
             );
         }
         started
+    }
+
+    /// Creates the pod of a head, or the Job that makes its pods.
+    async fn create_head(&self, run: &RunRequest, pod: Pod) -> Result<(), String> {
+        let server = &self.server;
+        // Pods and Jobs have names of their own, but sessions need different ones.
+        let taken = match run.restarts {
+            0 => restarted::pods(server, &run.name).await.map(|pods| !pods.is_empty()),
+            _ => server.api::<Pod>().get_opt(&run.name).await.map(|pod| pod.is_some()),
+        };
+        // A missing right is the error of the creation below.
+        if taken.is_ok_and(|taken| taken) {
+            return Err(exists(&run.name));
+        }
+        let created = match run.restarts {
+            0 => server.create_new(&pod).await,
+            restarts => server.create_new(&restarted::job(pod, restarts)).await,
+        };
+        created.map_err(|error| match &error {
+            kube::Error::Api(status) if status.is_already_exists() => exists(&run.name),
+            error => server.explain(error),
+        })
+    }
+
+    /// Waits until the head runs.
+    async fn wait_for_head(&self, run: &RunRequest, progress: &dyn Progress) -> Result<(), String> {
+        let (server, timeouts) = (&self.server, StartTimeouts::of(&self.config));
+        let pod = match run.restarts {
+            0 => run.name.clone(),
+            _ => restarted::first_pod(server, &run.name, timeouts, progress).await?,
+        };
+        startup::wait_until_running(server, &pod, &run.meta, timeouts, progress).await
+    }
+
+    /// Deletes a pod and waits for its end. Returns whether there was one.
+    async fn stop_pod(&self, name: &str, grace: u32) -> std::result::Result<bool, kube::Error> {
+        let parameters = DeleteParams::default().grace_period(grace);
+        match self.server.api::<Pod>().delete(name, &parameters).await {
+            Err(error) if is_missing(&error) => return Ok(false),
+            result => drop(result?),
+        }
+        let mut events = Box::pin(watch_object(self.server.streams::<Pod>(), name));
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(None) => break,
+                Ok(Some(pod)) if matches!(pod_state(&pod), PodState::Ended(_)) => break,
+                Ok(Some(_)) => {}
+                Err(error) => tracing::debug!("{name} can't be watched for now: {error}"),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Deletes a head or worker without a grace period: its pod, or its Job with all pods.
+    async fn remove_head(&self, name: &str) -> std::result::Result<(), kube::Error> {
+        if self.server.remove::<Pod>(name).await? {
+            return Ok(());
+        }
+        restarted::remove_job(&self.server, name).await?;
+        for pod in restarted::pods(&self.server, name).await? {
+            self.server.remove::<Pod>(&pod.metadata.name.unwrap_or_default()).await?;
+        }
+        Ok(())
     }
 
     /// Builds the image if necessary, and returns it with the program's arguments.
@@ -177,7 +225,14 @@ impl Cluster for KubernetesCluster {
     fn remove_session<'a>(&'a self, session: &'a str) -> LocalBoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let failed = || format!("the pods of session {session} can't be removed");
-            let pods = ListParams::default().labels(&format!("{SESSION}={session}"));
+            let selector = format!("{SESSION}={session}");
+            let jobs = restarted::jobs(&self.server, &selector).await;
+            for name in
+                jobs.map_err(self.failed(failed()))?.into_iter().filter_map(|job| job.metadata.name)
+            {
+                restarted::remove_job(&self.server, &name).await.map_err(self.failed(failed()))?;
+            }
+            let pods = ListParams::default().labels(&selector);
             let listed = self
                 .server
                 .api::<Pod>()
@@ -207,7 +262,7 @@ impl Cluster for KubernetesCluster {
         let (sender, chunks) = mpsc::channel(CHUNKS);
         let (server, name) = (self.server.clone(), name.to_string());
         tokio::task::spawn_local(async move {
-            if let Err(error) = logs::read(&server, &name, follow, tail, &sender).await {
+            if let Err(error) = logs::read_head(&server, &name, follow, tail, &sender).await {
                 let error = Error::system(
                     format!("the output of {name} can't be read"),
                     server.explain(&error),
@@ -222,40 +277,39 @@ impl Cluster for KubernetesCluster {
 
     fn wait<'a>(&'a self, name: &'a str) -> LocalBoxFuture<'a, Result<ExitStatus>> {
         Box::pin(async move {
-            match exit_watch::wait(&self.server, name).await {
+            let failed = || format!("the exit status of {name} is unknown");
+            let pod = self.server.api::<Pod>().get_opt(name).await;
+            let reason = match pod.map_err(self.failed(failed()))? {
+                Some(_) => exit_watch::wait(&self.server, name).await,
+                None => restarted::wait(&self.server, name).await,
+            };
+            match reason {
                 Some(reason) => Ok(exit_status(&reason)),
-                None => Err(Error::system(
-                    format!("the exit status of {name} is unknown"),
-                    "its pod was removed",
-                )),
+                None => Err(Error::system(failed(), "its pod was removed")),
             }
         })
     }
 
     fn stop<'a>(&'a self, name: &'a str, grace: u32) -> LocalBoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            let parameters = DeleteParams::default().grace_period(grace);
-            match self.server.api::<Pod>().delete(name, &parameters).await {
-                Err(error) if is_missing(&error) => return Ok(()),
-                result => drop(result.map_err(self.failed(format!("{name} can't be stopped")))?),
-            }
-            let mut events = Box::pin(watch_object(self.server.streams::<Pod>(), name));
-            while let Some(event) = events.next().await {
-                match event {
-                    Ok(None) => break,
-                    Ok(Some(pod)) if matches!(pod_state(&pod), PodState::Ended(_)) => break,
-                    Ok(Some(_)) => {}
-                    Err(error) => tracing::debug!("{name} can't be watched for now: {error}"),
+            let stop = async {
+                if self.stop_pod(name, grace).await? {
+                    return Ok(());
                 }
-            }
-            Ok(())
+                let pods = restarted::pods(&self.server, name).await?;
+                restarted::remove_job(&self.server, name).await?;
+                for pod in pods.iter().filter_map(|pod| pod.metadata.name.as_deref()) {
+                    self.stop_pod(pod, grace).await?;
+                }
+                Ok(())
+            };
+            stop.await.map_err(self.failed(format!("{name} can't be stopped")))
         })
     }
 
     fn remove<'a>(&'a self, name: &'a str) -> LocalBoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            let removed = self.server.remove::<Pod>(name).await;
-            removed.map_err(self.failed(format!("{name} can't be removed")))
+            self.remove_head(name).await.map_err(self.failed(format!("{name} can't be removed")))
         })
     }
 
@@ -295,4 +349,12 @@ impl Cluster for KubernetesCluster {
             Ok(Box::new(helper) as Box<dyn Volume + 'a>)
         })
     }
+}
+
+/// Returns the problem of a name that another session has.
+fn exists(name: &str) -> String {
+    format!(
+        "a pod `{name}` exists already: choose another name, or remove that one (`fiber kill \
+         {name}`)"
+    )
 }

@@ -10,13 +10,19 @@ use kube::api::{AttachParams, AttachedProcess};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::api_server::{ApiServer, is_forbidden, is_missing};
+use super::restarted;
 use crate::cluster::bridge::{Greeting, NO_BRIDGE, commands, failed, greeting};
 use crate::cluster::session::ByteStream;
 
 /// Connects to the inspector of the head in a pod.
 pub(super) async fn connect(server: &ApiServer, name: &str) -> Result<Box<dyn ByteStream>> {
-    let pod = match server.api::<Pod>().get(name).await {
-        Ok(pod) => pod,
+    let found = async {
+        let current = restarted::current(server, name).await?;
+        let pod = server.api::<Pod>().get(&current).await?;
+        Ok((current, pod))
+    };
+    let (current, pod) = match found.await {
+        Ok(found) => found,
         Err(error) => return failed(name, server.explain(&error)),
     };
     let container = pod.spec.and_then(|spec| spec.containers.into_iter().next());
@@ -25,7 +31,7 @@ pub(super) async fn connect(server: &ApiServer, name: &str) -> Result<Box<dyn By
     for command in commands(words.map(String::as_str)) {
         let parameters =
             AttachParams::default().container(&container.name).stdin(true).stderr(false);
-        let asked = server.streams::<Pod>().exec(name, command, &parameters).await;
+        let asked = server.streams::<Pod>().exec(&current, command, &parameters).await;
         let mut process = match asked {
             Ok(process) => process,
             Err(error) if is_forbidden(&error) || is_missing(&error) => {

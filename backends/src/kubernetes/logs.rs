@@ -1,6 +1,8 @@
 //! Logs of pods. Kubernetes keeps them, with standard output and error together, and sends them
 //! from the beginning to each reader, as long as the pod exists.
 
+use std::collections::HashSet;
+use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,11 +14,14 @@ use tokio::time::timeout;
 
 use super::api_server::{ApiServer, is_missing, is_transient};
 use super::names::CONTAINER;
-use super::status::{PodState, pod_state};
+use super::restarted;
+use super::status::{PodState, has_run, pod_state};
 use crate::output::{LineForwarder, OutputTarget, Tail};
 
 /// The pause before a stream that ended is requested again.
 const PAUSE: Duration = Duration::from_millis(500);
+/// After this time without output, a reader checks whether the pod still exists.
+const SILENCE: Duration = Duration::from_secs(2);
 /// The node's message in place of a log whose container is gone.
 const NO_LOG: &[u8] = b"unable to retrieve container logs for ";
 /// The number of lines to read when only the last ones are needed.
@@ -49,7 +54,8 @@ pub(super) async fn follow(
                     forwarder.push(chunk).await;
                     true
                 };
-                read_stream(stream, &mut passed, push).await == StreamEnd::Complete
+                let over = async || false;
+                read_stream(stream, &mut passed, push, over).await == StreamEnd::Complete
             }
             Err(error) => {
                 tracing::debug!("the log of {pod} can't be read for now: {error}");
@@ -73,16 +79,24 @@ enum StreamEnd {
 }
 
 /// Reads a stream, which begins at the log's beginning, and passes on all but its first `passed`
-/// bytes, which an earlier stream has brought. `take` returns `false` if the reader is gone.
+/// bytes, which an earlier stream has brought. `take` returns `false` if the reader is gone, and
+/// `over` returns `true` if a silent stream has nothing more to bring.
 async fn read_stream(
     stream: impl AsyncBufRead,
     passed: &mut usize,
     mut take: impl AsyncFnMut(&[u8]) -> bool,
+    over: impl AsyncFn() -> bool,
 ) -> StreamEnd {
-    let mut stream = std::pin::pin!(stream);
+    let mut stream = pin!(stream);
     let mut known = *passed;
     loop {
-        let chunk = match stream.fill_buf().await {
+        let Ok(filled) = timeout(SILENCE, stream.fill_buf()).await else {
+            if over().await {
+                return StreamEnd::Complete;
+            }
+            continue;
+        };
+        let chunk = match filled {
             Ok([]) => return StreamEnd::Complete,
             Ok(chunk) if known == *passed && chunk.starts_with(NO_LOG) => {
                 return StreamEnd::Complete;
@@ -135,17 +149,27 @@ pub(super) async fn read(
     let mut passed = 0;
     loop {
         let ended = match pods.get_opt(name).await {
-            Ok(pod) => pod.is_none_or(|pod| matches!(pod_state(&pod), PodState::Ended(_))),
+            Ok(pod) => has_ended(pod),
             Err(error) if is_transient(&error) => false,
             Err(error) => return Err(error),
         };
         let mut whole = true;
-        match streams.log_stream(name, &parameters).await {
+        // A node may leave a request for the log of a pod open that was deleted.
+        let over = async || pods.get_opt(name).await.is_ok_and(|pod| pod.is_none());
+        let mut request = pin!(streams.log_stream(name, &parameters));
+        let opened = loop {
+            match timeout(SILENCE, &mut request).await {
+                Ok(opened) => break opened,
+                Err(_) if over().await => return Ok(()),
+                Err(_) => {}
+            }
+        };
+        match opened {
             Ok(stream) => {
                 let send = async |chunk: &[u8]| {
                     chunks.send(Ok(Bytes::copy_from_slice(chunk))).await.is_ok()
                 };
-                match read_stream(stream, &mut passed, send).await {
+                match read_stream(stream, &mut passed, send, over).await {
                     StreamEnd::Complete => {}
                     StreamEnd::Broken => whole = false,
                     StreamEnd::ReaderGone => return Ok(()),
@@ -163,8 +187,55 @@ pub(super) async fn read(
     }
 }
 
+/// Returns whether a pod has ended or does not exist any more.
+fn has_ended(pod: Option<Pod>) -> bool {
+    pod.is_none_or(|pod| matches!(pod_state(&pod), PodState::Ended(_)))
+}
+
+/// Sends the output of a head or worker. That of a head which was started again is the output of
+/// its pods, one after the other; with `tail` it begins with the last of them.
+///
+/// # Errors
+/// The API server's error.
+pub(super) async fn read_head(
+    server: &ApiServer,
+    name: &str,
+    follow: bool,
+    tail: Option<u64>,
+    chunks: &mpsc::Sender<fiber_core::Result<Bytes>>,
+) -> Result<(), kube::Error> {
+    let mut pods = restarted::pods(server, name).await?;
+    if pods.is_empty() {
+        return read(server, name, follow, tail, chunks).await;
+    }
+    let mut known: HashSet<String> = HashSet::new();
+    if tail.is_some() {
+        let last = pods.iter().rposition(has_run).unwrap_or(0);
+        known.extend(pods.drain(..last).filter_map(|pod| pod.metadata.name));
+    }
+    let mut tail = tail;
+    loop {
+        // Before the pods are listed: no other can follow after the last one.
+        let finished = !follow || restarted::has_finished(server, name).await?;
+        for pod in restarted::pods(server, name).await? {
+            let over = matches!(pod_state(&pod), PodState::Ended(_));
+            let Some(pod) = pod.metadata.name.clone().filter(|_| over || has_run(&pod)) else {
+                continue;
+            };
+            if known.insert(pod.clone()) {
+                read(server, &pod, follow, tail.take(), chunks).await?;
+            }
+        }
+        if finished || chunks.is_closed() {
+            return Ok(());
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use futures_util::TryStreamExt;
     use futures_util::io::Cursor;
 
     use super::*;
@@ -175,7 +246,7 @@ mod tests {
             text.push_str(&String::from_utf8_lossy(chunk));
             true
         };
-        let end = read_stream(Cursor::new(log), passed, take).await;
+        let end = read_stream(Cursor::new(log), passed, take, async || false).await;
         (text, end)
     }
 
@@ -187,6 +258,13 @@ mod tests {
         assert_eq!(first, ("one\n".to_string(), StreamEnd::Complete));
         assert_eq!(second, ("two\n".to_string(), StreamEnd::Complete));
         assert_eq!(passed, 8);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_that_stays_open_ends_with_its_pod() {
+        let open = futures_util::stream::pending::<std::io::Result<Bytes>>().into_async_read();
+        let end = read_stream(open, &mut 0, async |_: &[u8]| true, async || true).await;
+        assert_eq!(end, StreamEnd::Complete);
     }
 
     #[tokio::test]

@@ -5,12 +5,15 @@ use std::time::{Duration, SystemTime};
 
 use bytesize::ByteSize;
 use fiber_core::{ExitReason, Meta};
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::ListParams;
 
 use super::api_server::ApiServer;
 use super::names::{GPU, NAME, OWNER, RESTARTS, SESSION};
+use super::restarted::{self, job_of};
 use super::status::{PodState, pod_state};
 use crate::WaitReason;
 use crate::cluster::session::{ExitStatus, Location, ProcessState, SessionProcess};
@@ -24,9 +27,11 @@ pub(super) async fn list(server: &ApiServer) -> Result<Vec<SessionProcess>, kube
     let pods = server.api::<Pod>().list(&ListParams::default().labels(SESSION)).await?.items;
     let uids: HashMap<String, String> = pods
         .iter()
-        .filter_map(|pod| Some((pod.metadata.uid.clone()?, pod.metadata.name.clone()?)))
+        .filter_map(|pod| Some((pod.metadata.uid.clone()?, name(pod)?.to_string())))
         .collect();
-    let mut processes: Vec<SessionProcess> = Vec::new();
+    let (of_jobs, pods): (Vec<Pod>, Vec<Pod>) =
+        pods.into_iter().partition(|pod| job_of(pod).is_some());
+    let mut processes = restarted_heads(restarted::jobs(server, SESSION).await?, of_jobs);
     for pod in &pods {
         let Some(name) = pod.metadata.name.clone() else { continue };
         let annotation = |key| pod.metadata.annotations.as_ref()?.get(key).map(String::as_str);
@@ -50,23 +55,87 @@ pub(super) async fn list(server: &ApiServer) -> Result<Vec<SessionProcess>, kube
             state: state(pod),
             restarts: annotation(RESTARTS).and_then(|count| count.parse().ok()).unwrap_or(0),
             meta: meta(pod),
-            started_at: pod.metadata.creation_timestamp.as_ref().and_then(|time| {
-                Some(
-                    SystemTime::UNIX_EPOCH
-                        + Duration::from_secs(u64::try_from(time.0.as_second()).ok()?),
-                )
-            }),
+            started_at: created(&pod.metadata),
             usage: None,
         });
     }
     Ok(processes)
 }
 
-/// Removes the pods of heads that have ended, and returns their names.
+/// Returns the name by which the command calls a pod's process: that of the pod, or of its Job.
+fn name(pod: &Pod) -> Option<&str> {
+    job_of(pod).or(pod.metadata.name.as_deref())
+}
+
+/// Returns the heads that Kubernetes starts again, from their Jobs and the pods of these.
+fn restarted_heads(jobs: Vec<Job>, pods: Vec<Pod>) -> Vec<SessionProcess> {
+    let mut heads: BTreeMap<String, (Option<Job>, Vec<Pod>)> = BTreeMap::new();
+    for job in jobs {
+        let name = job.metadata.name.clone().unwrap_or_default();
+        heads.entry(name).or_default().0 = Some(job);
+    }
+    for pod in pods {
+        heads.entry(job_of(&pod).unwrap_or_default().to_string()).or_default().1.push(pod);
+    }
+    let head = |(name, (job, mut pods)): (String, (Option<Job>, Vec<Pod>))| {
+        restarted::sort(&mut pods);
+        let newest = pods.last();
+        let of_job = job.as_ref().map(|job| &job.metadata);
+        let metadata = of_job.or(newest.map(|pod| &pod.metadata))?;
+        let role = metadata.annotations.as_ref().and_then(|annotations| annotations.get(NAME));
+        let goes_on = job.as_ref().is_some_and(|job| !restarted::is_finished(job));
+        Some(SessionProcess {
+            name,
+            role: role.cloned().unwrap_or_default(),
+            parent: None,
+            location: Location::Cluster,
+            state: match newest {
+                Some(pod) if goes_on && restarted::is_over(pod) => {
+                    ProcessState::Starting(Some(match state(pod) {
+                        ProcessState::Ended(ended) => {
+                            format!("again, after exit code {}", ended.code)
+                        }
+                        _ => "again, after its pod was deleted".into(),
+                    }))
+                }
+                Some(pod) => state(pod),
+                None if goes_on => ProcessState::Starting(None),
+                None => ProcessState::Gone,
+            },
+            restarts: job.as_ref().map_or(0, restarted::restarts),
+            meta: newest.map(meta).unwrap_or_default(),
+            started_at: created(metadata),
+            usage: None,
+        })
+    };
+    heads.into_iter().filter_map(head).collect()
+}
+
+fn created(metadata: &ObjectMeta) -> Option<SystemTime> {
+    let seconds = metadata.creation_timestamp.as_ref()?.0.as_second();
+    Some(SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).ok()?))
+}
+
+/// Removes the pods of heads that have ended, and returns the names of the heads.
 pub(super) async fn remove_ended_heads(server: &ApiServer) -> Result<Vec<String>, kube::Error> {
     let heads = format!("{SESSION},app.kubernetes.io/component={HEAD}");
     let mut removed = Vec::new();
-    for pod in server.api::<Pod>().list(&ListParams::default().labels(&heads)).await? {
+    let (finished, jobs): (Vec<Job>, Vec<Job>) =
+        restarted::jobs(server, &heads).await?.into_iter().partition(restarted::is_finished);
+    for name in finished.into_iter().filter_map(|job| job.metadata.name) {
+        restarted::remove_job(server, &name).await?;
+        removed.push(name);
+    }
+    let is_of_job = |pod: &Pod| {
+        let names = jobs.iter().map(|job| job.metadata.name.as_deref());
+        job_of(pod).is_some_and(|job| {
+            removed.iter().any(|name| name == job)
+                || names.into_iter().any(|name| name == Some(job))
+        })
+    };
+    let mut pods = server.api::<Pod>().list(&ListParams::default().labels(&heads)).await?.items;
+    pods.retain(|pod| !is_of_job(pod));
+    for pod in pods {
         if let (ProcessState::Ended(_), Some(name)) = (state(&pod), &pod.metadata.name) {
             server.remove::<Pod>(name).await?;
             removed.push(name.clone());

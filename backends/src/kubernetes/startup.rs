@@ -22,7 +22,7 @@ use crate::progress::Progress;
 pub(super) struct StartTimeouts {
     schedule: Duration,
     pull: Duration,
-    start: Duration,
+    pub(super) start: Duration,
 }
 
 impl StartTimeouts {
