@@ -4,7 +4,7 @@
 //! pods share one process namespace, whose first process is not the program's.
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use crate::kubectl::{get, try_kubectl};
 use crate::wait::wait_until;
@@ -41,11 +41,7 @@ pub(crate) fn kill(namespace: &str, name: &str) {
     let (container, program) = (container["name"].as_str(), container["command"][0].as_str());
     let (container, program) =
         (container.expect("it has a name"), program.expect("fiber says what to run"));
-    let exec =
-        ["--namespace", namespace, "exec", name, "-c", container, "--", program, KILL_OTHERS];
-    let exec =
-        Command::new("kubectl").args(exec).stdin(Stdio::null()).stdout(Stdio::null()).spawn();
-    let mut exec = exec.expect("the command `kubectl` is installed");
+    let exec = ["--namespace", namespace, "exec", name, "-c", container, "--", program];
     let ended = || match try_kubectl(&["--namespace", namespace, "get", "pod", name, "-o", "json"])
     {
         Ok(pod) => {
@@ -54,8 +50,15 @@ pub(crate) fn kill(namespace: &str, name: &str) {
         }
         Err(problem) => problem.contains("not found"),
     };
+    let mut exec = kill_in(Command::new("kubectl").args(exec));
     wait_until(&format!("the process of {name} is dead"), ended);
     // Some engines leave the connection open although the container is gone.
     let _ = exec.kill();
     let _ = exec.wait();
+}
+
+/// Kills the other processes of the container in which `exec` runs this program.
+pub(crate) fn kill_in(exec: &mut Command) -> Child {
+    let exec = exec.arg(KILL_OTHERS).stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+    exec.expect("the engine's command is installed")
 }

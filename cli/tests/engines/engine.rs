@@ -42,6 +42,9 @@ pub(crate) trait Engine: Sync {
     /// Kills a process and its descendants, not through fiber.
     fn kill(&self, name: &str);
 
+    /// Kills the process of a head, not through fiber, so that the engine starts it again.
+    fn lose(&self, head: &str);
+
     fn create_volume(&self, claim: &str);
 
     fn remove_volume(&self, claim: &str);

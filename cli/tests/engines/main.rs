@@ -28,6 +28,7 @@ mod processes;
 #[allow(dead_code)]
 mod program;
 mod registry;
+mod restarts;
 mod runs;
 mod scenarios;
 mod sessions;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
         ("input", input::TESTS),
         ("pods", pods::TESTS),
         ("registry", registry::TESTS),
+        ("restarts", restarts::TESTS),
         ("runs", runs::TESTS),
         ("sessions", sessions::TESTS),
         ("volumes", volumes::TESTS),

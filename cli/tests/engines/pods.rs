@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use tempfile::TempDir;
 
-use crate::engine::kubernetes::namespace;
+use crate::engine::kubernetes::{namespace, pod_of_job};
 use crate::engine::{Engine, StartedSession, TestVolume, fiber, own_name, run};
 use crate::gpus::Gpus;
 use crate::kubeconfig;
-use crate::kubectl::{kubectl, try_kubectl};
+use crate::kubectl::{kubectl, try_kubectl, try_send};
 use crate::program::Setup;
 use crate::wait::wait_until;
 
@@ -16,6 +16,7 @@ crate::tests![
     credentials_that_have_expired,
     a_right_that_is_missing,
     the_rights_of_the_manifest_are_enough,
+    a_head_whose_pod_is_drained_or_deleted_is_started_again,
     a_graphics_processor_is_waited_for,
 ];
 
@@ -79,6 +80,43 @@ fn the_rights_of_the_manifest_are_enough(engine: &'static dyn Engine) {
     allowed(fiber(engine, &["ps"])).says(&[&name]);
     allowed(fiber(engine, &["logs", &name]));
     allowed(fiber(engine, &["kill", &name]));
+    // A head that Kubernetes starts again.
+    let again = own_name("test");
+    let _again = StartedSession::under(engine, &again);
+    allowed(run(engine, &["--restarts", "1", "--name", &again], "exit 3"));
+    let attach = fiber(engine, &["attach", "--from-start", &again]).env("KUBECONFIG", &file);
+    assert_eq!(attach.run().code(3).out.matches("said").count(), 2);
+    allowed(fiber(engine, &["ps"])).says(&[&again]);
+    allowed(fiber(engine, &["kill", &again]));
+}
+
+fn a_head_whose_pod_is_drained_or_deleted_is_started_again(engine: &'static dyn Engine) {
+    let _none_cleans = crate::sessions::NO_CLEANING.read();
+    let volume = TestVolume::new(engine);
+    let (session, attached) = crate::restarts::resuming(engine, &volume, 2);
+    attached.line("waits");
+    evict(&pod_of_job(&session.name));
+    attached.line("start 2");
+    attached.line("waits");
+    let lost = pod_of_job(&session.name);
+    kubectl(&["delete", "pod", &lost, "--namespace", namespace(), "--force", "--grace-period=0"]);
+    attached.line("start 3");
+    attached.line("left: 2");
+}
+
+/// Evicts a pod like `kubectl drain`.
+fn evict(pod: &str) {
+    let eviction = |version: &str| {
+        let eviction = serde_json::json!({
+            "apiVersion": version,
+            "kind": "Eviction",
+            "metadata": { "name": pod, "namespace": namespace() },
+        });
+        let path = format!("/api/v1/namespaces/{}/pods/{pod}/eviction", namespace());
+        try_send("create", &path, &eviction)
+    };
+    // Clusters before 1.22 know only an earlier version of this API.
+    eviction("policy/v1").or_else(|_| eviction("policy/v1beta1")).expect("it is evicted");
 }
 
 fn a_graphics_processor_is_waited_for(engine: &'static dyn Engine) {

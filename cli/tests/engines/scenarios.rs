@@ -26,6 +26,8 @@ pub(crate) fn run(name: &str) -> ExitCode {
         "limits" => println!("limits: {}", tasks::limits()),
         "environment" => environment(),
         "persistent" => crate::persistent::run().expect("the example works"),
+        "resumes 1" => return resumes(1),
+        "resumes 2" => return resumes(2),
         other => panic!("there is no scenario `{other}`"),
     }
     ExitCode::SUCCESS
@@ -41,6 +43,42 @@ fn ready() {
     loop {
         std::thread::park();
     }
+}
+
+/// Does six tasks, and keeps a list of those that are done on the volume. It waits to be lost in the
+/// middle of each of its first `losses` starts, and ends with the exit code 3 after the last one.
+fn resumes(losses: usize) -> ExitCode {
+    let add = |file: &str, line: String| {
+        let mut text = read(file);
+        text.push_str(&line);
+        // A file is replaced as a whole: the process may be killed at any time.
+        std::fs::write(format!("{file}.new"), &text).unwrap();
+        std::fs::rename(format!("{file}.new"), file).unwrap();
+        text.lines().count()
+    };
+    fn read(file: &str) -> String {
+        std::fs::read_to_string(file).unwrap_or_default()
+    }
+    let start = add("/persistent/starts", "a start\n".into());
+    println!("start {start}");
+    let done = read("/persistent/done");
+    let left: Vec<u32> =
+        (0..6).filter(|task| !done.lines().any(|line| line == task.to_string())).collect();
+    let pool = Pool::new(2).unwrap();
+    pool.wait_until_ready().wait().unwrap();
+    let done = pool.imap(|task: u32| task, left.clone());
+    for (number, task) in done.into_iter().enumerate() {
+        let all = add("/persistent/done", format!("{}\n", task.unwrap()));
+        if start <= losses && number == 2 / losses {
+            println!("waits after {all} tasks");
+            loop {
+                std::thread::park();
+            }
+        }
+        println!("done: {}", all - 1);
+    }
+    println!("left: {}", left.len());
+    ExitCode::from(3)
 }
 
 /// Prints the environment and arguments of the program and its workers.

@@ -1,13 +1,15 @@
-//! `fiber ps`, `top`, `stack`, `profile`, `logs` and `kill` on programs of this host, in pipes and
-//! in a real terminal: tmux.
+//! `fiber run`, `ps`, `top`, `stack`, `profile`, `logs`, `attach`, `wait` and `kill` on programs of
+//! this host, in pipes and in a real terminal: tmux.
 //!
 //! This binary is also the program that they look at: with a scenario in its environment, it plays
 //! that.
 
+mod attach;
 mod pipes;
 #[path = "../../../tests/programs/program.rs"]
 #[allow(dead_code)]
 mod program;
+mod restarts;
 mod screen;
 mod terminal;
 
@@ -25,6 +27,7 @@ fn main() -> ExitCode {
     match std::env::var(SCENARIO).as_deref() {
         Err(_) => {}
         Ok("busy") => return busy(),
+        Ok("lost twice") => return restarts::lost_twice(),
         Ok(other) => panic!("there is no scenario `{other}`"),
     }
     let has_tmux = Command::new("tmux").arg("-V").output().is_ok();
@@ -39,8 +42,9 @@ fn main() -> ExitCode {
         };
         Trial::test(*name, run).with_ignored_flag(ignored)
     };
-    let pipes = pipes::TESTS.iter().map(|test| trial(test, false));
-    let screen = screen::TESTS.iter().map(|test| trial(test, !has_tmux));
+    let pipes = pipes::TESTS.iter().chain(restarts::TESTS).map(|test| trial(test, false));
+    let screens = screen::TESTS.iter().chain(attach::TESTS);
+    let screen = screens.map(|test| trial(test, !has_tmux));
     libtest_mimic::run(&Arguments::from_args(), pipes.chain(screen).collect()).exit_code()
 }
 

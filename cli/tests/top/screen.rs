@@ -29,7 +29,7 @@ fn watch(program: &Program, variables: &[(&str, &str)]) -> Terminal {
 
 /// Checks that the shell is there, and that it shows what is typed.
 #[track_caller]
-fn is_restored(terminal: &Terminal) {
+pub(crate) fn is_restored(terminal: &Terminal) {
     // The screen reads what is typed before it is left.
     terminal.wait_until("the prompt", |screen| screen.trim_end().lines().last() == Some("$"));
     terminal.enter("echo left with $?");

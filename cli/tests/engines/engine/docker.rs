@@ -1,7 +1,10 @@
 //! Docker.
 
+use std::process::Command;
+
 use super::Engine;
 use crate::docker::{docker, must_answer, try_docker};
+use crate::processes;
 
 pub(crate) struct Docker;
 
@@ -37,7 +40,14 @@ impl Engine for Docker {
         let heads = names(&format!("name=^{head}$"));
         // Without the head, its id is unknown.
         let Ok(id) = try_docker(&["inspect", "--format", "{{.Id}}", head]) else { return heads };
-        heads.into_iter().chain(names(&format!("label=fiber.owner=container {id}"))).collect()
+        let format = "{{.Names}} {{.Label \"fiber.owner\"}}";
+        let list = docker(&["ps", "--all", "--filter", "label=fiber.owner", "--format", format]);
+        let owner = format!("container {}", id.trim());
+        let owned = list
+            .lines()
+            .filter_map(|line| line.split_once(' '))
+            .filter(|(_, label)| label.starts_with(&owner));
+        heads.into_iter().chain(owned.map(|(name, _)| name.to_string())).collect()
     }
 
     fn users_of(&self, claim: &str) -> Vec<String> {
@@ -46,6 +56,15 @@ impl Engine for Docker {
 
     fn kill(&self, name: &str) {
         docker(&["kill", name]);
+    }
+
+    fn lose(&self, head: &str) {
+        // The engine does not start containers again that it has killed itself.
+        let program = docker(&["inspect", "--format", "{{.Path}}", head]);
+        let mut exec =
+            processes::kill_in(Command::new("docker").args(["exec", head, program.trim()]));
+        // It may be killed with the container.
+        let _ = exec.wait();
     }
 
     fn create_volume(&self, claim: &str) {

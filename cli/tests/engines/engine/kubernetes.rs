@@ -22,6 +22,16 @@ fn pods(wanted: impl Fn(&Value) -> bool) -> Vec<String> {
     pods.filter_map(|pod| pod["metadata"]["name"].as_str().map(String::from)).collect()
 }
 
+/// Returns the pod of a head that Kubernetes starts again.
+pub(crate) fn pod_of_job(head: &str) -> String {
+    let running = |pod: &Value| {
+        pod["metadata"]["labels"]["job-name"] == head
+            && pod["status"]["phase"] == "Running"
+            && pod["metadata"]["deletionTimestamp"].is_null()
+    };
+    pods(running).pop().expect("it runs")
+}
+
 /// Returns the directory of a claim's volume on its node.
 fn directory(claim: &str) -> String {
     format!("/tmp/{}-{claim}", namespace())
@@ -64,10 +74,13 @@ impl Engine for Kubernetes {
     }
 
     fn units_of(&self, head: &str) -> Vec<String> {
-        let owner = format!("pod {head} ");
+        // The pods of a Job have its name with a suffix.
+        let owners = [format!("pod {head} "), format!("pod {head}-")];
         pods(|pod| {
             let owned = pod["metadata"]["annotations"]["fiber.owner"].as_str();
-            pod["metadata"]["name"] == head || owned.is_some_and(|text| text.starts_with(&owner))
+            pod["metadata"]["name"] == head
+                || pod["metadata"]["labels"]["job-name"] == head
+                || owners.iter().any(|owner| owned.is_some_and(|text| text.starts_with(owner)))
         })
     }
 
@@ -80,6 +93,10 @@ impl Engine for Kubernetes {
 
     fn kill(&self, name: &str) {
         processes::kill(namespace(), name);
+    }
+
+    fn lose(&self, head: &str) {
+        processes::kill(namespace(), &pod_of_job(head));
     }
 
     fn create_volume(&self, claim: &str) {
