@@ -5,6 +5,7 @@ use std::future::pending;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use fiber_backends::cluster::{self, Cluster, ProgramSource, RunRequest};
@@ -12,17 +13,26 @@ use fiber_core::{Config, Error, Meta, Signals, random};
 use futures_util::FutureExt;
 use futures_util::future::maybe_done;
 use serde_json::json;
+use tokio::time::timeout;
 
 use crate::args;
 use crate::kill::grace;
 use crate::logs::{ForwardEnd, forward};
 use crate::progress::Spinners;
+use crate::supervise::TO_BE_CONTINUED;
 use crate::{ExitError, forwarded, killed_by, message, program, sessions, supervise};
 
 /// The exit code for a program that could not be started, as with `docker run`.
 const NOT_STARTED: u8 = 125;
 /// The exit code for a program whose output has lost its reader.
 pub(crate) const READER_GONE: u8 = killed_by(13);
+
+/// The exit code of a command that SIGTERM has ended.
+const TERMINATED: u8 = killed_by(15);
+/// Time for the exit status to arrive after the end.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(1);
+/// Time for the end of a program after `grace`, in seconds.
+const PROGRAM_END: u32 = 25;
 
 pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     let refused = |error: anyhow::Error| match error.downcast::<ExitError>() {
@@ -61,6 +71,12 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
         false => println!("Created {}: {}", cluster.unit(), run.name),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns how many seconds a program has to end what runs, if it has durable calls. Any other ends
+/// at once.
+fn drain_time(config: &Config) -> u32 {
+    (config.grace.as_secs_f64().ceil() as u32).saturating_add(PROGRAM_END).max(grace(config))
 }
 
 /// Replaces this command by the program, which so keeps its terminal, signals and exit code; or
@@ -208,14 +224,20 @@ async fn attach(
                         let _ = (&mut printing).await;
                     }
                 };
-                tokio::join!(sessions::end(cluster, name, grace(config)), rest_of_output).0
+                let limit = if code == TERMINATED { drain_time(config) } else { grace(config) };
+                tokio::join!(sessions::end(cluster, name, limit), rest_of_output).0
             };
             tokio::select! {
                 ended = ending => ended?,
                 // A second signal skips the grace period.
                 _ = signals.next() => sessions::end(cluster, name, 0).await?,
             }
-            code
+            // A program with durable calls says that it is to be continued.
+            let known = timeout(STATUS_TIMEOUT, &mut ended).await;
+            match known.ok().and_then(|()| ended.take_output()) {
+                Some(Ok(ended)) if ended.code == TO_BE_CONTINUED => TO_BE_CONTINUED as u8,
+                _ => code,
+            }
         }
     };
     Ok(ExitCode::from(code))

@@ -14,6 +14,7 @@ crate::tests![
     a_terminal_shows_progress,
     ctrl_c_in_a_terminal_ends_the_whole_session,
     a_signal_ends_the_whole_session,
+    sigterm_lets_a_durable_program_end_what_runs,
     a_second_signal_skips_the_grace_period,
     losing_the_reader_ends_the_whole_session,
     limits_are_those_requested,
@@ -119,6 +120,17 @@ fn a_signal_ends_the_whole_session(engine: &'static dyn Engine) {
     for unit in units {
         nothing_is_left(engine, &unit);
     }
+}
+
+fn sigterm_lets_a_durable_program_end_what_runs(engine: &'static dyn Engine) {
+    let name = named();
+    let setup = run(engine, &["-a", "--name", &name], "durable");
+    // The task takes as long as the program needs to see the signal.
+    let program = setup.env("FIBER_SHUTDOWN_TIMEOUT", "0s").start();
+    program.line("the task runs");
+    program.signal(Signal::TERM);
+    program.end().code(75).says(&["the task ends"]);
+    nothing_is_left(engine, &name);
 }
 
 fn a_second_signal_skips_the_grace_period(engine: &'static dyn Engine) {

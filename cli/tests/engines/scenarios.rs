@@ -1,9 +1,12 @@
 //! The programs for `fiber run`.
 
 use std::process::ExitCode;
+use std::sync::OnceLock;
 use std::time::Duration;
 
+use fiber::sync::Event;
 use fiber::{Pool, Process};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::tasks;
 
@@ -16,6 +19,7 @@ pub(crate) fn run(name: &str) -> ExitCode {
     match name {
         "pi" => tasks::pi(2),
         "ready" => ready(),
+        "durable" => durable(),
         "exit 3" => {
             println!("said");
             eprintln!("complained");
@@ -79,6 +83,32 @@ fn resumes(losses: usize) -> ExitCode {
     }
     println!("left: {}", left.len());
     ExitCode::from(3)
+}
+
+/// Runs a durable task that ends when the program has got SIGTERM.
+fn durable() {
+    static OPEN: OnceLock<Event> = OnceLock::new();
+    let open = Event::new().unwrap();
+    let remember = |event: Event| drop(OPEN.set(event));
+    let pool = Pool::builder().processes(1).initializer(remember, open.clone()).build().unwrap();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut signals = signal(SignalKind::terminate()).unwrap();
+            signals.recv().await;
+            open.set().await.unwrap();
+        });
+    });
+    let task = |x: u64| {
+        println!("the task runs");
+        OPEN.get().unwrap().wait_set().wait().unwrap();
+        println!("the task ends");
+        x
+    };
+    pool.journal("/tmp/journal").apply(task, 1).wait().unwrap();
+    loop {
+        std::thread::park();
+    }
 }
 
 /// Prints the environment and arguments of the program and its workers.
