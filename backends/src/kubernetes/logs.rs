@@ -260,7 +260,7 @@ mod tests {
         assert_eq!(passed, 8);
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_stream_that_stays_open_ends_with_its_pod() {
         let open = futures_util::stream::pending::<std::io::Result<Bytes>>().into_async_read();
         let end = read_stream(open, &mut 0, async |_: &[u8]| true, async || true).await;
