@@ -20,7 +20,9 @@ pub(crate) fn resuming(
 ) -> (StartedSession, Program) {
     let name = own_name("test");
     let restarts = losses.to_string();
-    let options = ["--restarts", &restarts, "-v", &volume.name, "--name", &name];
+    // Its tasks wait, so a program that is asked to end waits as long as it may.
+    let grace = "FIBER_GRACE=1s";
+    let options = ["--restarts", &restarts, "-v", &volume.name, "--name", &name, "-e", grace];
     let started = StartedSession::new(engine, &options, &format!("resumes {losses}"));
     let attached = fiber(engine, &["attach", "--from-start", &name]).start();
     attached.line("start 1");

@@ -49,39 +49,37 @@ fn ready() {
     }
 }
 
-/// Does six tasks, and keeps a list of those that are done on the volume. It waits to be lost in the
-/// middle of each of its first `losses` starts, and ends with the exit code 3 after the last one.
-fn resumes(losses: usize) -> ExitCode {
-    let add = |file: &str, line: String| {
-        let mut text = read(file);
-        text.push_str(&line);
-        // A file is replaced as a whole: the process may be killed at any time.
-        std::fs::write(format!("{file}.new"), &text).unwrap();
-        std::fs::rename(format!("{file}.new"), file).unwrap();
-        text.lines().count()
-    };
-    fn read(file: &str) -> String {
-        std::fs::read_to_string(file).unwrap_or_default()
-    }
-    let start = add("/persistent/starts", "a start\n".into());
+/// Runs a durable map of six tasks in `losses + 1` starts, which do as many each. Each start but the
+/// last one waits for its end.
+fn resumes(losses: u64) -> ExitCode {
+    static END: OnceLock<u64> = OnceLock::new();
+    let starts = "/persistent/starts";
+    let before = std::fs::read_to_string(starts).unwrap_or_default();
+    std::fs::write(starts, format!("{before}a start\n")).unwrap();
+    let start = before.lines().count() as u64 + 1;
     println!("start {start}");
-    let done = read("/persistent/done");
-    let left: Vec<u32> =
-        (0..6).filter(|task| !done.lines().any(|line| line == task.to_string())).collect();
-    let pool = Pool::new(2).unwrap();
+    let end = 6 * start.min(losses + 1) / (losses + 1);
+    let remember = |end: u64| END.set(end).unwrap();
+    let pool = Pool::builder().processes(2).initializer(remember, end).build().unwrap();
     pool.wait_until_ready().wait().unwrap();
-    let done = pool.imap(|task: u32| task, left.clone());
-    for (number, task) in done.into_iter().enumerate() {
-        let all = add("/persistent/done", format!("{}\n", task.unwrap()));
-        if start <= losses && number == 2 / losses {
-            println!("waits after {all} tasks");
+    let square = |task: u64| {
+        while task >= *END.get().unwrap() {
+            std::thread::park();
+        }
+        task * task
+    };
+    let squares = pool.journal("/persistent/journal").imap(square, 0..6);
+    for (task, square) in (0..).zip(squares) {
+        assert_eq!(square.unwrap(), task * task);
+        println!("done: {task}");
+        if start <= losses && task + 1 == end {
+            println!("waits after {end} tasks");
             loop {
                 std::thread::park();
             }
         }
-        println!("done: {}", all - 1);
     }
-    println!("left: {}", left.len());
+    println!("left: {}", 6 - pool.stats().tasks.recorded);
     ExitCode::from(3)
 }
 
