@@ -2,9 +2,8 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::Read;
 use std::os::unix::fs::FileExt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fiber_core::{Error, Result};
 use rustix::fs::{FlockOperation, flock};
@@ -15,8 +14,12 @@ use crate::folder::Folder;
 /// The file that is locked.
 pub(crate) const FILE: &str = "lock";
 
-/// How often the lock is tried again, and how long after.
-const ATTEMPTS: u32 = 10;
+/// How long to wait for a reader, which has the lock for a moment while it looks for the holder.
+const READER: Duration = Duration::from_millis(100);
+/// How long to wait for a holder on another host. A cluster starts a lost or evicted program again
+/// while the old one still ends, and learns late that a host is lost.
+const OTHER_HOST: Duration = Duration::from_secs(60);
+/// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// A lock that this process holds on a journal. The system frees it when the process ends, however
@@ -32,25 +35,31 @@ impl Lock {
         let mut options = File::options();
         let file = options.read(true).write(true).create(true).truncate(false).open(&path);
         let file = file.map_err(|error| folder.refusal("open", &path, error))?;
-        let mut attempts = 0;
+        let began = Instant::now();
+        let mut has_warned = false;
         loop {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => break,
                 Err(Errno::INTR) => {}
-                // A reader that looks for the holder has it for a moment.
-                Err(Errno::WOULDBLOCK) if attempts < ATTEMPTS => {
-                    attempts += 1;
+                Err(Errno::WOULDBLOCK) if began.elapsed() < READER => std::thread::sleep(PAUSE),
+                Err(Errno::WOULDBLOCK) => {
+                    let holder = named(&file);
+                    if !holder.is_elsewhere() || began.elapsed() >= OTHER_HOST {
+                        return Err(held(folder, &holder));
+                    }
+                    if !std::mem::replace(&mut has_warned, true) {
+                        let journal = folder.path().display();
+                        tracing::warn!(
+                            "journal `{journal}`: {holder} records in it: waiting up to \
+                             {OTHER_HOST:?} for its end"
+                        );
+                    }
                     std::thread::sleep(PAUSE);
                 }
-                Err(Errno::WOULDBLOCK) => return Err(held(folder, file)),
                 Err(error) => return Err(folder.refusal("lock", &path, error)),
             }
         }
-        let holder = format!(
-            "{} {}\n",
-            std::process::id(),
-            rustix::system::uname().nodename().to_string_lossy()
-        );
+        let holder = format!("{} {}\n", std::process::id(), this_host());
         let written = file.set_len(0).and_then(|()| file.write_all_at(holder.as_bytes(), 0));
         written.map_err(|error| folder.refusal("write", &path, error))?;
         Ok(Lock { file })
@@ -72,6 +81,16 @@ pub struct Holder {
     process: Option<(String, String)>,
 }
 
+impl Holder {
+    fn is_elsewhere(&self) -> bool {
+        self.process.as_ref().is_some_and(|(_, host)| *host != this_host())
+    }
+}
+
+fn this_host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.process {
@@ -86,23 +105,23 @@ pub(crate) fn holder(folder: &Folder) -> Option<Holder> {
     let file = File::open(folder.path().join(FILE)).ok()?;
     // Readers don't exclude each other, and hold it for a moment only.
     match flock(&file, FlockOperation::NonBlockingLockShared) {
-        Err(Errno::WOULDBLOCK) => Some(named(file)),
+        Err(Errno::WOULDBLOCK) => Some(named(&file)),
         _ => None,
     }
 }
 
-fn named(mut file: File) -> Holder {
-    let mut holder = String::new();
-    let _ = file.read_to_string(&mut holder);
+fn named(file: &File) -> Holder {
+    let mut holder = [0; 512];
+    let len = file.read_at(&mut holder, 0).unwrap_or(0);
+    let holder = String::from_utf8_lossy(&holder[..len]);
     let process = holder.trim().split_once(' ');
     Holder { process: process.map(|(pid, host)| (pid.to_owned(), host.to_owned())) }
 }
 
 /// Returns the error that names the process with the lock.
-fn held(folder: &Folder, file: File) -> Error {
+fn held(folder: &Folder, holder: &Holder) -> Error {
     folder.error(format!(
-        "{} records in it: one process at a time can. Wait until it ends, stop it, or use another \
-         journal",
-        named(file)
+        "{holder} records in it: one process at a time can. Wait until it ends, stop it, or use \
+         another journal"
     ))
 }

@@ -1,11 +1,13 @@
 //! Other processes: the lock, and what a killed one leaves.
 
 use std::env;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use fiber_journal::{Journal, OutcomeKind, Store};
+use rustix::fs::{FlockOperation, flock};
 
 use crate::helpers::{label, open, record, recorded};
 
@@ -61,6 +63,21 @@ fn a_second_process_gets_an_error_that_names_the_first_one() {
     child.wait().expect("it was started");
     // The lock of a dead process is free.
     open(folder.path());
+}
+
+#[test]
+fn the_end_of_a_process_on_another_host_is_waited_for() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let lock = std::fs::File::create(folder.path().join("lock")).expect("there is room");
+    (&lock).write_all(b"7 another-host\n").expect("there is room");
+    flock(&lock, FlockOperation::LockExclusive).expect("it is free");
+    let path = folder.path().to_owned();
+    let opening = std::thread::spawn(move || drop(open(&path)));
+    // Longer than for a process of this host.
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(!opening.is_finished());
+    drop(lock);
+    opening.join().expect("it opens the journal");
 }
 
 #[test]
