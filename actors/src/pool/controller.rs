@@ -204,10 +204,11 @@ impl Controller {
     fn end_if_done(&mut self, context: &mut Context<Controller>) {
         let done = self.pool.upgrade().is_none_or(|pool| pool.is_done());
         if done {
-            self.stop_workers(context);
+            // Before those who wait for the end can look at the pool.
             if let Some(pool) = self.pool.upgrade() {
                 pool.end(PoolEndReason::Stopped);
             }
+            self.stop_workers(context);
         }
     }
 }
