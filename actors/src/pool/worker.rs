@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use fiber_core::blob::Blobs;
 use fiber_core::entry::{Entry, EntryRef};
 use fiber_core::{Failure, FailureKind, codec};
-use fiber_transport::{Link, Received};
+use fiber_transport::{Link, Message, Received};
 use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
@@ -55,6 +55,8 @@ struct WorkQueue {
     /// Whether this worker starts no more tasks, because SIGTERM asked it or its program to end. It
     /// is set under the lock of `work`.
     draining: AtomicBool,
+    /// Whether this process ends without waiting for its tasks.
+    ending: AtomicBool,
     /// The number of tasks in `work`, which executors read without its lock.
     queued: AtomicU64,
     /// Wakes executors when work arrives, and when the worker stops.
@@ -85,6 +87,7 @@ impl ChildMain for WorkerMain {
             link,
             work: Mutex::default(),
             draining: AtomicBool::new(false),
+            ending: AtomicBool::new(false),
             queued: AtomicU64::new(0),
             changed: Condvar::new(),
             executors: (0..self.threads as u32)
@@ -242,9 +245,17 @@ impl WorkQueue {
     }
 
     fn send(&self, results: Results) {
+        self.send_outcomes(|| FromWorker::Results(results).message());
+    }
+
+    fn send_outcomes(&self, message: impl FnOnce() -> Message) {
+        // An outcome may be the consequence of the end of this worker's children.
+        if self.ending.load(Ordering::Acquire) {
+            return;
+        }
         // The pool may kill this process as soon as it has the outcomes.
         telemetry::flush();
-        let _ = self.link.send(FromWorker::Results(results).message());
+        let _ = self.link.send(message());
     }
 
     fn close(&self) {

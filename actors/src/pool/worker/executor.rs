@@ -277,14 +277,13 @@ impl Executor<'_> {
         if let Some(results) = before {
             self.queue.send(results);
         }
-        telemetry::flush();
         let prefix = prefix(value.len(), outcome == Outcome::Failure);
         let failed = u32::from(outcome == Outcome::Failure);
         let outcome = std::mem::take(value).into();
-        let _ = self.queue.link.send(
+        self.queue.send_outcomes(|| {
             FromWorker::Large { call, busy, failed, thread, index, prefix, outcome, blobs }
-                .message(),
-        );
+                .message()
+        });
     }
 }
 

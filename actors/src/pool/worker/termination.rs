@@ -28,6 +28,7 @@ pub(super) fn listen(runtime: &'static Runtime, queue: &Arc<WorkQueue>) {
             // Further signals change nothing: kubelets, shells and init systems repeat them.
             sleep(runtime.config().grace).await;
         }
+        queue.ending.store(true, Ordering::Release);
         runtime.end_as_by_signal(sigterm).await;
     });
 }
