@@ -45,6 +45,7 @@ pub use self::child::init;
 pub(crate) use self::child_main::{ChildMain, ParentMessage, StartRequest, StartedMain};
 use self::children::Children;
 pub(crate) use self::drain::{is_draining, note_durable_call};
+pub(crate) use self::exit::is_exiting;
 pub use self::inspector::stats;
 pub(crate) use self::launch::{
     Launch, Launched, ProcessCommand, SchedulingPolicy, launch, monitor,

@@ -25,7 +25,7 @@ const SPANS_TIMEOUT: Duration = Duration::from_secs(5);
 static EXITING: AtomicBool = AtomicBool::new(false);
 
 /// Returns whether this process is about to exit.
-pub(super) fn is_exiting() -> bool {
+pub(crate) fn is_exiting() -> bool {
     EXITING.load(Ordering::SeqCst)
 }
 
