@@ -7,8 +7,8 @@ use std::task::Poll;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The stream of this process's stop signals: SIGINT, SIGTERM and SIGHUP, or SIGTERM alone, except
-/// those that it ignores, for example under `nohup` or in the background of a shell. While it exists, these
-/// signals no longer end the process by themselves.
+/// those that it ignores, for example under `nohup` or in the background of a shell. While it
+/// exists, these signals no longer end the process by themselves.
 #[derive(Debug)]
 pub struct Signals(Vec<(i32, Signal)>);
 

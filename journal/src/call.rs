@@ -1,6 +1,7 @@
 //! The calls of a journal.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
@@ -84,18 +85,21 @@ impl Call {
         let with_blobs = hash("fiber journal 1: argument with blobs");
         Call { label, plain, with_blobs }
     }
+}
 
-    /// Returns the key of a task with this argument and these blobs.
-    pub(crate) fn key<'a>(
-        &self,
-        argument: &[u8],
-        blobs: impl Iterator<Item = &'a [u8]>,
-    ) -> TaskKey {
+/// Makes the keys of a call's tasks.
+#[derive(Clone)]
+pub struct CallKeys(pub(crate) Arc<Call>);
+
+impl CallKeys {
+    /// Returns the key of a task. `blobs` are the arrays beside the encoded argument.
+    pub fn key<'a>(&self, argument: &[u8], blobs: impl Iterator<Item = &'a [u8]>) -> TaskKey {
+        let CallKeys(call) = self;
         let mut blobs = blobs.peekable();
         let hash = if blobs.peek().is_none() {
-            blake3::keyed_hash(&self.plain, argument)
+            blake3::keyed_hash(&call.plain, argument)
         } else {
-            let mut hasher = blake3::Hasher::new_keyed(&self.with_blobs);
+            let mut hasher = blake3::Hasher::new_keyed(&call.with_blobs);
             let mut update = |part: &[u8]| {
                 hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
             };
@@ -106,5 +110,11 @@ impl Call {
         let mut key = [0; 16];
         key.copy_from_slice(&hash.as_bytes()[..16]);
         TaskKey(key)
+    }
+}
+
+impl fmt::Debug for CallKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CallKeys").field(&self.0.label).finish()
     }
 }

@@ -32,7 +32,7 @@ mod store;
 mod tests;
 mod writer;
 
-pub use self::call::{CallId, CallLabel};
+pub use self::call::{CallId, CallKeys, CallLabel};
 pub use self::key::TaskKey;
 pub use self::lock::Holder;
 pub use self::options::Journal;

@@ -18,7 +18,7 @@ use crate::scan::{Found, scan};
 use crate::slots::{SlotChange, Slots, read};
 use crate::{CallId, CallLabel, Outcome, OutcomeKind, segment::Place, store::SlotValue};
 
-/// A journal that is read. It changes nothing and excludes nobody: a program may write it meanwhile.
+/// A journal that is read. It changes nothing, and a program may write it meanwhile.
 #[derive(Debug)]
 pub struct Reader {
     folder: Folder,

@@ -19,7 +19,7 @@ use crate::lock::Lock;
 use crate::recorder::Entry;
 use crate::registry::{self, Ended};
 use crate::slots::{self, Slots};
-use crate::{CallId, CallLabel, Journal, Outcome, TaskKey, opening};
+use crate::{CallId, CallKeys, CallLabel, Journal, Outcome, TaskKey, opening};
 
 /// A slot's number, its last value and the value's blobs.
 pub type SlotValue = (u64, Bytes, Vec<Bytes>);
@@ -88,17 +88,12 @@ impl Store {
         self.calls.id(label)
     }
 
-    /// Returns the key of a task. `blobs` are the arrays beside the encoded argument.
+    /// Returns what makes the keys of a call's tasks.
     ///
     /// # Panics
     /// If the call has no id of this store.
-    pub fn key<'a>(
-        &self,
-        call: CallId,
-        argument: &[u8],
-        blobs: impl Iterator<Item = &'a [u8]>,
-    ) -> TaskKey {
-        self.calls.get(call).expect("the store has given the id").key(argument, blobs)
+    pub fn keys(&self, call: CallId) -> CallKeys {
+        CallKeys(self.calls.get(call).expect("the store has given the id"))
     }
 
     /// Takes a recorded outcome of a task with this key, which no task has taken since the journal

@@ -101,7 +101,7 @@ fn recorded(journal: &Path) -> HashSet<u64> {
     let label = CallLabel { name: "sweep".into(), function, version: String::new() };
     let call = store.call(&label);
     let is_recorded = |task: &u64| {
-        let key = store.key(call, &codec::encode(task).unwrap(), [].into_iter());
+        let key = store.keys(call).key(&codec::encode(task).unwrap(), [].into_iter());
         store.take(key, false).unwrap().is_some()
     };
     (0..TASKS).filter(is_recorded).collect()

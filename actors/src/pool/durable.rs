@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use fiber_core::blob::Blobs;
 use fiber_core::{Error, Meta, Result};
-use fiber_journal::{Journal, Outcome, Store, TaskKey};
+use fiber_journal::{CallKeys, Journal, Outcome, Store, TaskKey};
 use parking_lot::Mutex;
 
 use self::found::Found;
@@ -26,7 +26,7 @@ use self::task_keys::TaskKeys;
 use super::exchange::Exchange;
 use super::state::{Cancellation, PoolState};
 
-pub(super) use self::call_function::CallFunction;
+pub(super) use self::call_function::{CallForm, CallFunction};
 
 /// The journal of a pool's handle, which its first call opens.
 pub(super) struct JournalOption {
@@ -70,8 +70,10 @@ impl JournalOption {
                 self.open.get_or_init(|| opened)
             }
         };
+        let id = open.begin_call(&self.journal, function)?;
         Ok(Arc::new(DurableCall {
-            id: open.begin_call(&self.journal, function)?,
+            id,
+            call_keys: open.store.keys(id),
             store: Arc::clone(&open.store),
             keeps_failures: self.journal.keeps_failures(),
             keys: TaskKeys::default(),
@@ -87,6 +89,7 @@ impl JournalOption {
 pub(super) struct DurableCall {
     store: Arc<Store>,
     id: fiber_journal::CallId,
+    call_keys: CallKeys,
     keeps_failures: bool,
     /// The keys of tasks that were submitted and are not completed.
     keys: TaskKeys,
@@ -102,7 +105,7 @@ pub(super) struct DurableCall {
 impl DurableCall {
     /// Returns the key of a task with these encoded arguments.
     pub(super) fn key(&self, arguments: &[u8], blobs: &Blobs) -> TaskKey {
-        self.store.key(self.id, arguments, blobs.iter().map(|blob| &**blob))
+        self.call_keys.key(arguments, blobs.iter().map(|blob| &**blob))
     }
 
     /// Takes the recorded outcome of a task.

@@ -8,7 +8,7 @@ use fiber_core::{Error, Portable, Result, TypedEntry, shortage};
 use super::Pool;
 use super::batch::Order;
 use super::calls::Accepted;
-use super::durable::CallFunction;
+use super::durable::{CallForm, CallFunction};
 use super::exchange::Exchange;
 use super::feeder::{encode, feed, feed_one, feed_one_durable, submit_while_blocked};
 use super::state::Cancellation;
@@ -27,7 +27,7 @@ impl Pool {
         }
         let mut encoded = Vec::with_capacity(64);
         let (keep_alive, blobs) = encode(args, &mut encoded, self.state().max_message)?;
-        let exchange = self.begin(function, Order::Together, true)?;
+        let exchange = self.begin(function, Order::Together, CallForm::Apply)?;
         exchange.keep_alive.add(0, keep_alive);
         feed_one(self.state(), &exchange, encoded, blobs);
         Ok((exchange, Arc::clone(self.state())))
@@ -38,7 +38,7 @@ impl Pool {
         function: TypedEntry<A, T>,
         args: &A,
     ) -> Result<Accepted> {
-        let exchange = self.begin(function, Order::Together, true)?;
+        let exchange = self.begin(function, Order::Together, CallForm::Apply)?;
         if let Some(call) = &exchange.durable
             && let Err(error) = feed_one_durable(self.state(), &exchange, call, args)
         {
@@ -64,7 +64,7 @@ impl Pool {
             (least, Some(most)) if least == most => Some(least as u64),
             _ => None,
         };
-        let call = self.begin(function, order, false).and_then(|exchange| {
+        let call = self.begin(function, order, CallForm::Map).and_then(|exchange| {
             let state = Arc::clone(self.state());
             let (feeding, pool) = (Arc::clone(&exchange), Arc::clone(&state));
             let feeder = std::thread::Builder::new().name("fiber-feed".into());
@@ -90,7 +90,7 @@ impl Pool {
         &self,
         function: TypedEntry<A, T>,
         order: Order,
-        is_single: bool,
+        form: CallForm,
     ) -> Result<Arc<Exchange>> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let state = self.state();
@@ -98,7 +98,7 @@ impl Pool {
             None => None,
             Some(journal) => {
                 state.check_open(&state.phase.lock())?;
-                let called = CallFunction::of(&function, is_single);
+                let called = CallFunction::of(&function, form);
                 Some(journal.begin(state, &called, function.meta)?)
             }
         };

@@ -22,8 +22,8 @@ use crate::runtime::Runtime;
 /// The future of an element that is put into a queue.
 ///
 /// The element is sent at once. It is ready when the element is on its way, or, with a bounded
-/// queue, when the element is in, or, with a durable queue, when it is on the disk. Dropping the future withdraws an element that waits for room in
-/// the queue.
+/// queue, when the element is in, or, with a durable queue, when it is on the disk. Dropping the
+/// future withdraws an element that waits for room in the queue.
 #[must_use = "it says whether the element was put in: use `.await` or `.wait()`"]
 pub struct Put {
     queue: QueueHandle,

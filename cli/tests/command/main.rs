@@ -225,7 +225,7 @@ fn make_journal(path: &Path) {
         version: "1".into(),
     };
     let calls = [store.call(&label("#0")), store.call(&label("named"))];
-    let keys = calls.map(|call| store.key(call, b"", std::iter::empty()));
+    let keys = calls.map(|call| store.keys(call).key(b"", std::iter::empty()));
     store.record(Box::new(Recorded { calls, keys }));
     store.flush();
 }

@@ -49,8 +49,8 @@ fn ready() {
     }
 }
 
-/// Runs a durable map of six tasks in `losses + 1` starts, which do as many each. Each start but the
-/// last one waits for its end.
+/// Runs a durable map of six tasks in `losses + 1` starts, which do as many each. Each start but
+/// the last one waits for its end.
 fn resumes(losses: u64) -> ExitCode {
     static END: OnceLock<u64> = OnceLock::new();
     let starts = "/persistent/starts";

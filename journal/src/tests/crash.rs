@@ -147,7 +147,7 @@ fn name(name: bool) -> &'static str {
 
 fn key(store: &Store, task: u8) -> crate::TaskKey {
     let call = store.call(&label(&format!("#{}", task % 2)));
-    store.key(call, &[task], std::iter::empty())
+    store.keys(call).key(&[task], std::iter::empty())
 }
 
 fn record(store: &Arc<Store>, writes: &[Write]) {

@@ -14,7 +14,7 @@ fn journal(path: &Path) {
     let store = Store::open(path, &Journal::at(path)).expect("it can be opened");
     let call = store.call(&label("#0"));
     for n in 0..10u8 {
-        let key = store.key(call, &[n], std::iter::empty());
+        let key = store.keys(call).key(&[n], std::iter::empty());
         recorded(&store, move |recorder| {
             recorder.outcome(call, key, n.into(), OutcomeKind::Returned, &[n; 20], &[&[n; 5]]);
             recorder.put("actor/a", 0, &[n; 20], &[]);
@@ -73,7 +73,7 @@ fn a_sealed_segment_that_has_become_shorter_is_an_error() {
     let store = open(folder.path());
     let call = store.call(&label("#0"));
     for n in 0..4 {
-        let key = store.key(call, &[n], std::iter::empty());
+        let key = store.keys(call).key(&[n], std::iter::empty());
         recorded(&store, move |recorder| {
             recorder.outcome(call, key, 0, OutcomeKind::Returned, &[n; 2000], &[]);
         });
@@ -94,7 +94,7 @@ fn damage_under_an_index_is_an_error_when_the_outcome_is_read() {
     let folder = tempfile::tempdir().expect("there is room");
     let store = open(folder.path());
     let call = store.call(&label("#0"));
-    let key = |store: &Store, n: u8| store.key(call, &[n], std::iter::empty());
+    let key = |store: &Store, n: u8| store.keys(call).key(&[n], std::iter::empty());
     for n in 0..3 {
         let key = key(&store, n);
         recorded(&store, move |recorder| {

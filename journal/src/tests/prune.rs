@@ -15,7 +15,7 @@ fn journal(path: &Path) {
     for name in ["#0", "#1", "named"] {
         let call = store.call(&label(name));
         for n in 0..20u8 {
-            let key = store.key(call, &[n], std::iter::empty());
+            let key = store.keys(call).key(&[n], std::iter::empty());
             let kind = match n {
                 18 => OutcomeKind::Failed,
                 19 => OutcomeKind::Abandoned,
@@ -108,7 +108,7 @@ fn calls_failures_and_superseded_slots_are_removed() {
     let store = open(path);
     for (name, count) in [("#0", 18), ("#1", 0), ("named", 18)] {
         let call = store.call(&label(name));
-        let key = |n: u8| store.key(call, &[n], std::iter::empty());
+        let key = |n: u8| store.keys(call).key(&[n], std::iter::empty());
         for n in 0..20 {
             let taken = store.take(key(n), true).expect("it can be read");
             assert_eq!(taken.is_some(), n < count, "{n} of {name}");

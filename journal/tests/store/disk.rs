@@ -69,7 +69,7 @@ fn child_fills_the_disk() {
     fs::write(&filler, vec![1; 3 << 20]).expect("there is room");
     let store = open(&path);
     let call = store.call(&label("#0"));
-    let key = |store: &Store, n: u32| store.key(call, &n.to_le_bytes(), std::iter::empty());
+    let key = |store: &Store, n: u32| store.keys(call).key(&n.to_le_bytes(), std::iter::empty());
     let write = |store: &Store, n: u32| {
         let key = key(store, n);
         result(store, move |recorder| {

@@ -9,7 +9,7 @@ fn a_value_of_200_mb_is_recorded_and_read() {
     let folder = tempfile::tempdir().expect("there is room");
     let store = open(folder.path());
     let call = store.call(&label("#0"));
-    let key = store.key(call, b"", std::iter::empty());
+    let key = store.keys(call).key(b"", std::iter::empty());
     let value: Vec<u8> = (0..50_000_000u32).flat_map(u32::to_le_bytes).collect();
     let copy = value.clone();
     recorded(&store, move |recorder| {

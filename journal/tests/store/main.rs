@@ -16,7 +16,7 @@ fn outcomes_are_found_again_once_each_in_their_order() {
     let folder = tempfile::tempdir().expect("there is room");
     let store = open(folder.path());
     let call = store.call(&label("#0"));
-    let key = |argument: &[u8]| store.key(call, argument, std::iter::empty());
+    let key = |argument: &[u8]| store.keys(call).key(argument, std::iter::empty());
     let (one, two) = (key(b"1"), key(b"2"));
     recorded(&store, move |recorder| {
         recorder.outcome(call, one, 0, OutcomeKind::Returned, b"first", &[]);
@@ -45,7 +45,7 @@ fn keys_differ_by_call_argument_and_blobs() {
     let folder = tempfile::tempdir().expect("there is room");
     let store = open(folder.path());
     let key = |name: &str, argument: &[u8], blobs: &[&[u8]]| {
-        store.key(store.call(&label(name)), argument, blobs.iter().copied())
+        store.keys(store.call(&label(name))).key(argument, blobs.iter().copied())
     };
     let keys = [
         key("#0", b"12", &[]),

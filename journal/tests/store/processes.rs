@@ -34,7 +34,7 @@ fn child_records() {
     let store = open(Path::new(&folder));
     let call = store.call(&label("#0"));
     for n in 0..u32::MAX {
-        let key = store.key(call, &n.to_le_bytes(), std::iter::empty());
+        let key = store.keys(call).key(&n.to_le_bytes(), std::iter::empty());
         let outcome = move |recorder: &mut fiber_journal::Recorder<'_>| {
             let bytes = n.to_le_bytes();
             recorder.outcome(call, key, n.into(), OutcomeKind::Returned, &bytes, &[&[7; 50_000]]);
@@ -90,7 +90,7 @@ fn what_a_killed_process_has_recorded_is_found() {
         let store = open(folder.path());
         let call = store.call(&label("#0"));
         let take = |n: u32| {
-            let key = store.key(call, &n.to_le_bytes(), std::iter::empty());
+            let key = store.keys(call).key(&n.to_le_bytes(), std::iter::empty());
             store.take(key, false).expect("it can be read")
         };
         for n in 0..100 {

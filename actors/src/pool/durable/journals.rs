@@ -11,7 +11,7 @@ use fiber_core::{Config, Error, Result};
 use fiber_journal::{CallId, CallLabel, Journal, Store};
 use parking_lot::Mutex;
 
-use super::CallFunction;
+use super::{CallForm, CallFunction};
 
 /// The name of all `apply` calls of a function. Names that begin with `#` are not the user's.
 const SINGLE_TASKS: &str = "#apply";
@@ -69,7 +69,7 @@ impl Calls {
                 return Err(Error::invalid("Journal::call", problem));
             }
             Some(name) => name.to_string(),
-            None if function.is_single => SINGLE_TASKS.to_string(),
+            None if function.form == CallForm::Apply => SINGLE_TASKS.to_string(),
             None => {
                 let number = self.numbers.entry(function.signature.clone()).or_default();
                 *number += 1;
@@ -97,18 +97,18 @@ impl Calls {
 mod tests {
     use super::*;
 
-    fn function<F: 'static>(_: F, is_single: bool) -> CallFunction {
-        CallFunction { signature: "path -> u64".into(), id: TypeId::of::<F>(), is_single }
+    fn function<F: 'static>(_: F, form: CallForm) -> CallFunction {
+        CallFunction { signature: "path -> u64".into(), id: TypeId::of::<F>(), form }
     }
 
     #[test]
     fn calls_without_a_name_are_numbered_and_single_tasks_are_one_call() {
         let mut calls = Calls::default();
-        let many = function(|x: u64| x, false);
+        let many = function(|x: u64| x, CallForm::Map);
         assert_eq!(calls.name(None, &many).unwrap(), "#0");
         assert_eq!(calls.name(Some("coarse"), &many).unwrap(), "coarse");
         assert_eq!(calls.name(None, &many).unwrap(), "#1");
-        let one = function(|x: u64| x, true);
+        let one = function(|x: u64| x, CallForm::Apply);
         assert_eq!(calls.name(None, &one).unwrap(), "#apply");
         assert_eq!(calls.name(None, &one).unwrap(), "#apply");
         assert_eq!(calls.name(None, &many).unwrap(), "#2");
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn closures_of_one_path_do_not_share_a_name() {
         let mut calls = Calls::default();
-        let (one, other) = (function(|| 1, true), function(|| 2, true));
+        let (one, other) = (function(|| 1, CallForm::Apply), function(|| 2, CallForm::Apply));
         for name in [None, Some("name")] {
             calls.name(name, &one).unwrap();
             let error = calls.name(name, &other).unwrap_err().to_string();

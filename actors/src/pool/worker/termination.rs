@@ -1,7 +1,7 @@
 //! The end of a worker by SIGTERM: its machine is drained, a spot instance ends, a user stops it.
 //!
-//! The worker starts no more tasks and returns those that it has not started. The pool stops it when
-//! the tasks that it runs have ended. After the grace period it ends without waiting for them.
+//! The worker starts no more tasks and returns those that it has not started. The pool stops it
+//! when the tasks that it runs have ended. After the grace period it ends without waiting for them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
