@@ -4,6 +4,8 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::ops::RangeInclusive;
 
+use fiber_core::shortage;
+
 /// The address at which nng listens, and the name under which peers reach it. Unix sockets do not
 /// use it.
 ///
@@ -65,7 +67,8 @@ impl ListenAt {
         let tries = self.ports.clone().map(|port| open(SocketAddr::new(self.bind, port)));
         let mut tries = tries.skip_while(|result| is_in_use(result.as_ref().err()));
         tries.next().unwrap_or_else(|| Err(in_use())).map_err(|error| {
-            io::Error::new(error.kind(), format!("it can't listen at {}: {error}", self.bind))
+            let problem = shortage::explain(&error);
+            io::Error::new(error.kind(), format!("it can't listen at {}: {problem}", self.bind))
         })
     }
 
@@ -125,6 +128,13 @@ mod tests {
         assert!(error.to_string().contains(&port.to_string()), "{error}");
         let free = at(port.saturating_add(100)).unwrap();
         assert!(free.local_addr().unwrap().port() > port);
+    }
+
+    #[test]
+    fn a_shortage_has_its_remedy_in_the_message() {
+        let short = |_| Err::<(), _>(rustix::io::Errno::MFILE.into());
+        let error = ListenAt::default().open(short).unwrap_err().to_string();
+        assert!(error.contains("127.0.0.1") && error.contains("ulimit -n"), "{error}");
     }
 
     #[test]

@@ -103,7 +103,7 @@ pub async fn connect(url: &str, key: &SessionKey) -> io::Result<Connection> {
 }
 
 fn in_context(error: &io::Error, context: &str) -> io::Error {
-    io::Error::new(error.kind(), format!("{context}: {error}"))
+    io::Error::new(error.kind(), format!("{context}: {}", shortage::explain(error)))
 }
 
 /// Turns Nagle's algorithm off, so that small messages do not wait for others.
