@@ -45,6 +45,7 @@ use std::time::Duration;
 
 use fiber_core::{Config, ConfigProblem, Error, Exit, LinkKind, Meta, OutputMode, Result};
 use futures_util::future::LocalBoxFuture;
+use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 #[cfg(feature = "docker")]
@@ -85,6 +86,31 @@ pub struct JobSpec {
     pub output: OutputMode,
     /// The directory for the log file of [`OutputMode::File`].
     pub log_dir: PathBuf,
+    /// The machine of [`Backend::machines`] on which it runs; `None` for backends without.
+    pub machine: Option<String>,
+    /// How many processes the job is for: more than one if it is a host.
+    pub processes: usize,
+}
+
+/// A machine for processes. They run in one job of the program there, their host.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Machine {
+    /// Its name, for [`JobSpec::machine`] and messages.
+    pub name: String,
+    /// The room for processes that the configuration or the engine grants there. `None` if only
+    /// the machine itself knows: then its host says it.
+    pub room: Option<Room>,
+}
+
+/// The resources for processes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Room {
+    /// Processor cores.
+    pub cpu: f64,
+    /// Memory in bytes; `None` if it is not limited.
+    pub memory: Option<u64>,
+    /// Graphics processors.
+    pub gpu: u32,
 }
 
 /// The address at which a process has to listen for its jobs.
@@ -127,6 +153,28 @@ pub trait Backend: Debug + Send + Sync {
     /// [`Error::Start`], with what the user can do.
     fn create(&self, spec: JobSpec) -> LocalBoxFuture<'_, Result<Arc<dyn Job>>>;
 
+    /// Returns the machines for this program's processes, if each job is to be the host of a machine.
+    /// `None`: the engine finds a place for each job. Once a host runs on a machine, its processes
+    /// need no further job.
+    ///
+    /// # Errors
+    /// [`Error::System`], with what the user can do.
+    fn machines(&self) -> LocalBoxFuture<'_, Result<Option<Vec<Machine>>>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    /// Returns one more machine than before, for processes that found no room for `meta`. `None` if
+    /// there are no more. A job for it may wait until it exists.
+    ///
+    /// # Errors
+    /// [`Error::System`], with what the user can do.
+    fn another_machine<'a>(
+        &'a self,
+        _meta: &'a Meta,
+    ) -> LocalBoxFuture<'a, Result<Option<Machine>>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
     /// Removes leftovers of dead sessions and returns their names. A backend does so by itself
     /// before its first job.
     ///
@@ -158,6 +206,8 @@ pub trait Job: Debug + Send + Sync {
 /// The state of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobState {
+    /// The host in which it will run starts, which has time limits of its own.
+    AwaitsHost,
     /// The backend starts it.
     Starting,
     /// It can't start yet.

@@ -137,6 +137,8 @@ async fn counts_its_gpus() {
         meta: Meta::new().gpu(u32::MAX),
         output: OutputMode::Null,
         log_dir: ".".into(),
+        machine: None,
+        processes: 1,
     };
     let shortage = Shortage::of_all_but(0);
     let early = backend.create(spec.clone()).await.unwrap_err().to_string();

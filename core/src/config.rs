@@ -97,6 +97,10 @@ options! {
             link: LinkKind = LinkKind::Unix,
             /// The number of workers of a pool that sets none. 0 is one worker for each CPU core.
             processes: usize = 0,
+            /// How many processes share a job: a container, a pod, or with `local` a process group. A
+            /// host in the job starts and watches them. Backends that have machines, as Slurm does,
+            /// always have one job a machine.
+            processes_per_job: usize = 1,
             /// Where the output of children goes: `inherit` (to the parent's output), `prefix` (the
             /// same, each line after the name of its process), `file` (one file for each process,
             /// in `log_dir`) or `null` (nowhere).

@@ -161,7 +161,7 @@ impl ChildRecord {
             JobState::Waiting(WaitReason::Resources(message) | WaitReason::Image(message)) => {
                 ProcessState::Waiting(message.clone())
             }
-            JobState::Starting => ProcessState::Starting,
+            JobState::AwaitsHost | JobState::Starting => ProcessState::Starting,
             _ if self.connected.is_none() => ProcessState::Starting,
             _ => ProcessState::Running,
         };

@@ -121,6 +121,8 @@ pub(crate) async fn launch(runtime: &'static Runtime, launch: Launch) -> Result<
         meta: launch.meta,
         output: launch.output,
         log_dir: config.log_dir.clone(),
+        machine: None,
+        processes: 1,
     };
     let job = match creation::create(runtime, spec, launch.retry_creation).await {
         Ok(job) => job,

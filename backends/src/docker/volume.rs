@@ -79,6 +79,8 @@ impl<'a> Helper<'a> {
             meta: Meta::new(),
             output: OutputMode::Null,
             log_dir: Default::default(),
+            machine: None,
+            processes: 1,
         };
         let body = ContainerCreateBody {
             image: Some(image),

@@ -88,6 +88,8 @@ impl Subject {
             meta: Meta::new(),
             output: OutputMode::Null,
             log_dir: self.logs.path().to_path_buf(),
+            machine: None,
+            processes: 1,
         }
     }
 

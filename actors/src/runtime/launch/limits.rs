@@ -1,11 +1,12 @@
 //! Time limits of a start.
 
 use std::cell::Cell;
+use std::time::Duration;
 
 use fiber_backends::{JobState, WaitReason};
-use fiber_core::Config;
+use fiber_core::{Config, deadline_after};
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::timeout_at;
 
 use super::failure::{self, IS_INIT_FIRST};
 use crate::runtime::Runtime;
@@ -41,10 +42,16 @@ pub(super) async fn exceeded(
             JobState::Starting | JobState::Running => config.start_timeout,
             JobState::Waiting(WaitReason::Resources(_)) => config.schedule_timeout,
             JobState::Waiting(WaitReason::Image(_)) => config.pull_timeout,
+            JobState::AwaitsHost => Duration::MAX,
             // The wait for readiness reports the end.
             JobState::Ended(_) => return std::future::pending().await,
         };
-        match timeout(limit, states.wait_for(|now| step(now) != step(&state))).await {
+        match timeout_at(
+            deadline_after(limit).into(),
+            states.wait_for(|now| step(now) != step(&state)),
+        )
+        .await
+        {
             Ok(_) => continue,
             Err(_)
                 if unschedulable.is_some()
@@ -101,6 +108,7 @@ fn step(state: &JobState) -> u8 {
         JobState::Starting | JobState::Running => 0,
         JobState::Waiting(WaitReason::Resources(_)) => 1,
         JobState::Waiting(WaitReason::Image(_)) => 2,
-        JobState::Ended(_) => 3,
+        JobState::AwaitsHost => 3,
+        JobState::Ended(_) => 4,
     }
 }
