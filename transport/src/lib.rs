@@ -17,6 +17,7 @@ mod frame;
 mod handshake;
 #[cfg_attr(not(feature = "nng"), expect(dead_code, reason = "only nng listens at addresses"))]
 mod listen_at;
+mod near_and_far;
 #[cfg_attr(not(feature = "nng"), path = "nng/disabled.rs")]
 pub mod nng;
 mod pending_peers;
@@ -42,6 +43,8 @@ pub use busy_poll::BusyPoll;
 pub use frame::{Chunk, Decoder, Encoder, Frame, FrameError, HEADER_LEN};
 pub use handshake::{HandshakeError, Peer, PeerInfo, Role, accept_peer, join_session};
 pub use listen_at::{ListenAt, local_ip_towards};
+use near_and_far::NearAndFar;
+pub use near_and_far::{far_address, is_near, listen_near_and_far};
 pub use pending_peers::PendingPeers;
 #[cfg(feature = "nng")]
 pub use seal::Keys;
@@ -241,21 +244,15 @@ pub fn listen(kind: LinkKind, key: &SessionKey, at: &ListenAt) -> io::Result<Box
 /// # Errors
 /// The system's error; [`io::ErrorKind::InvalidInput`] for a malformed address.
 pub async fn connect(address: &str, key: &SessionKey) -> io::Result<Connection> {
-    match (link_kind(address), address.split_once(':')) {
-        (Some(LinkKind::Unix), Some((_, name))) => unix::connect(name).await,
-        (Some(LinkKind::Nng), Some((_, url))) => nng::connect(url, key).await,
+    if let Some(both) = NearAndFar::parse(address) {
+        return both.connect(key).await;
+    }
+    match address.split_once(':') {
+        Some(("unix", name)) => unix::connect(name).await,
+        Some(("nng", url)) => nng::connect(url, key).await,
         _ => Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             format!("`{address}` is not the address of a fiber process"),
         )),
-    }
-}
-
-/// Returns the transport of a [`Listener::address`]; `None` for other texts.
-pub fn link_kind(address: &str) -> Option<LinkKind> {
-    match address.split_once(':')?.0 {
-        "unix" => Some(LinkKind::Unix),
-        "nng" => Some(LinkKind::Nng),
-        _ => None,
     }
 }

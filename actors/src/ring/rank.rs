@@ -6,9 +6,9 @@ use std::time::Duration;
 use fiber_core::at_exit::flush_output;
 use fiber_core::codec::EncodedValue;
 use fiber_core::entry::{Entry, EntryRef, MethodFn};
-use fiber_core::{Error, LinkKind, RankActivity, Result, codec, shortage};
+use fiber_core::{Error, RankActivity, Result, codec, shortage};
 use fiber_transport::shared_memory::StreamListener;
-use fiber_transport::{Link, Peer, Role, link_kind};
+use fiber_transport::{Link, Peer, Role, is_near};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
@@ -120,14 +120,11 @@ impl Rank {
         });
         let _ = RANK.set(Arc::clone(&shared));
         runtime.on_peer(Role::Ring, accept_link);
-        // Only ranks on one host share memory. They have Unix addresses.
-        let streams = match link_kind(address) {
-            Some(LinkKind::Unix) => Some(
-                listen_for_streams(runtime, &shared, coordinator)
-                    .map_err(|error| shortage::explain(&error))?,
-            ),
-            _ => None,
-        };
+        // Without a Unix socket, other ranks can't know that they share this machine.
+        let streams = is_near(address)
+            .then(|| listen_for_streams(runtime, &shared, coordinator))
+            .transpose()
+            .map_err(|error| shortage::explain(&error))?;
         let reserved = (main.rank == 0).then(ReservedPort::new).transpose().map_err(text)?;
         let port = reserved.as_ref().map(|reserved| reserved.port);
         let process = ProcessRef { id: runtime.id(), address: address.into() };

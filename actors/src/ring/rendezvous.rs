@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 
 use fiber_core::shortage::Explained;
 use fiber_core::{Error, Result};
+use fiber_transport::far_address;
 use rustix::net::{
     AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt,
 };
@@ -74,10 +75,10 @@ impl ReservedPort {
     }
 }
 
-/// Returns the rendezvous at rank 0: at the host in its address, or at the loopback address if all
-/// ranks are on one host.
+/// Returns the rendezvous at rank 0: at the host in its address, or at the loopback address if
+/// other machines don't reach it.
 pub(super) fn rendezvous(first: &RankAddress) -> Rendezvous {
-    let url = first.process.address.strip_prefix("nng:").and_then(|url| url.split_once("://"));
+    let url = far_address(&first.process.address).and_then(|address| address.split_once("://"));
     let host = url.map(|(_, authority)| {
         let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
         host.trim_start_matches('[').trim_end_matches(']').to_string()
@@ -106,7 +107,21 @@ impl Rendezvous {
 mod tests {
     use std::net::TcpListener;
 
+    use fiber_core::ProcessId;
+
     use super::*;
+    use crate::mesh::ProcessRef;
+
+    #[test]
+    fn the_rendezvous_is_where_other_machines_reach_rank_0() {
+        let host = |address: &str| {
+            let process = ProcessRef { id: ProcessId::random(), address: address.into() };
+            rendezvous(&RankAddress { process, streams: None, port: Some(7) }).host
+        };
+        assert_eq!(host("unix:fiber-a"), "127.0.0.1");
+        assert_eq!(host("nng:tcp://node-1:5"), "node-1");
+        assert_eq!(host("near:a-1-2|fiber-a|nng:tcp://[fd00::1]:5"), "fd00::1");
+    }
 
     #[test]
     fn a_reserved_port_is_assigned_to_no_other_socket_and_accepts_a_listener() {

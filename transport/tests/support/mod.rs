@@ -40,8 +40,20 @@ pub(crate) fn spawn_child(role: &str, arguments: &[String]) -> Child {
 
 /// Runs one test of this binary in a process of its own.
 pub(crate) fn spawn_test(test: &str, role: &str, arguments: &[String]) -> Child {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args([test, "--exact", "--nocapture"]);
+    spawn(&[], test, role, arguments)
+}
+
+/// Works as [`spawn_child`], by a program that runs the command after its own arguments.
+pub(crate) fn spawn_child_by(wrapper: &[&str], role: &str, arguments: &[String]) -> Child {
+    spawn(wrapper, "child_process", role, arguments)
+}
+
+fn spawn(wrapper: &[&str], test: &str, role: &str, arguments: &[String]) -> Child {
+    let binary = std::env::current_exe().unwrap();
+    let binary = binary.to_str().expect("its path is text");
+    let words = [wrapper, &[binary, test, "--exact", "--nocapture"]].concat();
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]);
     command
         .env(ROLE, [&[role.to_owned()], arguments].concat().join("\n"))
         .stdout(std::process::Stdio::null());
