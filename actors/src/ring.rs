@@ -3,8 +3,8 @@
 //! The process that runs a ring has a [`coordinator`] for each run. A supervisor with the strategy
 //! one-for-all has the ranks' processes as children. A rank calls its function on its main thread
 //! ([`rank`]), which reads and writes the [`streams`] to the other ranks itself: through shared
-//! memory if all ranks are on one host, otherwise over links. [`collectives`] are built on these
-//! streams.
+//! memory where they reach each other by Unix sockets, otherwise over links. [`collectives`] are
+//! built on these streams.
 
 mod builder;
 mod call;

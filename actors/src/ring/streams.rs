@@ -109,7 +109,7 @@ impl RankStreams {
     pub(super) fn outgoing(&mut self, to: usize) -> Result<&mut OutgoingStream, StreamError> {
         if self.outgoing[to].is_none() {
             let address = &self.addresses[to];
-            let writer = match &address.streams {
+            let writer = match address.near_streams() {
                 Some(socket) => {
                     let greeting = (self.rank as u64).to_le_bytes();
                     open_stream(socket, self.runtime.key(), &greeting, CAPACITY)

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::{Buf, Bytes};
 use fiber_core::RankActivity;
 use fiber_core::codec::{self, EncodedValue};
-use fiber_transport::Message;
+use fiber_transport::{Message, is_near};
 use serde::{Deserialize, Serialize};
 
 use crate::endpoint::MAIN;
@@ -15,10 +15,17 @@ use crate::mesh::ProcessRef;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct RankAddress {
     pub(super) process: ProcessRef,
-    /// The socket at which shared-memory streams are opened, if all ranks are on one host.
+    /// The socket at which ranks that share its machine open streams through shared memory.
     pub(super) streams: Option<String>,
     /// The port reserved for another framework's rendezvous. Only rank 0 has one.
     pub(super) port: Option<u16>,
+}
+
+impl RankAddress {
+    /// Returns the socket for streams through shared memory; `None` if this process can't reach it.
+    pub(super) fn near_streams(&self) -> Option<&str> {
+        self.streams.as_deref().filter(|_| is_near(&self.process.address))
+    }
 }
 
 /// A message from the coordinator to a rank.
@@ -136,4 +143,23 @@ fn serialized(kind: u8, value: &impl Serialize) -> Message {
     let mut head = vec![MAIN, kind];
     codec::append(&mut head, value).expect("messages between coordinator and ranks serialise");
     Message::new(head)
+}
+
+#[cfg(test)]
+mod tests {
+    use fiber_core::ProcessId;
+
+    use super::*;
+
+    fn near_streams(address: &str) -> Option<String> {
+        let process = ProcessRef { id: ProcessId::random(), address: address.into() };
+        let address = RankAddress { process, streams: Some("fiber-streams".into()), port: None };
+        address.near_streams().map(str::to_string)
+    }
+
+    #[test]
+    fn only_ranks_that_are_reached_by_a_unix_socket_share_memory() {
+        assert!(near_streams("unix:fiber-a").is_some());
+        assert!(near_streams("near:another-machine|fiber-a|nng:tcp://10.0.0.1:1").is_none());
+    }
 }

@@ -1,4 +1,4 @@
-//! Streams of bytes over links, between ranks on different hosts.
+//! Streams of bytes over links, between ranks that can't share memory.
 //!
 //! The sender's runtime opens a connection for each direction. The receiver grants credit on it, so
 //! that at most `WINDOW` bytes are in flight.
