@@ -142,6 +142,18 @@ pub trait Link: Debug + Send + Sync {
     /// message.
     fn send(&self, message: Message) -> Result<(), Closed>;
 
+    /// Sends a message that goes to other peers too, with the same key and the same bytes. Links
+    /// that share a wire may carry it there once.
+    ///
+    /// # Errors
+    /// Those of [`send`](Link::send).
+    fn send_shared(&self, _key: u64, message: Message) -> Result<(), Closed> {
+        self.send(message)
+    }
+
+    /// Notes that this peer will not be sent the message of this key again, as far as it was.
+    fn drop_shared(&self, _key: u64) {}
+
     /// Closes the link: queued messages are dropped, the peer sees the end, and [`Incoming`] ends.
     /// Even messages that were sent already may be lost. A caller that needs them to arrive waits
     /// until the peer answers or closes.

@@ -97,7 +97,10 @@ impl Worker {
         let mut held_back = self.held_back.lock();
         match held_back.iter().position(is_it) {
             Some(unsent) => drop(held_back.remove(unsent)),
-            None => held_back.push(ToWorker::Command(PoolCommand::DropBroadcast { id })),
+            None => {
+                held_back.push(ToWorker::Command(PoolCommand::DropBroadcast { id }));
+                self.link.drop_shared(id);
+            }
         }
     }
 
@@ -110,8 +113,16 @@ impl Worker {
     }
 
     fn send(&self, message: ToWorker) {
+        let shared = match &message {
+            ToWorker::Broadcast { id, .. } => Some(*id),
+            ToWorker::Assignment(_) | ToWorker::Command(_) => None,
+        };
+        let message = message.message();
         // It fails if the worker is gone. Its tasks are queued again when `lost` reports that.
-        let _ = self.link.send(message.message());
+        let _ = match shared {
+            Some(id) => self.link.send_shared(id, message),
+            None => self.link.send(message),
+        };
     }
 }
 
@@ -133,5 +144,69 @@ pub(super) fn displacement(reason: ExitReason, terminating: bool) -> ExitReason 
             ExitReason::Terminated
         }
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use fiber_transport::{Closed, Message};
+
+    use super::*;
+
+    /// What a worker's link was asked to do.
+    #[derive(Debug, PartialEq, Eq)]
+    enum Asked {
+        Send,
+        SendShared(u64),
+        DropShared(u64),
+    }
+
+    #[derive(Debug, Default)]
+    struct RecordingLink(Mutex<Vec<Asked>>);
+
+    impl Link for RecordingLink {
+        fn send(&self, _: Message) -> Result<(), Closed> {
+            self.0.lock().push(Asked::Send);
+            Ok(())
+        }
+
+        fn send_shared(&self, key: u64, _: Message) -> Result<(), Closed> {
+            self.0.lock().push(Asked::SendShared(key));
+            Ok(())
+        }
+
+        fn drop_shared(&self, key: u64) {
+            self.0.lock().push(Asked::DropShared(key));
+        }
+
+        fn close(&self) {}
+
+        fn set_peer_timeout(&self, _: Duration) {}
+    }
+
+    #[test]
+    fn broadcast_values_are_sent_as_shared_messages_until_they_are_dropped() {
+        let link = Arc::new(RecordingLink::default());
+        let (commands, _inbox) = mpsc::unbounded_channel();
+        let worker = Worker::new(
+            WorkerId::default(),
+            "worker-1".into(),
+            ProcessId::random(),
+            "pid 1".into(),
+            Arc::clone(&link) as Arc<dyn Link>,
+            commands,
+        );
+        worker.broadcast(1, Bytes::from(vec![0; LARGE]).into());
+        // This one is never sent.
+        worker.broadcast(2, Bytes::new().into());
+        worker.drop_broadcast(2);
+        worker.broadcast(3, Bytes::new().into());
+        worker.send_held_back();
+        worker.drop_broadcast(1);
+        worker.send_held_back();
+        let asked = std::mem::take(&mut *link.0.lock());
+        use Asked::{DropShared, Send, SendShared};
+        assert_eq!(asked, [SendShared(1), SendShared(3), DropShared(1), Send]);
     }
 }
