@@ -11,8 +11,8 @@ FUZZ_SECONDS ?= 60
 export PATH := $(shell scripts/setup.sh bin):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-local run install reference test test-nng test-features cluster-up cluster-down test-cluster lint \
-	deny package bench bench-all fuzz clean
+.PHONY: help setup setup-local run install reference test test-nng test-features cluster-up cluster-down slurm-up slurm-down \
+	test-cluster lint deny package bench bench-all fuzz clean
 
 ## help: this list
 help:
@@ -66,6 +66,14 @@ cluster-up:
 cluster-down:
 	@tests/cluster/k8s-down.sh
 	@tests/cluster/docker-down.sh
+
+## slurm-up: start a Slurm cluster for the tests, if none answers; as root it installs Slurm
+slurm-up:
+	@tests/cluster/slurm-up.sh
+
+## slurm-down: stop what slurm-up started
+slurm-down:
+	@tests/cluster/slurm-down.sh
 
 ## test-cluster: the SUITES on BACKENDS (docker,kubernetes), after cluster-up; ARGS="name" picks some; RUNTIME=containerd
 test-cluster: setup cluster-up

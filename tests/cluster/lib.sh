@@ -5,6 +5,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # The state of the engines and the cluster, outside of the checkout.
 state=${CLUSTER_DIR:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/fiber/cluster}
 k8s=$state/k8s
+slurm=$state/slurm
 # The registry that containerd-up.sh starts, and the directory of its containerd's sockets, whose
 # paths have to be short.
 registry=127.0.0.1:15000
