@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fiber_core::{Config, Meta, OutputMode};
+use fiber_core::{Config, Error, Meta, OutputMode, Result};
 
 /// The options of every builder that starts processes.
 #[derive(Clone, Debug, Default)]
@@ -10,12 +10,26 @@ pub(crate) struct ProcessOptions {
     pub(crate) name: Option<String>,
     pub(crate) meta: Meta,
     pub(crate) output: Option<OutputMode>,
+    pub(crate) processes_per_job: Option<usize>,
 }
 
 impl ProcessOptions {
     /// Returns the name, or `prefix` with the next number: `pool-1`, `pool-2` and so on.
     pub(crate) fn name_or_numbered(&self, prefix: &str, numbers: &Numbers) -> String {
         self.name.clone().unwrap_or_else(|| numbers.next(prefix))
+    }
+
+    /// Returns how many processes share a job.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for 0.
+    pub(crate) fn processes_per_job(&self, config: &Config) -> Result<usize> {
+        let count = self.processes_per_job.unwrap_or(config.processes_per_job);
+        if count == 0 {
+            let problem = "a job is for at least 1 process: set `processes_per_job` to 1 or more";
+            return Err(Error::invalid("processes_per_job", problem));
+        }
+        Ok(count)
     }
 
     /// Returns where the output goes.
@@ -90,6 +104,19 @@ macro_rules! builder_options {
         $(#[$text])*
         pub fn output(mut self, output: fiber_core::OutputMode) -> Self {
             self.$($field).+ = Some(output);
+            self
+        }
+
+        $crate::options::builder_options! { $($rest)* }
+    };
+    ($(#[$text:meta])* processes_per_job => $($field:ident).+; $($rest:tt)*) => {
+        /// Sets how many processes share a job: a container or a pod.
+        ///
+        /// The default is `processes_per_job` of the [configuration](fiber_core::Config). A host in
+        /// the job starts and watches them; the job requests the sum of what they request.
+        $(#[$text])*
+        pub fn processes_per_job(mut self, count: usize) -> Self {
+            self.$($field).+ = Some(count);
             self
         }
 

@@ -6,6 +6,7 @@
 //! - `child`: a process that fiber started, from `init` to its end. `parent_info`, `protocol`,
 //!   `child_main` and `child_exit` are what parent and child agree on.
 //! - `launch`: starts children.
+//! - `hosts`: jobs with several processes.
 //! - `telemetry`: contexts and spans of OpenTelemetry.
 
 mod bridge;
@@ -16,6 +17,7 @@ mod children;
 mod drain;
 mod exit;
 mod figures;
+mod hosts;
 mod inspector;
 mod launch;
 mod listen;
@@ -27,6 +29,7 @@ pub(crate) mod telemetry;
 mod thread;
 
 use std::future::Future;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::SystemTime;
@@ -46,11 +49,14 @@ pub(crate) use self::child_main::{ChildMain, ParentMessage, StartRequest, Starte
 use self::children::Children;
 pub(crate) use self::drain::{is_draining, note_durable_call};
 pub(crate) use self::exit::is_exiting;
+use self::hosts::Hosts;
+pub(crate) use self::hosts::{HostGroup, HostNumber};
 pub use self::inspector::stats;
 pub(crate) use self::launch::{
-    Launch, Launched, ProcessCommand, SchedulingPolicy, launch, monitor,
+    JobKind, Launch, Launched, ProcessCommand, SchedulingPolicy, launch, monitor,
 };
 use self::listen::Listening;
+use self::parent_info::ChildPlace;
 pub(crate) use self::protocol::ControlMessage;
 use crate::endpoint::Endpoint;
 use crate::mesh::{Mesh, Registry};
@@ -91,6 +97,10 @@ pub(crate) struct Runtime {
     /// The jobs of children that have not ended.
     jobs: DashMap<ProcessId, Arc<dyn Job>>,
     children: Children,
+    hosts: Hosts,
+    place: ChildPlace,
+    /// The interface by which processes on other machines reach those of this one's host.
+    interface: Option<IpAddr>,
     /// How many events this child has sent to its parent.
     events_sent: AtomicU64,
     started: SystemTime,
@@ -122,7 +132,7 @@ impl Runtime {
         let metrics = config.metrics.map(metrics::bind).transpose()?;
         let arbiter = thread::start()?;
         let endpoint = Endpoint::new(ProcessId::random(), config, SessionKey::random(), arbiter);
-        let runtime = Runtime::new(endpoint, backend, None, true);
+        let runtime = Runtime::new(endpoint, backend, None, ChildPlace::Alone, None, true);
         *current = Some(runtime);
         subscribe(|event| {
             timeline::record_event(event);
@@ -160,6 +170,8 @@ impl Runtime {
         endpoint: &'static Endpoint,
         backend: Arc<dyn Backend>,
         listen_on: Option<ListenAddress>,
+        place: ChildPlace,
+        interface: Option<IpAddr>,
         is_head: bool,
     ) -> &'static Runtime {
         set_spin(endpoint.config.spin);
@@ -171,6 +183,9 @@ impl Runtime {
             listening: Listening::new(listen_on),
             jobs: DashMap::new(),
             children: Children::default(),
+            hosts: Hosts::default(),
+            place,
+            interface,
             events_sent: AtomicU64::new(0),
             started: SystemTime::now(),
             is_head,

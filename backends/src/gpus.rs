@@ -69,7 +69,6 @@ impl GpuAllocator {
     ///
     /// # Errors
     /// The system can't list its GPUs, with a remedy.
-    #[cfg(feature = "docker")]
     pub(crate) fn count(&self) -> Result<usize, String> {
         self.with_inventory(|inventory| inventory.count)
     }

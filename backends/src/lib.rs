@@ -252,6 +252,12 @@ pub fn backend(config: &Config) -> Result<Arc<dyn Backend>> {
     }
 }
 
+/// Returns the number of GPUs that processes beside this one may use.
+pub fn gpu_count(config: &Config) -> u32 {
+    let count = gpus::GpuAllocator::new(config).count().unwrap_or(0);
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
 impl ListenAddress {
     /// Returns the loopback address, which only processes of this host reach.
     fn host_only(link: LinkKind, locality: Locality) -> ListenAddress {

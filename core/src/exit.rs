@@ -38,6 +38,13 @@ pub enum ExitReason {
     HeartbeatLost(Duration),
     /// The process was alive when its link to this one broke. Holds the link's error.
     LinkLost(String),
+    /// The host in which it ran has ended.
+    HostEnded {
+        /// The host's name.
+        host: String,
+        /// Why the host ended.
+        reason: Box<ExitReason>,
+    },
     /// A task ran past its time limit, so its process was killed.
     TaskTimedOut(Duration),
     /// A task was cancelled while it ran, so its process was killed.
@@ -67,7 +74,15 @@ impl ExitReason {
     /// the process's own.
     #[doc(hidden)]
     pub fn is_displacement(&self) -> bool {
-        matches!(self, ExitReason::Evicted(_) | ExitReason::Preempted(_) | ExitReason::Terminated)
+        match self {
+            ExitReason::Evicted(_) | ExitReason::Preempted(_) | ExitReason::Terminated => true,
+            // Its machine or the network failed, which is not the work of a process.
+            ExitReason::HostEnded { reason, .. } => {
+                matches!(**reason, ExitReason::LinkLost(_) | ExitReason::HeartbeatLost(_))
+                    || reason.is_displacement()
+            }
+            _ => false,
+        }
     }
 
     /// Describes why a start failed, for a message that already says that it failed.
@@ -97,6 +112,9 @@ impl fmt::Display for ExitReason {
             ExitReason::Failed(error) => write!(f, "failed: {error}"),
             ExitReason::HeartbeatLost(time) => write!(f, "sent no heartbeat for {time:?}"),
             ExitReason::LinkLost(problem) => write!(f, "lost its link: {problem}"),
+            ExitReason::HostEnded { host, reason } => {
+                write!(f, "lost its host {host}, which {reason}")
+            }
             ExitReason::TaskTimedOut(limit) => {
                 write!(f, "was killed because a task ran longer than {limit:?}")
             }
@@ -114,7 +132,8 @@ impl fmt::Display for ExitReason {
 impl Error for ExitReason {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            ExitReason::IntensityReached { last, .. } => Some(&**last),
+            ExitReason::IntensityReached { last: reason, .. }
+            | ExitReason::HostEnded { reason, .. } => Some(&**reason),
             _ => None,
         }
     }

@@ -88,7 +88,8 @@ fn start_child(parent: &str, key: &str) -> ProgramOutput {
 
 fn a_child_that_can_not_connect_prints_why_and_exits() {
     for address in ["unix:fiber-nobody", "nng:tcp://127.0.0.1:1", "pigeon:post"] {
-        let ending = start_child(&format!("7:8:{}:{address}", std::process::id()), KEY).code(70);
+        let ending =
+            start_child(&format!("7,8,{},8,alone,{address}", std::process::id()), KEY).code(70);
         let text = format!(
             "this process can't work for its parent: the parent can't be reached at {address}"
         );
@@ -102,7 +103,7 @@ fn a_child_that_can_not_connect_prints_why_and_exits() {
 }
 
 fn a_child_with_wrong_variables_prints_why_and_exits() {
-    let parent = format!("7:8:{}:unix:fiber-nobody", std::process::id());
+    let parent = format!("7,8,{},8,alone,unix:fiber-nobody", std::process::id());
     for (parent, key) in [("nonsense", KEY), ("", KEY), (&*parent, "short"), (&*parent, "")] {
         let ending = start_child(parent, key).code(70);
         assert!(ending.errors.contains("FIBER_PARENT and FIBER_KEY"), "{}", ending.errors);

@@ -18,7 +18,8 @@ use super::wire::ActorMessage;
 use crate::mesh::{OwnedActor, ProcessRef};
 use crate::process::ProcessControl;
 use crate::runtime::{
-    ControlMessage, Launch, Launched, ProcessCommand, Runtime, StartRequest, launch, monitor,
+    ControlMessage, JobKind, Launch, Launched, ProcessCommand, Runtime, StartRequest, launch,
+    monitor,
 };
 use crate::supervisor::{
     Backoff, ChildContext, ChildSpec, Restart, Running, Shutdown, Start, Supervisor,
@@ -129,6 +130,7 @@ impl Start for ManagerStart {
                 output,
                 request: StartRequest::new(&ActorMain { snapshot, ..main }),
                 scheduling: None,
+                kind: JobKind::Process(runtime.common_hosts()),
             };
             let launched = launch(runtime, spec).await.map_err(|exit| exit.reason)?;
             let (pid, place) = (launched.info.pid, launched.place());

@@ -12,7 +12,7 @@ use super::worker::WorkerMain;
 use crate::options::{Numbers, ProcessOptions, builder_options, default_processes};
 use crate::process::Initializer;
 use crate::reply::Reply;
-use crate::runtime::Runtime;
+use crate::runtime::{HostGroup, Runtime};
 
 /// A builder that configures a [`Pool`]. [`Pool::builder`] returns one.
 ///
@@ -68,6 +68,8 @@ impl PoolBuilder {
         meta => options.meta;
         /// The [example](PoolBuilder#examples) shows it.
         output => options.output;
+        /// Every replacement starts in the same job, in milliseconds.
+        processes_per_job => options.processes_per_job;
         /// Each worker calls it once, also one that replaces another, within `start_timeout` of the
         /// [configuration](fiber_core::Config). A worker whose initializer panics counts as not
         /// started: the pool tries again while it has other workers, and ends with
@@ -187,6 +189,7 @@ impl PoolBuilder {
         if self.threads == 0 || self.tasks_per_worker == Some(0) {
             return invalid("`threads_per_worker` and `tasks_per_worker` must be at least 1");
         }
+        let per_job = self.options.processes_per_job(config)?;
         let name = self.options.name_or_numbered("pool", &NUMBERS);
         let max_message = config.max_message.as_u64() as usize;
         let worker_main = WorkerMain {
@@ -202,6 +205,7 @@ impl PoolBuilder {
             worker_main,
             quota: self.tasks_per_worker,
             bounds,
+            hosts: HostGroup::new(name.clone(), per_job),
         };
         let state = Arc::new_cyclic(|weak| {
             let controller = controller::start(

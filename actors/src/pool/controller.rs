@@ -10,7 +10,7 @@ mod worker_start;
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use actix::{Actor, ActorFutureExt, AsyncContext, Context, Handler, Recipient, WrapFuture};
@@ -22,7 +22,7 @@ use self::missing::MissingWorkers;
 use self::scaling::SCALE_INTERVAL;
 use super::state::PoolState;
 use super::worker::WorkerMain;
-use crate::runtime::{ProcessCommand, Runtime};
+use crate::runtime::{HostGroup, ProcessCommand, Runtime};
 use crate::supervisor::{Backoff, Supervisor, SupervisorRef};
 
 pub(super) use self::request::ControllerRequest;
@@ -43,6 +43,7 @@ pub(super) struct PoolSpec {
     pub(super) quota: Option<u64>,
     /// The least and the largest number of workers.
     pub(super) bounds: RangeInclusive<usize>,
+    pub(super) hosts: Arc<HostGroup>,
 }
 
 /// See the module's documentation.
@@ -176,7 +177,9 @@ impl Controller {
         self.answer_joining();
     }
 
+    /// Lets those go on who wait for the end of the workers, and the workers' hosts end.
     fn answer_joining(&mut self) {
+        self.spec.hosts.close();
         for done in self.joining.drain(..) {
             let _ = done.send(());
         }

@@ -37,6 +37,7 @@ use fiber_core::entry::EntryRef;
 
 use super::run::{CallId, Run};
 use super::wire::Results;
+use crate::runtime::HostNumber;
 use call::{Call, run_size};
 use dispatch::Requeue;
 use figures::{Counts, FunctionRecord};
@@ -281,11 +282,21 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
         self.workers.values().any(|worker| worker.usage == Usage::Used)
     }
 
-    /// Removes the worker with the fewest pending tasks, once it has completed them. Returns its
-    /// handle.
-    pub(crate) fn drain_one(&mut self, effects: &mut Effects<W, C>) -> Option<W> {
-        let working = self.workers.iter().filter(|(_, worker)| worker.draining.is_none());
-        let (&id, _) = working.min_by_key(|(id, worker)| (worker.pending_tasks, *id))?;
+    /// Removes a worker, once it has completed its pending tasks: of the host with the fewest
+    /// workers, so that whole hosts may end, the one with the fewest tasks. Returns its handle.
+    pub(crate) fn drain_one(
+        &mut self,
+        host: impl Fn(&W) -> Option<HostNumber>,
+        effects: &mut Effects<W, C>,
+    ) -> Option<W> {
+        let working = || self.workers.iter().filter(|(_, worker)| worker.draining.is_none());
+        let mut neighbours: HashMap<HostNumber, usize> = HashMap::new();
+        for number in working().filter_map(|(_, worker)| host(&worker.handle)) {
+            *neighbours.entry(number).or_default() += 1;
+        }
+        let in_host = |worker: &Worker<W>| host(&worker.handle).map(|number| neighbours[&number]);
+        let (&id, _) =
+            working().min_by_key(|(id, worker)| (in_host(worker), worker.pending_tasks, *id))?;
         let handle = self.workers.get(&id)?.handle.clone();
         self.drain(id, Drain::Superfluous, effects);
         Some(handle)

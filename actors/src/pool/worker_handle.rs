@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use super::scheduler::WorkerId;
 use super::wire::{Assignment, PoolCommand, ToWorker};
-use crate::runtime::ProcessCommand;
+use crate::runtime::{HostNumber, ProcessCommand};
 
 /// A worker that dies after less than this died young.
 const YOUNG: Duration = Duration::from_secs(1);
@@ -27,6 +27,8 @@ pub(crate) struct Worker {
     pub(super) process: ProcessId,
     /// Where it runs, for users: `pid 4711`.
     pub(super) place: String,
+    /// The host in which it runs, if it shares a job.
+    pub(super) host: Option<HostNumber>,
     pub(super) link: Arc<dyn Link>,
     pub(super) commands: mpsc::UnboundedSender<ProcessCommand>,
     ready_since: Instant,
@@ -49,12 +51,24 @@ impl Worker {
         child: String,
         process: ProcessId,
         place: String,
+        host: Option<HostNumber>,
         link: Arc<dyn Link>,
         commands: mpsc::UnboundedSender<ProcessCommand>,
     ) -> Worker {
         let (ready_since, held_back) = (Instant::now(), Mutex::default());
         let terminating = AtomicBool::new(false);
-        Worker { id, child, process, place, link, commands, ready_since, terminating, held_back }
+        Worker {
+            id,
+            child,
+            process,
+            place,
+            host,
+            link,
+            commands,
+            ready_since,
+            terminating,
+            held_back,
+        }
     }
 
     pub(super) fn is_young(&self) -> bool {
@@ -194,6 +208,7 @@ mod tests {
             "worker-1".into(),
             ProcessId::random(),
             "pid 1".into(),
+            None,
             Arc::clone(&link) as Arc<dyn Link>,
             commands,
         );

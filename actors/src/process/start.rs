@@ -20,7 +20,7 @@ use super::child_main::ProcessMain;
 use super::control::SignalControl;
 use super::handle::{ProcessResult, ProcessStatus, RunState, register};
 use crate::runtime::{
-    ControlMessage, Launch, ProcessCommand, Runtime, StartRequest, launch, monitor,
+    ControlMessage, JobKind, Launch, ProcessCommand, Runtime, StartRequest, launch, monitor,
 };
 use crate::supervisor::{ChildContext, ChildSpec, Running, Start};
 
@@ -144,6 +144,7 @@ impl PendingProcess {
                 output,
                 request: StartRequest::new(&process_main),
                 scheduling: None,
+                kind: JobKind::Process(runtime.common_hosts()),
             },
         );
         tokio::pin!(launch);

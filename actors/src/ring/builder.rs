@@ -23,7 +23,7 @@ use super::task::ring_entry;
 use crate::durable::{DurableState, ObjectKind};
 use crate::options::{Numbers, ProcessOptions, builder_options, default_processes};
 use crate::process::Initializer;
-use crate::runtime::Runtime;
+use crate::runtime::{HostGroup, Runtime};
 use crate::stats::Registration;
 use crate::supervisor::Backoff;
 
@@ -81,6 +81,8 @@ impl RingBuilder {
         /// They take precedence over those in the function's `#[fiber::meta]`.
         meta => options.meta;
         output => options.output;
+        /// Ranks of one job exchange values through shared memory.
+        processes_per_job => options.processes_per_job;
         /// If it panics, the run ends with an error.
         initializer => initializer;
         try_initializer => initializer;
@@ -260,8 +262,10 @@ impl RingBuilder {
             timeout: self.timeout,
             is_durable: recorded.is_some(),
         };
+        let per_job = self.options.processes_per_job(config)?;
         let coordinator = Coordinator {
             runtime,
+            hosts: HostGroup::new(name.clone(), per_job),
             name,
             function,
             main,

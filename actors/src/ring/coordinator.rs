@@ -29,7 +29,7 @@ use self::rank_child::RankStart;
 use super::rank::RingMain;
 use super::recorded::RecordedRun;
 use super::wire::{CoordinatorMessage, RankAddress, RankMessage};
-use crate::runtime::{ControlMessage, ProcessCommand, Runtime};
+use crate::runtime::{ControlMessage, HostGroup, ProcessCommand, Runtime};
 use crate::stats::{Registration, Source};
 use crate::supervisor::{
     Backoff, ChildSpec, Restart, Shutdown, Strategy, Supervisor, SupervisorRef,
@@ -47,6 +47,7 @@ pub(super) struct RestartPolicy {
 /// The options of a run, and its state.
 pub(super) struct Coordinator {
     pub(super) runtime: &'static Runtime,
+    pub(super) hosts: Arc<HostGroup>,
     pub(super) name: String,
     pub(super) function: &'static str,
     pub(super) main: RingMain,
@@ -122,6 +123,12 @@ impl RunState {
             // It fails only for a rank that has died, which the supervisor handles.
             let _ = link.send(message());
         }
+    }
+}
+
+impl Drop for Coordinator {
+    fn drop(&mut self) {
+        self.hosts.close();
     }
 }
 

@@ -1,6 +1,6 @@
 //! A process that fiber started, from `init` to its end.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use rustix::process::Signal;
 
 use super::child_exit::ChildExit;
 use super::child_main::ParentMessage;
-use super::parent_info::ParentInfo;
+use super::parent_info::{ChildPlace, ParentInfo};
 use super::protocol::ControlMessage;
 use super::{CURRENT, INITIALISED, Runtime, bridge, exit, telemetry, thread};
 use crate::endpoint::{Endpoint, MAIN, MESH, connect_to, message_limit, send_heartbeats};
@@ -86,7 +86,7 @@ fn run(info: ParentInfo, key: SessionKey) -> ! {
     arbiter.spawn_fn(move || {
         tokio::task::spawn_local(async move {
             let connected =
-                connect_to(&info.address, &key, info.id, info.parent, Role::Child).await;
+                connect_to(&info.address, &key, info.id, info.listener, Role::Child).await;
             let mut connection = connected.unwrap_or_else(|problem| {
                 fail(&format!("the parent can't be reached at {}: {problem}", info.address))
             });
@@ -110,9 +110,9 @@ fn run(info: ParentInfo, key: SessionKey) -> ! {
             connection.link.set_peer_timeout(config.heartbeat_timeout);
             telemetry::send_to_parent(&connection.link, message_limit(&config));
             config.clone().inherit();
-            let listen_on = info.parent_pid.is_none().then(|| listen_towards(&info.address));
+            let (listen_on, interface) = listen_address(&info);
             let endpoint = Endpoint::new(info.id, *config, key, own_arbiter);
-            let runtime = Runtime::new(endpoint, backend, listen_on, false);
+            let runtime = Runtime::new(endpoint, backend, listen_on, info.place, interface, false);
             *CURRENT.lock() = Some(runtime);
             fiber_core::at_exit::at_exit(exit::shutdown_on_exit);
             // Before the work starts: from now on, the parent kills a silent child.
@@ -141,14 +141,31 @@ fn run(info: ParentInfo, key: SessionKey) -> ! {
     }
 }
 
-/// Returns the address on which a child in a container or pod listens: the interface by which it
-/// reaches its parent.
-fn listen_towards(parent: &str) -> ListenAddress {
-    let address =
-        parent.rsplit_once('/').and_then(|(_, address)| address.parse::<SocketAddr>().ok());
-    let own = address.and_then(|address| local_ip_towards(address.ip()).ok());
-    let bind = own.unwrap_or(Ipv4Addr::LOCALHOST.into());
-    ListenAddress { link: LinkKind::Nng, bind, advertised: None, locality: Locality::Remote }
+/// Returns where a child listens, if its backend does not say it, and the interface by which other
+/// machines reach what runs in its host, if they do.
+fn listen_address(info: &ParentInfo) -> (Option<ListenAddress>, Option<IpAddr>) {
+    let on = |link, bind, locality| ListenAddress { link, bind, advertised: None, locality };
+    match info.place {
+        ChildPlace::Alone if info.parent_pid.is_some() => (None, None),
+        ChildPlace::Alone => {
+            let bind = interface_towards(&info.address).unwrap_or(Ipv4Addr::LOCALHOST.into());
+            (Some(on(LinkKind::Nng, bind, Locality::Remote)), None)
+        }
+        // Only the processes in it connect to a host.
+        ChildPlace::Host => {
+            let own = on(LinkKind::Unix, Ipv4Addr::LOCALHOST.into(), Locality::Child);
+            (Some(own), interface_towards(&info.address))
+        }
+        ChildPlace::InHost(interface) => {
+            (Some(on(LinkKind::Nng, interface, Locality::Child)), Some(interface))
+        }
+    }
+}
+
+/// Returns the interface by which this machine reaches the parent; `None` if the parent is on it.
+fn interface_towards(parent: &str) -> Option<IpAddr> {
+    let (_, address) = parent.rsplit_once('/')?;
+    local_ip_towards(address.parse::<SocketAddr>().ok()?.ip()).ok()
 }
 
 async fn first_message(connection: &mut Connection) -> Option<ControlMessage> {

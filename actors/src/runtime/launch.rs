@@ -15,24 +15,28 @@ use std::time::{Duration, Instant};
 
 use fiber_backends::{Job, JobSpec, JobState, Locality};
 use fiber_core::stats::ProcessRole;
-use fiber_core::{Exit, ExitReason, Meta, OutputMode, ProcessId, variables};
+use fiber_core::{Config, Exit, ExitReason, LinkKind, Meta, OutputMode, ProcessId, variables};
 use fiber_transport::{Connection, PeerInfo};
 use tokio::time::timeout;
 
-use self::failure::{StartFailure, not_started};
+use self::failure::StartFailure;
+pub(super) use self::failure::not_started;
 pub(crate) use self::limits::SchedulingPolicy;
+pub(super) use self::monitor::ended;
 pub(crate) use self::monitor::{ProcessCommand, monitor};
 use self::readiness::Ready;
 use super::Runtime;
 use super::child_main::StartRequest;
 use super::exit::is_exiting;
+use super::hosts::{HostGroup, HostNumber};
 use super::listen::{expect_child, unexpect_child};
-use super::parent_info::ParentInfo;
+use super::parent_info::{ChildPlace, ParentInfo};
+use super::protocol::ControlMessage;
 use crate::mesh::MeshPeer;
 
 /// Time by which the ends of a process and of its link may differ, before the parent forces the
 /// other.
-const MAX_LAG: Duration = Duration::from_secs(1);
+pub(super) const MAX_LAG: Duration = Duration::from_secs(1);
 /// The same for a container or pod, whose end comes by way of its engine.
 const MAX_LAG_REMOTE: Duration = Duration::from_secs(5);
 
@@ -50,6 +54,15 @@ pub(crate) struct Launch {
     pub(crate) request: StartRequest,
     /// Without a policy, the process waits for resources as long as the configuration allows.
     pub(crate) scheduling: Option<Box<dyn SchedulingPolicy>>,
+    pub(crate) kind: JobKind,
+}
+
+/// What a job is for.
+pub(crate) enum JobKind {
+    /// One process, which may share a job with others of its group.
+    Process(Arc<HostGroup>),
+    /// The host of up to so many processes.
+    Host { machine: Option<String>, processes: usize },
 }
 
 /// A child process at work.
@@ -58,6 +71,8 @@ pub(crate) struct Launched {
     pub(crate) connection: Connection,
     /// Where other processes can connect to it.
     pub(crate) address: Option<String>,
+    /// The host in which it runs, if it shares a job.
+    pub(crate) host: Option<HostNumber>,
     peer: MeshPeer,
     job_guard: JobGuard,
 }
@@ -95,6 +110,15 @@ impl Drop for JobGuard {
     }
 }
 
+/// Returns the configuration of a host and of what runs in it: processes beside it.
+fn beside_host(config: &Config) -> Config {
+    let mut beside = config.clone();
+    beside.backend = "local".into();
+    beside.link = LinkKind::Unix;
+    beside.processes_per_job = 1;
+    beside
+}
+
 /// Starts a child process, and waits until it works.
 ///
 /// # Errors
@@ -103,6 +127,14 @@ pub(crate) async fn launch(runtime: &'static Runtime, launch: Launch) -> Result<
     let began = Instant::now();
     let config = &runtime.endpoint.config;
     let address = runtime.listen().await.map_err(|error| not_started(error.to_string()))?;
+    let (place, hosted, machine, processes) = match launch.kind {
+        JobKind::Process(group) => {
+            let hosted = runtime.uses_hosts(&group).await?.then_some(group);
+            let place = runtime.interface.map_or(ChildPlace::Alone, ChildPlace::InHost);
+            (place, hosted, None, 1)
+        }
+        JobKind::Host { machine, processes } => (ChildPlace::Host, None, machine, processes),
+    };
     let id = ProcessId::random();
     let connection = expect_child(id);
     let (parent_pid, max_lag) = match address.locality {
@@ -110,7 +142,13 @@ pub(crate) async fn launch(runtime: &'static Runtime, launch: Launch) -> Result<
         Locality::Remote => (None, MAX_LAG_REMOTE),
     };
     let parent = runtime.endpoint.id;
-    let info = ParentInfo { id, parent, parent_pid, address: address.url.clone() };
+    let child_config = if hosted.is_some() || place == ChildPlace::Host {
+        beside_host(config)
+    } else {
+        config.clone()
+    };
+    let address = address.url.clone();
+    let info = ParentInfo { id, parent, parent_pid, listener: parent, place, address };
     let name = launch.name.clone();
     let spec = JobSpec {
         name: launch.name,
@@ -121,15 +159,19 @@ pub(crate) async fn launch(runtime: &'static Runtime, launch: Launch) -> Result<
         meta: launch.meta,
         output: launch.output,
         log_dir: config.log_dir.clone(),
-        machine: None,
-        processes: 1,
+        machine,
+        processes,
     };
-    let job = match creation::create(runtime, spec, launch.retry_creation).await {
-        Ok(job) => job,
-        Err(exit) => {
-            unexpect_child(id);
-            return Err(exit);
-        }
+    let hosted = hosted.map(|group| runtime.create_hosted(id, group, spec.clone()));
+    let (job, max_lag): (Arc<dyn Job>, _) = match &hosted {
+        Some(job) => (Arc::clone(job) as Arc<dyn Job>, MAX_LAG_REMOTE),
+        None => match creation::create(runtime, spec, launch.retry_creation).await {
+            Ok(job) => (job, max_lag),
+            Err(exit) => {
+                unexpect_child(id);
+                return Err(exit);
+            }
+        },
     };
     runtime.jobs.insert(id, Arc::clone(&job));
     runtime.children.add(id, name, launch.role, launch.restarts, Arc::clone(&job));
@@ -140,8 +182,8 @@ pub(crate) async fn launch(runtime: &'static Runtime, launch: Launch) -> Result<
     let mut states = job_guard.job.states();
     let connected = Cell::new(false);
     let scheduling = launch.scheduling.as_deref();
-    let ready =
-        readiness::wait(runtime, connection, launch.request, &mut states, max_lag, &connected);
+    let start = ControlMessage::Start { config: Box::new(child_config), request: launch.request };
+    let ready = readiness::wait(runtime, connection, start, &mut states, max_lag, &connected);
     let outcome = tokio::select! {
         biased;
         outcome = ready => outcome,
@@ -155,7 +197,8 @@ pub(crate) async fn launch(runtime: &'static Runtime, launch: Launch) -> Result<
     let failure = match outcome {
         Ok(Ready { info, connection, peer, address }) => {
             runtime.children.connected(&info, &connection.link);
-            return Ok(Launched { info, connection, address, peer, job_guard });
+            let host = hosted.and_then(|job| job.host());
+            return Ok(Launched { info, connection, address, host, peer, job_guard });
         }
         Err(failure) => failure,
     };

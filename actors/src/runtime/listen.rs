@@ -203,7 +203,7 @@ impl Runtime {
 }
 
 /// Hands a child's connection to its launch.
-fn hand_over(id: ProcessId, connection: ChildConnection) {
+pub(super) fn hand_over(id: ProcessId, connection: ChildConnection) {
     match EXPECTED.with_borrow_mut(|expected| expected.remove(&id)) {
         // The launch may have given up; the dropped connection ends the child.
         Some(launch) => drop(launch.send(connection)),

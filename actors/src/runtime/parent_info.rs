@@ -1,30 +1,55 @@
 //! The variable `FIBER_PARENT`, by which a parent makes a process its child.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 
 use fiber_core::ProcessId;
 
-/// Stands in place of the parent's process id in containers and pods, where it has no meaning.
+/// Stands in place of the parent's process id in containers, in pods and on other machines, where
+/// it has no meaning.
 const REMOTE: &str = "elsewhere";
 
 /// The value: who the child is, and where to find its parent.
-#[derive(Clone)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ParentInfo {
     /// The child's own id.
     pub(super) id: ProcessId,
     pub(super) parent: ProcessId,
-    /// There is none in a container or pod.
+    /// The parent's process id in the operating system, if the child is a process beside it.
     pub(super) parent_pid: Option<i32>,
+    /// The process that listens at the address: the parent, or the host of a hosted process.
+    pub(super) listener: ProcessId,
+    pub(super) place: ChildPlace,
     pub(super) address: String,
 }
 
+/// What a child shares its job with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ChildPlace {
+    /// With no other child.
+    Alone,
+    /// With the processes that it starts: it is a host.
+    Host,
+    /// With the other processes of a host. Processes elsewhere reach it by this interface.
+    InHost(IpAddr),
+}
+
+const ALONE: &str = "alone";
+const HOST: &str = "host";
+
 impl fmt::Display for ParentInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ParentInfo { id, parent, parent_pid, address } = self;
+        let ParentInfo { id, parent, parent_pid, listener, place, address } = self;
+        write!(f, "{id},{parent},")?;
         match parent_pid {
-            Some(pid) => write!(f, "{id}:{parent}:{pid}:{address}"),
-            None => write!(f, "{id}:{parent}:{REMOTE}:{address}"),
+            Some(pid) => write!(f, "{pid},{listener},")?,
+            None => write!(f, "{REMOTE},{listener},")?,
+        }
+        match place {
+            ChildPlace::Alone => write!(f, "{ALONE},{address}"),
+            ChildPlace::Host => write!(f, "{HOST},{address}"),
+            ChildPlace::InHost(interface) => write!(f, "{interface},{address}"),
         }
     }
 }
@@ -33,7 +58,7 @@ impl FromStr for ParentInfo {
     type Err = ();
 
     fn from_str(text: &str) -> Result<ParentInfo, ()> {
-        let mut fields = text.splitn(4, ':');
+        let mut fields = text.splitn(6, ',');
         let mut next = || fields.next().ok_or(());
         let id = next()?.parse().map_err(drop)?;
         let parent = next()?.parse().map_err(drop)?;
@@ -41,6 +66,39 @@ impl FromStr for ParentInfo {
             REMOTE => None,
             pid => Some(pid.parse().map_err(drop)?),
         };
-        Ok(ParentInfo { id, parent, parent_pid, address: next()?.to_string() })
+        let listener = next()?.parse().map_err(drop)?;
+        let place = match next()? {
+            ALONE => ChildPlace::Alone,
+            HOST => ChildPlace::Host,
+            interface => ChildPlace::InHost(interface.parse().map_err(drop)?),
+        };
+        Ok(ParentInfo { id, parent, parent_pid, listener, place, address: next()?.to_string() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_variable_says_it_all() {
+        let places = [
+            ChildPlace::Alone,
+            ChildPlace::Host,
+            ChildPlace::InHost([10, 0, 0, 7].into()),
+            ChildPlace::InHost("fd00::7".parse().unwrap()),
+        ];
+        for (place, parent_pid) in places.into_iter().zip([None, Some(7), None, Some(8)]) {
+            let info = ParentInfo {
+                id: ProcessId::random(),
+                parent: ProcessId::random(),
+                parent_pid,
+                listener: ProcessId::random(),
+                place,
+                address: "nng:tcp://[fd00::1]:7000,odd".into(),
+            };
+            assert_eq!(info.to_string().parse(), Ok(info));
+        }
+        assert!("".parse::<ParentInfo>().is_err());
     }
 }

@@ -75,6 +75,8 @@ pub enum ProcessRole {
     Actor,
     /// It is a node of a ring.
     RingNode,
+    /// It starts and watches other processes in its job.
+    Host,
 }
 
 impl fmt::Display for ProcessRole {
@@ -85,6 +87,7 @@ impl fmt::Display for ProcessRole {
             ProcessRole::Function => "function",
             ProcessRole::Actor => "actor",
             ProcessRole::RingNode => "ring node",
+            ProcessRole::Host => "host",
         })
     }
 }

@@ -16,7 +16,7 @@ use super::{hang, read_line, wait_until};
 pub(super) fn behind_a_proxy() {
     let proxy = std::env::var("PROXY").expect("the test sets it");
     if let Ok(value) = std::env::var("FIBER_PARENT")
-        && let Some((start, address)) = value.split_once(":nng:")
+        && let Some((start, address)) = value.split_once(",nng:")
         && !proxy.ends_with(address)
     {
         let own = format!("parent.{}", std::process::id());
@@ -24,7 +24,7 @@ pub(super) fn behind_a_proxy() {
             .expect("the working directory can be written to");
         std::fs::rename(own, "parent").expect("it can be renamed");
         let again =
-            Command::new("/proc/self/exe").env("FIBER_PARENT", format!("{start}:{proxy}")).exec();
+            Command::new("/proc/self/exe").env("FIBER_PARENT", format!("{start},{proxy}")).exec();
         panic!("the program can't be started again: {again}");
     }
     fiber::init();

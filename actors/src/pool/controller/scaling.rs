@@ -49,9 +49,9 @@ impl Controller {
                 self.stop_worker(child, context);
                 continue;
             }
-            let Some(worker) =
-                pool.with_scheduler(|scheduler, effects| scheduler.drain_one(effects))
-            else {
+            let Some(worker) = pool.with_scheduler(|scheduler, effects| {
+                scheduler.drain_one(|worker| worker.host, effects)
+            }) else {
                 break;
             };
             self.children.remove(&worker.child);

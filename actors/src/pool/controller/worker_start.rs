@@ -12,7 +12,7 @@ use super::{ControllerRequest, PoolSpec};
 use crate::pool::state::PoolState;
 use crate::pool::worker_handle::{Worker, displacement};
 use crate::process::ProcessControl;
-use crate::runtime::{Launch, Runtime, SchedulingPolicy, StartRequest, launch, monitor};
+use crate::runtime::{JobKind, Launch, Runtime, SchedulingPolicy, StartRequest, launch, monitor};
 use crate::supervisor::{ChildContext, Running, Start};
 
 /// Starts the incarnations of one worker.
@@ -59,6 +59,7 @@ impl Start for WorkerStart {
                         child: child.clone(),
                         pool: pool.clone(),
                     })),
+                    kind: JobKind::Process(spec.hosts),
                 },
             );
             let launched = launched.await.map_err(|exit| {
@@ -79,8 +80,9 @@ impl Start for WorkerStart {
             let (commands, inbox) = mpsc::unbounded_channel();
             let id = NEXT.fetch_add(1, Ordering::Relaxed);
             let link = Arc::clone(&launched.connection.link);
-            let process = launched.info.id;
-            let worker = Worker::new(id, child, process, place.clone(), link, commands.clone());
+            let (process, host) = (launched.info.id, launched.host);
+            let worker =
+                Worker::new(id, child, process, place.clone(), host, link, commands.clone());
             let worker = Arc::new(worker);
             if let Some(pool) = pool.upgrade() {
                 pool.join(Arc::clone(&worker), spec.worker_main.threads, spec.quota);

@@ -170,7 +170,7 @@ fn a_worker_that_sigterm_asks_to_end_is_retired_and_replaced() {
     scheduler.returned(1, 1, 1, 1, &mut effects);
     assert!(effects.assignments.is_empty(), "it gets no task back");
     // The pool may be scaled down meanwhile. Then another worker goes, and this one is replaced.
-    assert_eq!(scheduler.drain_one(&mut effects), None);
+    assert_eq!(scheduler.drain_one(|_| None, &mut effects), None);
     scheduler.complete(1, results(1, 0, 1, false), &mut effects);
     assert_eq!(effects.retired, [(1, false)]);
     assert_eq!(scheduler.idle(), 0);

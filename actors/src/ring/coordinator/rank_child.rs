@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::super::rank::RingMain;
 use super::super::wire::RankMessage;
 use super::Coordinator;
-use crate::runtime::{Launch, ProcessCommand, StartRequest, launch, monitor};
+use crate::runtime::{JobKind, Launch, ProcessCommand, StartRequest, launch, monitor};
 use crate::supervisor::{ChildContext, Control, Running, Start};
 
 /// Starts a rank's process, once in each attempt.
@@ -96,6 +96,7 @@ impl RankChild {
                 output: coordinator.output,
                 request: StartRequest::new(&main),
                 scheduling: None,
+                kind: JobKind::Process(Arc::clone(&coordinator.hosts)),
             },
         );
         tokio::pin!(launch);

@@ -23,7 +23,7 @@ pub(super) enum StartFailure {
     Silent,
 }
 
-pub(super) fn not_started(problem: String) -> Exit {
+pub(in crate::runtime) fn not_started(problem: String) -> Exit {
     Exit::new(ExitReason::NotStarted(problem), Vec::new())
 }
 

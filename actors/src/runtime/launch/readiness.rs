@@ -14,7 +14,6 @@ use super::{MAX_LAG, monitor};
 use crate::endpoint::{HeartbeatMonitor, MESH, SPANS, message_limit};
 use crate::mesh::MeshPeer;
 use crate::runtime::Runtime;
-use crate::runtime::child_main::StartRequest;
 use crate::runtime::listen::ChildConnection;
 use crate::runtime::protocol::ControlMessage;
 use crate::runtime::telemetry;
@@ -27,12 +26,12 @@ pub(super) struct Ready {
     pub(super) address: Option<String>,
 }
 
-/// Waits for the connection of a child, sends it its work, and waits until it is ready. Sets
-/// `connected` in between.
+/// Waits for the connection of a child, sends it the message to start, and waits until it is ready.
+/// Sets `connected` in between.
 pub(super) async fn wait(
     runtime: &'static Runtime,
     connection: oneshot::Receiver<ChildConnection>,
-    request: StartRequest,
+    start: ControlMessage,
     states: &mut watch::Receiver<JobState>,
     max_lag: Duration,
     connected: &Cell<bool>,
@@ -48,7 +47,6 @@ pub(super) async fn wait(
     let Peer { info, mut connection } = peer.map_err(|error| unusable(&error.to_string()))?;
     let config = &runtime.endpoint.config;
     connection.incoming.set_limit(message_limit(config));
-    let start = ControlMessage::Start { config: Box::new(config.clone()), request };
     // If the link is closed by now, the next message says so.
     let _ = connection.link.send(start.message());
     let mut heartbeats = HeartbeatMonitor::new(config);

@@ -307,7 +307,7 @@ impl Simulation {
                 );
             }
             Step::Drain => {
-                if let Some(drained) = self.scheduler.drain_one(&mut effects) {
+                if let Some(drained) = self.scheduler.drain_one(|_| None, &mut effects) {
                     self.model.unlimited.remove(&drained);
                     assert!(self.model.draining.insert(drained), "no worker is drained twice");
                 }

@@ -1,0 +1,558 @@
+//! Hosts: jobs with several processes.
+//!
+//! A host is a process that starts others beside itself, for its parent. To the parent, a hosted
+//! process is a [job](hosted_job) like any other, and has a [link](hosted_link) like any other,
+//! whose messages go over the link to the host.
+//!
+//! - This file: which host gets which process, and the life of hosts, in the parent.
+//! - `host_main`: the host itself. `wire`: the messages between both.
+//! - `room`: what processes take of a machine.
+//!
+//! There are two ways to choose. Where an engine finds a place for each job, a host is for a fixed
+//! number of processes of one [group], and the fullest host that has a place is chosen, so that
+//! others may become empty and end. Where there are machines, each has one host for all groups, and
+//! the machine with the largest free share is chosen.
+//!
+//! [group]: HostGroup
+
+mod host_main;
+mod hosted_job;
+mod hosted_link;
+mod machines;
+mod room;
+mod wire;
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use fiber_backends::{JobSpec, JobState, Room, WaitReason};
+use fiber_core::stats::ProcessRole;
+use fiber_core::{Exit, ExitReason, Meta, OutputMode, ProcessId};
+use fiber_transport::{Link, Received};
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+
+use self::host_main::HostMain;
+pub(super) use self::hosted_job::HostedJob;
+use self::machines::Machines;
+use self::room::Use;
+use self::wire::{Arrived, FromHost, Number};
+use super::Runtime;
+use super::child_main::StartRequest;
+use super::launch::{
+    JobKind, Launch, Launched, ProcessCommand, SchedulingPolicy, launch, monitor, not_started,
+};
+use super::parent_info::ChildPlace;
+
+/// How long a host of a group that may need it again stays without processes.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// Processes that share hosts with each other, where an engine finds a place for each job.
+#[derive(Debug)]
+pub(crate) struct HostGroup {
+    name: String,
+    /// How many processes a job is for.
+    per_job: usize,
+    /// Whether there will be no more processes.
+    closed: AtomicBool,
+}
+
+impl HostGroup {
+    pub(crate) fn new(name: impl Into<String>, per_job: usize) -> Arc<HostGroup> {
+        let closed = AtomicBool::new(false);
+        Arc::new(HostGroup { name: name.into(), per_job, closed })
+    }
+
+    /// Notes that there will be no more processes: hosts without any end at once.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        if let Some(runtime) = Runtime::current() {
+            runtime.spawn(move || async move { runtime.hosts.end_idle() });
+        }
+    }
+}
+
+/// The number of a host, for its parent.
+pub(crate) type HostNumber = u64;
+
+/// The hosts of a process's children.
+#[derive(Default)]
+pub(super) struct Hosts {
+    state: Mutex<State>,
+    machines: Machines,
+    last: AtomicU64,
+    /// The group of processes that belong to none.
+    others: OnceLock<Arc<HostGroup>>,
+}
+
+#[derive(Default)]
+struct State {
+    hosts: Vec<Arc<Host>>,
+    /// Processes that wait for room.
+    queue: VecDeque<Arc<HostedJob>>,
+    /// Whether the backend is asked for another machine.
+    growing: bool,
+}
+
+/// A host, as its parent sees it.
+#[derive(Debug)]
+struct Host {
+    number: HostNumber,
+    name: String,
+    /// The machine on which it runs, if the backend has machines.
+    machine: Option<String>,
+    /// The group and the request of its processes, if it is for a fixed number of them.
+    of: Option<(Arc<HostGroup>, Meta)>,
+    state: Mutex<HostState>,
+    commands: mpsc::UnboundedSender<ProcessCommand>,
+}
+
+#[derive(Debug, Default)]
+struct HostState {
+    processes: HashMap<Number, Arc<HostedJob>>,
+    /// The link to it, once it is ready.
+    link: Option<Arc<dyn Link>>,
+    /// The room on its machine, once that is known.
+    room: Option<Room>,
+    /// Whether it gets no more processes.
+    closed: bool,
+    /// Why its job waits.
+    waiting: Option<String>,
+}
+
+impl Host {
+    /// Returns whether it has a place for a process.
+    fn has_place(&self, job: &HostedJob) -> bool {
+        let mut state = self.state.lock();
+        if state.closed {
+            return false;
+        }
+        state.forget_ended();
+        match &self.of {
+            Some((group, meta)) => {
+                Arc::ptr_eq(group, &job.group)
+                    && meta == job.meta()
+                    && state.processes.len() < group.per_job
+            }
+            None => state.room.is_none_or(|room| state.usage().leaves_room(&room, job.meta())),
+        }
+    }
+
+    fn free_share(&self) -> f64 {
+        let state = self.state.lock();
+        state.usage().free_share(state.room.as_ref())
+    }
+
+    fn add(&self, job: Arc<HostedJob>) {
+        let mut state = self.state.lock();
+        match &state.link {
+            Some(link) => job.start(self.number, link),
+            None => job.wait(match &state.waiting {
+                Some(reason) => JobState::Waiting(WaitReason::Resources(reason.clone())),
+                None => JobState::AwaitsHost,
+            }),
+        }
+        state.processes.insert(job.number, job);
+    }
+}
+
+impl HostState {
+    /// Forgets processes that were killed before they started.
+    fn forget_ended(&mut self) {
+        self.processes.retain(|_, job| !job.has_ended());
+    }
+
+    fn usage(&self) -> Use {
+        Use::of(self.processes.values().map(|job| job.meta()))
+    }
+}
+
+/// Returns where the output of a hosted process goes, in its host. One file is for the host.
+fn hosted_output(mode: OutputMode) -> OutputMode {
+    if mode == OutputMode::File { OutputMode::Prefix } else { mode }
+}
+
+/// Returns where the output of a host goes. Its processes have added their names if need be.
+fn host_output(mode: OutputMode) -> OutputMode {
+    if mode == OutputMode::File { OutputMode::File } else { OutputMode::Inherit }
+}
+
+impl Runtime {
+    /// Returns whether a process of a group goes into a host.
+    ///
+    /// # Errors
+    /// The problem of the backend with its machines.
+    pub(super) async fn uses_hosts(&self, group: &HostGroup) -> Result<bool, Exit> {
+        // Below a host, all processes are beside it.
+        if self.place != ChildPlace::Alone {
+            return Ok(false);
+        }
+        let machines = self.hosts.machines.known(&*self.backend).await;
+        let machines = machines.map_err(|error| not_started(error.to_string()))?;
+        Ok(machines || group.per_job > 1)
+    }
+
+    /// Returns the group of processes that belong to no pool or ring.
+    pub(crate) fn common_hosts(&self) -> Arc<HostGroup> {
+        let others = || HostGroup::new("processes", self.config().processes_per_job.max(1));
+        Arc::clone(self.hosts.others.get_or_init(others))
+    }
+
+    /// Makes the job of a process that goes into a host.
+    pub(super) fn create_hosted(
+        &'static self,
+        id: ProcessId,
+        group: Arc<HostGroup>,
+        spec: JobSpec,
+    ) -> Arc<HostedJob> {
+        let number = self.hosts.last.fetch_add(1, Ordering::Relaxed);
+        let job = Arc::new(HostedJob::new(number, group, spec, id, self.id()));
+        self.hosts.state.lock().queue.push_back(Arc::clone(&job));
+        self.place_processes();
+        job
+    }
+
+    /// Puts the processes that wait into hosts, and starts hosts for them.
+    fn place_processes(&'static self) {
+        let mut state = self.hosts.state.lock();
+        let waiting = std::mem::take(&mut state.queue);
+        for job in waiting.into_iter().filter(|job| !job.has_ended()) {
+            match self.choose(&mut state, &job) {
+                Some(host) => host.add(job),
+                None => {
+                    let full = self.hosts.machines.full();
+                    job.wait(JobState::Waiting(WaitReason::Resources(full)));
+                    state.queue.push_back(job);
+                }
+            }
+        }
+        let first = state.queue.front().map(|job| *job.meta());
+        if let Some(meta) = first
+            && !state.growing
+        {
+            state.growing = true;
+            self.spawn(move || self.grow(meta));
+        }
+    }
+
+    /// Returns the host for a process, which may be new; `None` if no machine has room.
+    fn choose(&'static self, state: &mut State, job: &Arc<HostedJob>) -> Option<Arc<Host>> {
+        let with_place = state.hosts.iter().filter(|host| host.has_place(job));
+        if !self.hosts.machines.exist() {
+            let fullest = with_place.max_by_key(|host| host.state.lock().processes.len());
+            let of = (Arc::clone(&job.group), *job.meta());
+            return Some(match fullest {
+                Some(host) => Arc::clone(host),
+                None => self.start_host(state, None, Some(of), job),
+            });
+        }
+        // A machine without a host is all free.
+        let taken =
+            |name: &str| state.hosts.iter().any(|host| host.machine.as_deref() == Some(name));
+        if let Some(machine) = self.hosts.machines.next_free(taken, job.meta()) {
+            return Some(self.start_host(state, Some(machine), None, job));
+        }
+        with_place.max_by(|a, b| a.free_share().total_cmp(&b.free_share())).cloned()
+    }
+
+    /// Asks the backend for another machine.
+    async fn grow(&'static self, meta: Meta) {
+        let added = self.hosts.machines.add_another(&*self.backend, &meta).await;
+        self.hosts.state.lock().growing = false;
+        match added {
+            Ok(true) => self.place_processes(),
+            // The end of a process makes room.
+            Ok(false) => {}
+            Err(error) => self.fail_waiting(&error.to_string()),
+        }
+    }
+
+    /// Ends the processes that wait for room that does not come.
+    fn fail_waiting(&self, problem: &str) {
+        let waiting = std::mem::take(&mut self.hosts.state.lock().queue);
+        waiting.into_iter().for_each(|job| job.ended(not_started(problem.to_string())));
+    }
+
+    /// Starts a host, for a process first of all.
+    fn start_host(
+        &'static self,
+        state: &mut State,
+        machine: Option<(String, Option<Room>)>,
+        of: Option<(Arc<HostGroup>, Meta)>,
+        first: &HostedJob,
+    ) -> Arc<Host> {
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        let (commands, inbox) = mpsc::unbounded_channel();
+        let (machine, room) = machine.unzip();
+        let name = match (&of, &machine) {
+            (Some((group, _)), _) => format!("{}/host-{number}", group.name),
+            (None, machine) => format!("host-{}", machine.as_deref().unwrap_or_default()),
+        };
+        let host = Arc::new(Host {
+            number,
+            name,
+            machine,
+            of,
+            state: Mutex::new(HostState { room: room.flatten(), ..HostState::default() }),
+            commands,
+        });
+        state.hosts.push(Arc::clone(&host));
+        let output = if host.of.is_some() { first.spec.output } else { self.config().output };
+        let started = Arc::clone(&host);
+        self.spawn(move || self.run_host(started, host_output(output), inbox));
+        host
+    }
+
+    /// Follows a host from its start to its end.
+    async fn run_host(
+        &'static self,
+        host: Arc<Host>,
+        output: OutputMode,
+        mut commands: mpsc::UnboundedReceiver<ProcessCommand>,
+    ) {
+        let (processes, meta) = match &host.of {
+            Some((group, meta)) => (group.per_job, room::of_job(meta, group.per_job)),
+            // The processes of a machine's host request what they need from fiber.
+            None => (usize::MAX, Meta::new()),
+        };
+        let launching = launch(
+            self,
+            Launch {
+                name: host.name.clone(),
+                role: ProcessRole::Host,
+                restarts: 0,
+                retry_creation: false,
+                meta,
+                output,
+                request: StartRequest::new(&HostMain),
+                scheduling: Some(Box::new(HostScheduling { host: Arc::clone(&host) })),
+                kind: JobKind::Host { machine: host.machine.clone(), processes },
+            },
+        );
+        tokio::pin!(launching);
+        let launched = loop {
+            tokio::select! {
+                launched = &mut launching => break launched,
+                // Nobody waits for it any more. Dropping the launch ends what has started.
+                command = commands.recv() => match command {
+                    Some(ProcessCommand::Terminate) => {}
+                    _ => return self.host_ended(&host, Exit::new(ExitReason::Shutdown, Vec::new())),
+                },
+            }
+        };
+        match launched {
+            Ok(launched) => {
+                if let Some(machine) = &host.machine {
+                    self.hosts.machines.started(machine);
+                }
+                self.host_ready(&host, &launched);
+                self.end_if_unused(&host);
+                let receive = |message| self.receive_from_host(&host, message);
+                let exit = monitor(self, launched, commands, receive).await;
+                self.host_ended(&host, exit);
+            }
+            Err(exit) => self.host_failed(&host, exit),
+        }
+    }
+
+    fn host_ready(&'static self, host: &Host, launched: &Launched) {
+        let mut state = host.state.lock();
+        state.waiting = None;
+        state.link = Some(Arc::clone(&launched.connection.link));
+        // On a machine, its own answer says first how many processes it has room for.
+        if host.machine.is_none() || state.room.is_some() {
+            state
+                .processes
+                .values()
+                .for_each(|job| job.start(host.number, &launched.connection.link));
+        }
+    }
+
+    /// Takes the room of a machine. Processes for which it has no room wait again.
+    fn set_room(&'static self, host: &Host, own: Room) {
+        let mut state = host.state.lock();
+        let (None, Some(link)) = (state.room, state.link.clone()) else { return };
+        if host.machine.is_none() {
+            return;
+        }
+        state.room = Some(own);
+        let mut processes: Vec<_> = state.processes.drain().map(|(_, job)| job).collect();
+        processes.sort_by_key(|job| job.number);
+        let mut waiting = Vec::new();
+        for job in processes {
+            if state.usage().leaves_room(&own, job.meta()) {
+                job.start(host.number, &link);
+                state.processes.insert(job.number, job);
+            } else {
+                waiting.push(job);
+            }
+        }
+        drop(state);
+        if !waiting.is_empty() {
+            self.hosts.state.lock().queue.extend(waiting);
+            self.place_processes();
+        }
+    }
+
+    fn receive_from_host(&'static self, host: &Arc<Host>, message: Received) {
+        let job = |number| host.state.lock().processes.get(&number).cloned();
+        match wire::read(message) {
+            Some(Arrived::Relayed(number, message)) => {
+                if let Some(link) = job(number).and_then(|job| job.link()) {
+                    link.receive(message);
+                }
+            }
+            Some(Arrived::Command(FromHost::Room(room))) => self.set_room(host, room),
+            Some(Arrived::Command(FromHost::Terminating)) => host.state.lock().closed = true,
+            Some(Arrived::Command(FromHost::Running { number, place })) => {
+                if let Some(job) = job(number) {
+                    job.running(format!("{place} in {}", host.name));
+                }
+            }
+            Some(Arrived::Command(FromHost::Connected { number, peer })) => {
+                if let Some(job) = job(number) {
+                    job.connected(peer);
+                }
+            }
+            Some(Arrived::Command(FromHost::Closed { number, problem })) => {
+                if let Some(link) = job(number).and_then(|job| job.link()) {
+                    link.end(problem);
+                }
+            }
+            Some(Arrived::Command(FromHost::Ended { number, exit })) => {
+                let ended = host.state.lock().processes.remove(&number);
+                if let Some(job) = ended {
+                    job.ended(exit);
+                    self.process_ended(host);
+                }
+            }
+            None => tracing::error!("ignored an invalid message of `{}`", host.name),
+        }
+    }
+
+    /// Uses the place of a process that has ended, and ends a host that is not needed any more.
+    fn process_ended(&'static self, host: &Arc<Host>) {
+        self.place_processes();
+        self.hosts.end_idle();
+        self.end_if_unused(host);
+    }
+
+    /// Ends a host that remains without processes. A machine's host stays.
+    fn end_if_unused(&'static self, host: &Arc<Host>) {
+        let is_empty = host.state.lock().processes.values().all(|job| job.has_ended());
+        if host.of.is_some() && is_empty {
+            let host = Arc::clone(host);
+            tokio::task::spawn_local(async move {
+                sleep(LINGER).await;
+                host.end_if_idle();
+            });
+        }
+    }
+
+    /// Handles the failed start of a host. On a machine, its processes go to other machines while
+    /// there are any.
+    fn host_failed(&'static self, host: &Arc<Host>, exit: Exit) {
+        let Some(machine) = &host.machine else { return self.host_ended(host, exit) };
+        let problem = format!("{}", exit.start_failure());
+        tracing::warn!("no host can be started on `{machine}`: it {problem}");
+        let pause = self.hosts.machines.failed(machine, &problem);
+        let processes = self.remove_host(host);
+        self.hosts.state.lock().queue.extend(processes);
+        match self.hosts.machines.all_failed() {
+            Some(problems) => self.fail_waiting(&problems),
+            None => self.place_processes(),
+        }
+        self.spawn(move || async move {
+            sleep(pause).await;
+            self.place_processes();
+        });
+    }
+
+    /// Ends the processes of a host that has ended.
+    fn host_ended(&'static self, host: &Arc<Host>, exit: Exit) {
+        let processes = self.remove_host(host);
+        let reason = match exit.reason {
+            reason @ ExitReason::NotStarted(_) => reason,
+            reason => ExitReason::HostEnded { host: host.name.clone(), reason: Box::new(reason) },
+        };
+        processes
+            .into_iter()
+            .for_each(|job| job.ended(Exit::new(reason.clone(), exit.tail.clone())));
+        self.place_processes();
+    }
+
+    /// Takes a host off the list, and returns its processes in the order of their creation.
+    fn remove_host(&self, host: &Arc<Host>) -> Vec<Arc<HostedJob>> {
+        self.hosts.state.lock().hosts.retain(|other| !Arc::ptr_eq(other, host));
+        let mut state = host.state.lock();
+        state.closed = true;
+        let mut processes: Vec<_> = state.processes.drain().map(|(_, job)| job).collect();
+        processes.sort_by_key(|job| job.number);
+        processes
+    }
+}
+
+impl Host {
+    /// Ends the host if it has no processes, unless it ends already.
+    fn end_if_idle(&self) {
+        let mut state = self.state.lock();
+        state.forget_ended();
+        if !state.closed && state.processes.is_empty() {
+            state.closed = true;
+            let _ = self.commands.send(ProcessCommand::Shutdown);
+        }
+    }
+}
+
+impl Hosts {
+    /// Ends hosts of closed groups that have no processes.
+    fn end_idle(&self) {
+        let hosts = self.state.lock().hosts.clone();
+        for host in hosts {
+            if let Some((group, _)) = &host.of
+                && group.closed.load(Ordering::Acquire)
+            {
+                host.end_if_idle();
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Hosts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hosts")
+            .field("hosts", &self.state.lock().hosts.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Tells the processes of a host that it waits for resources. Each of them decides how long it
+/// waits.
+struct HostScheduling {
+    host: Arc<Host>,
+}
+
+impl SchedulingPolicy for HostScheduling {
+    fn set_unschedulable(&self, reason: Option<&str>) {
+        let mut state = self.host.state.lock();
+        if state.waiting.as_deref() == reason {
+            return;
+        }
+        state.waiting = reason.map(str::to_string);
+        for job in state.processes.values() {
+            job.wait(match reason {
+                Some(reason) => JobState::Waiting(WaitReason::Resources(reason.to_string())),
+                None => JobState::AwaitsHost,
+            });
+        }
+    }
+
+    fn may_wait_longer(&self) -> bool {
+        !self.host.state.lock().processes.values().all(|job| job.has_ended())
+    }
+}

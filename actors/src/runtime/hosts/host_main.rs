@@ -1,0 +1,296 @@
+//! The work of a host: starts processes beside itself, and passes messages between them and their
+//! parent.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::num::NonZero;
+use std::rc::Rc;
+use std::sync::{Arc, mpsc as std_mpsc};
+
+use fiber_backends::{JobSpec, Room, gpu_count};
+use fiber_core::{Error, Exit, ExitReason, Signals, variables};
+use fiber_transport::{Connection, Link, Message, Peer, Received};
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use super::wire::{self, Arrived, FromHost, HostedProcess, Number, ToHost};
+use crate::endpoint::message_limit;
+use crate::runtime::launch::{MAX_LAG, ended};
+use crate::runtime::listen::{expect_child, unexpect_child};
+use crate::runtime::parent_info::{ChildPlace, ParentInfo};
+use crate::runtime::{ChildMain, ControlMessage, ParentMessage, Runtime, StartedMain};
+
+/// See the module's documentation.
+#[derive(Serialize, Deserialize)]
+pub(super) struct HostMain;
+
+impl ChildMain for HostMain {
+    fn start(self, runtime: &'static Runtime, link: Arc<dyn Link>) -> StartedMain {
+        let (end, ended) = std_mpsc::channel();
+        let host = Rc::new(Host {
+            runtime,
+            parent: Arc::clone(&link),
+            processes: RefCell::default(),
+            terminating: Cell::new(false),
+            end,
+        });
+        tokio::task::spawn_local(Rc::clone(&host).forward_sigterm());
+        let receive = move |message| host.receive(message);
+        let run = move || {
+            let _ = link.send(ControlMessage::Ready { address: None }.message());
+            let _ = link.send(wire::command(&FromHost::Room(own_room(runtime))));
+            // The channel is open as long as the runtime's thread.
+            let _ = ended.recv();
+            0
+        };
+        StartedMain { receive: Box::new(receive), run: Box::new(run) }
+    }
+}
+
+/// Returns the room of this machine, as far as this process may use it.
+fn own_room(runtime: &Runtime) -> Room {
+    let cpu = std::thread::available_parallelism().map_or(1, NonZero::get);
+    Room { cpu: cpu as f64, memory: None, gpu: gpu_count(runtime.config()) }
+}
+
+/// The state of a host, on the runtime's thread.
+struct Host {
+    runtime: &'static Runtime,
+    parent: Arc<dyn Link>,
+    processes: RefCell<HashMap<Number, Hosted>>,
+    /// Whether SIGTERM asked this host to end.
+    terminating: Cell<bool>,
+    /// Ends the main thread.
+    end: std_mpsc::Sender<()>,
+}
+
+/// A process in this host.
+struct Hosted {
+    commands: mpsc::UnboundedSender<Command>,
+    /// The link to it, once it has connected.
+    link: Option<Arc<dyn Link>>,
+}
+
+/// What the parent wants of a process.
+#[derive(Clone, Copy)]
+enum Command {
+    Terminate,
+    Kill,
+}
+
+impl Host {
+    fn receive(self: &Rc<Self>, message: ParentMessage) {
+        let message = match message {
+            ParentMessage::Shutdown => {
+                let _ = self.end.send(());
+                return;
+            }
+            ParentMessage::Data(message) => message,
+        };
+        match wire::read(message) {
+            Some(Arrived::Relayed(number, Received { bytes, blobs })) => {
+                if let Some(Hosted { link: Some(link), .. }) = self.processes.borrow().get(&number)
+                {
+                    // If it is gone, its parent hears of that.
+                    let _ = link.send(Message { head: Vec::new(), body: bytes, blobs });
+                }
+            }
+            Some(Arrived::Command(ToHost::Start(process))) => self.start(*process),
+            Some(Arrived::Command(ToHost::Terminate(number))) => {
+                self.command(number, Command::Terminate);
+            }
+            Some(Arrived::Command(ToHost::Kill(number))) => self.command(number, Command::Kill),
+            Some(Arrived::Command(ToHost::Close(number))) => {
+                if let Some(process) = self.processes.borrow_mut().get_mut(&number)
+                    && let Some(link) = process.link.take()
+                {
+                    link.close();
+                }
+            }
+            None => tracing::error!("ignored an invalid message to this host"),
+        }
+    }
+
+    fn command(&self, number: Number, command: Command) {
+        if let Some(process) = self.processes.borrow().get(&number) {
+            let _ = process.commands.send(command);
+        }
+    }
+
+    fn send(&self, message: &FromHost) {
+        // If the link is closed, this process is about to end.
+        let _ = self.parent.send(wire::command(message));
+    }
+
+    /// Passes SIGTERM on, and ends with the last process.
+    async fn forward_sigterm(self: Rc<Self>) {
+        let mut signals = match Signals::listen_for_sigterm() {
+            Ok(signals) => signals,
+            Err(error) => {
+                return tracing::warn!("SIGTERM can't be handled, and ends this host: {error}");
+            }
+        };
+        signals.next().await;
+        self.terminating.set(true);
+        // First: the parent starts their successors elsewhere.
+        self.send(&FromHost::Terminating);
+        let numbers: Vec<Number> = self.processes.borrow().keys().copied().collect();
+        numbers.into_iter().for_each(|number| self.command(number, Command::Terminate));
+        self.end_if_idle();
+    }
+
+    fn end_if_idle(&self) {
+        if self.terminating.get() && self.processes.borrow().is_empty() {
+            let _ = self.end.send(());
+        }
+    }
+
+    fn start(self: &Rc<Self>, process: HostedProcess) {
+        let (commands, inbox) = mpsc::unbounded_channel();
+        let number = process.number;
+        self.processes.borrow_mut().insert(number, Hosted { commands, link: None });
+        let host = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            let exit = host.run(process, inbox).await;
+            host.processes.borrow_mut().remove(&number);
+            host.send(&FromHost::Ended { number, exit });
+            host.end_if_idle();
+        });
+    }
+
+    /// Runs a process to its end, and passes its messages on.
+    async fn run(
+        &self,
+        process: HostedProcess,
+        mut commands: mpsc::UnboundedReceiver<Command>,
+    ) -> Exit {
+        let runtime = self.runtime;
+        let HostedProcess { number, id, .. } = process;
+        let not_started = |error: Error| match error {
+            Error::Start { reason, .. } => Exit::new(reason, Vec::new()),
+            other => Exit::new(ExitReason::NotStarted(other.to_string()), Vec::new()),
+        };
+        let spec = match self.job_spec(&process).await {
+            Ok(spec) => spec,
+            Err(error) => return not_started(error),
+        };
+        let mut connecting = Some(expect_child(id));
+        let job = match runtime.backend.create(spec).await {
+            Ok(job) => job,
+            Err(error) => {
+                unexpect_child(id);
+                return not_started(error);
+            }
+        };
+        runtime.jobs.insert(id, Arc::clone(&job));
+        self.send(&FromHost::Running { number, place: job.place() });
+        let mut states = job.states();
+        let mut connection: Option<Connection> = None;
+        let exit = loop {
+            tokio::select! {
+                biased;
+                message = next(&mut connection) => match message {
+                    Some(Ok(message)) => self.relay(number, message),
+                    end => {
+                        self.closed(number, end.and_then(Result::err));
+                        connection = None;
+                    }
+                },
+                Some(command) = commands.recv() => match command {
+                    Command::Terminate => job.terminate(),
+                    Command::Kill => job.kill(),
+                },
+                peer = async { connecting.as_mut().expect("it is there").await },
+                    if connecting.is_some() =>
+                {
+                    connecting = None;
+                    connection = peer.ok().and_then(|peer| self.connected(number, peer));
+                }
+                exit = ended(&mut states) => break exit,
+            }
+        };
+        unexpect_child(id);
+        // Messages from before the end count.
+        while connection.is_some() {
+            match timeout(MAX_LAG, next(&mut connection)).await {
+                Ok(Some(Ok(message))) => self.relay(number, message),
+                _ => connection = None,
+            }
+        }
+        runtime.jobs.remove(&id);
+        exit
+    }
+
+    /// Makes the job of a process beside this one.
+    async fn job_spec(&self, process: &HostedProcess) -> Result<JobSpec, Error> {
+        let runtime = self.runtime;
+        let address = runtime.listen().await?;
+        let info = ParentInfo {
+            id: process.id,
+            parent: process.parent,
+            parent_pid: Some(std::process::id().cast_signed()),
+            listener: runtime.id(),
+            place: match runtime.interface {
+                Some(interface) => ChildPlace::InHost(interface),
+                None => ChildPlace::Alone,
+            },
+            address: address.url.clone(),
+        };
+        Ok(JobSpec {
+            name: process.name.clone(),
+            arguments: std::env::args_os().skip(1).collect(),
+            environment: vec![(variables::PARENT, info.to_string())],
+            secrets: vec![(variables::KEY, runtime.key().reveal())],
+            restarts: process.restarts,
+            meta: process.meta,
+            output: process.output,
+            log_dir: runtime.config().log_dir.clone(),
+            machine: None,
+            processes: 1,
+        })
+    }
+
+    /// Takes the link of a process that has connected.
+    fn connected(
+        &self,
+        number: Number,
+        peer: crate::runtime::listen::ChildConnection,
+    ) -> Option<Connection> {
+        match peer {
+            Ok(Peer { info, mut connection }) => {
+                connection.incoming.set_limit(message_limit(self.runtime.config()));
+                if let Some(process) = self.processes.borrow_mut().get_mut(&number) {
+                    process.link = Some(Arc::clone(&connection.link));
+                }
+                self.send(&FromHost::Connected { number, peer: Ok(info) });
+                Some(connection)
+            }
+            Err(error) => {
+                self.send(&FromHost::Connected { number, peer: Err(error.to_string()) });
+                None
+            }
+        }
+    }
+
+    fn relay(&self, number: Number, Received { bytes, blobs }: Received) {
+        let head = wire::relay_head(number, 0);
+        let _ = self.parent.send(Message { head, body: bytes, blobs });
+    }
+
+    fn closed(&self, number: Number, error: Option<std::io::Error>) {
+        if let Some(process) = self.processes.borrow_mut().get_mut(&number) {
+            process.link = None;
+        }
+        let problem = error.map(|error| error.to_string());
+        self.send(&FromHost::Closed { number, problem });
+    }
+}
+
+/// Returns the next message of a connection, if there is one.
+async fn next(connection: &mut Option<Connection>) -> Option<std::io::Result<Received>> {
+    match connection {
+        Some(connection) => connection.next().await,
+        None => std::future::pending().await,
+    }
+}

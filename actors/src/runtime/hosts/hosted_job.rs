@@ -1,0 +1,162 @@
+//! A hosted process as a job, as its parent sees it.
+
+use std::sync::Arc;
+
+use fiber_backends::{Job, JobSpec, JobState};
+use fiber_core::{Exit, ExitReason, Meta, ProcessId};
+use fiber_transport::{Link, PeerInfo};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::hosted_link::HostedLink;
+use super::wire::{self, HostedProcess, Number, ToHost};
+use super::{HostGroup, HostNumber, hosted_output};
+use crate::runtime::listen::hand_over;
+use fiber_transport::{HandshakeError, Peer};
+
+const SIGKILL: i32 = 9;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(in crate::runtime) struct HostedJob {
+    pub(super) number: Number,
+    pub(super) group: Arc<HostGroup>,
+    pub(super) spec: JobSpec,
+    id: ProcessId,
+    parent: ProcessId,
+    states: watch::Sender<JobState>,
+    placed: Mutex<Placed>,
+}
+
+/// Where the process runs.
+#[derive(Debug, Default)]
+struct Placed {
+    /// For users: `pid 7 in host-1`.
+    place: Option<String>,
+    /// The number of its host, and the link to it, once it is to start there.
+    host: Option<(HostNumber, Arc<dyn Link>)>,
+    link: Option<Arc<HostedLink>>,
+}
+
+impl HostedJob {
+    pub(super) fn new(
+        number: Number,
+        group: Arc<HostGroup>,
+        spec: JobSpec,
+        id: ProcessId,
+        parent: ProcessId,
+    ) -> HostedJob {
+        let (states, placed) = (watch::Sender::new(JobState::AwaitsHost), Mutex::default());
+        HostedJob { number, group, spec, id, parent, states, placed }
+    }
+
+    pub(super) fn meta(&self) -> &Meta {
+        &self.spec.meta
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        matches!(*self.states.borrow(), JobState::Ended(_))
+    }
+
+    /// Notes why the process does not start yet.
+    pub(super) fn wait(&self, state: JobState) {
+        self.states.send_if_modified(|current| {
+            let changes = !matches!(current, JobState::Ended(_)) && *current != state;
+            if changes {
+                *current = state;
+            }
+            changes
+        });
+    }
+
+    /// Starts the process in a host that is ready.
+    pub(super) fn start(&self, number: HostNumber, host: &Arc<dyn Link>) {
+        let mut placed = self.placed.lock();
+        // It may have been killed before.
+        if self.has_ended() {
+            return;
+        }
+        placed.host = Some((number, Arc::clone(host)));
+        self.states.send_replace(JobState::Starting);
+        let process = HostedProcess {
+            number: self.number,
+            id: self.id,
+            parent: self.parent,
+            name: self.spec.name.clone(),
+            restarts: self.spec.restarts,
+            meta: self.spec.meta,
+            output: hosted_output(self.spec.output),
+        };
+        let _ = host.send(wire::command(&ToHost::Start(Box::new(process))));
+    }
+
+    pub(super) fn running(&self, place: String) {
+        self.placed.lock().place = Some(place);
+        self.wait(JobState::Running);
+    }
+
+    /// Hands the connection of the process to its launch.
+    pub(super) fn connected(&self, peer: Result<PeerInfo, String>) {
+        let info = match peer {
+            Ok(info) => info,
+            Err(problem) => return hand_over(self.id, Err(HandshakeError::Rejected(problem))),
+        };
+        let mut placed = self.placed.lock();
+        let Some((_, host)) = placed.host.clone() else { return };
+        let (link, connection) = HostedLink::connect(self.number, host);
+        placed.link = Some(link);
+        drop(placed);
+        hand_over(self.id, Ok(Peer { info, connection }));
+    }
+
+    /// Returns the number of its host, once it is to start there.
+    pub(in crate::runtime) fn host(&self) -> Option<HostNumber> {
+        self.placed.lock().host.as_ref().map(|(number, _)| *number)
+    }
+
+    /// Returns the link to the process, if there is one.
+    pub(super) fn link(&self) -> Option<Arc<HostedLink>> {
+        self.placed.lock().link.clone()
+    }
+
+    /// Notes the end of the process.
+    pub(super) fn ended(&self, exit: Exit) {
+        self.wait(JobState::Ended(exit));
+        if let Some(link) = self.link() {
+            link.end(None);
+        }
+    }
+
+    fn send(&self, command: fn(Number) -> ToHost) -> bool {
+        let host = self.placed.lock().host.clone();
+        host.is_some_and(|(_, host)| host.send(wire::command(&command(self.number))).is_ok())
+    }
+}
+
+impl Job for HostedJob {
+    fn place(&self) -> String {
+        self.placed.lock().place.clone().unwrap_or_else(|| "waiting for a host".into())
+    }
+
+    fn tail(&self) -> Vec<String> {
+        match &*self.states.borrow() {
+            JobState::Ended(exit) => exit.tail.clone(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn states(&self) -> watch::Receiver<JobState> {
+        self.states.subscribe()
+    }
+
+    fn terminate(&self) {
+        self.send(ToHost::Terminate);
+    }
+
+    fn kill(&self) {
+        if !self.has_ended() && !self.send(ToHost::Kill) {
+            // It has not started, or its host is gone.
+            self.ended(Exit::new(ExitReason::Signal(SIGKILL), Vec::new()));
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! The link to a hosted process, as its parent sees it: its messages go over the link to the host.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use fiber_transport::{Closed, Connection, Incoming, Link, Message, Received};
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+
+use super::wire::{self, Number, ToHost};
+
+/// The sending half, and the place where messages of the process arrive.
+#[derive(Debug)]
+pub(super) struct HostedLink {
+    number: Number,
+    host: Arc<dyn Link>,
+    /// The end of the stream is a dropped sender.
+    arriving: Mutex<Option<mpsc::UnboundedSender<io::Result<Received>>>>,
+    closed: AtomicBool,
+}
+
+impl HostedLink {
+    /// Makes the connection to a process in the host at the other end of `host`.
+    pub(super) fn connect(number: Number, host: Arc<dyn Link>) -> (Arc<HostedLink>, Connection) {
+        let (sender, messages) = mpsc::unbounded_channel();
+        let arriving = Mutex::new(Some(sender));
+        let link = HostedLink { number, host, arriving, closed: AtomicBool::new(false) };
+        let link = Arc::new(link);
+        let incoming = HostedIncoming { link: Arc::clone(&link), messages };
+        let connection = Connection::new(Arc::clone(&link) as Arc<dyn Link>, incoming);
+        (link, connection)
+    }
+
+    /// Passes a message of the process on.
+    pub(super) fn receive(&self, message: Received) {
+        if let Some(arriving) = &*self.arriving.lock() {
+            let _ = arriving.send(Ok(message));
+        }
+    }
+
+    /// Ends the connection, as the process or its host has ended it.
+    pub(super) fn end(&self, problem: Option<String>) {
+        self.closed.store(true, Ordering::Release);
+        if let (Some(arriving), Some(problem)) = (self.arriving.lock().take(), problem) {
+            let _ = arriving.send(Err(io::Error::other(problem)));
+        }
+    }
+}
+
+impl Link for HostedLink {
+    fn send(&self, message: Message) -> Result<(), Closed> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Closed);
+        }
+        let mut head = wire::relay_head(self.number, message.head.len());
+        head.extend_from_slice(&message.head);
+        self.host.send(Message { head, ..message })
+    }
+
+    fn close(&self) {
+        if !self.closed.swap(true, Ordering::AcqRel) {
+            self.arriving.lock().take();
+            let _ = self.host.send(wire::command(&ToHost::Close(self.number)));
+        }
+    }
+
+    /// Does nothing: the link to the host has the limit for all its processes.
+    fn set_peer_timeout(&self, _: Duration) {}
+}
+
+struct HostedIncoming {
+    link: Arc<HostedLink>,
+    messages: mpsc::UnboundedReceiver<io::Result<Received>>,
+}
+
+impl Incoming for HostedIncoming {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Received>>> {
+        self.messages.poll_recv(context)
+    }
+
+    /// Does nothing: the link to the host has the limit.
+    fn set_limit(&mut self, _: usize) {}
+}
+
+impl Drop for HostedIncoming {
+    fn drop(&mut self) {
+        self.link.close();
+    }
+}

@@ -1,0 +1,66 @@
+//! Workers in hosts die, and hosts do.
+
+use std::time::Duration;
+
+use crate::{distinct, hosts, is_running, kill, pool, wait_until};
+
+#[test]
+fn a_worker_that_dies_starts_again_in_its_host() {
+    let pool = pool(2, 2);
+    let before = hosts(&pool, 2);
+    let path = tempfile::tempdir().unwrap();
+    let died = path.path().join("died").to_string_lossy().into_owned();
+    let task = |(x, died): (u64, String)| {
+        if x == 50 && std::fs::File::create_new(died).is_ok() {
+            std::process::abort();
+        }
+        x
+    };
+    let results = pool.map(task, (0..100).map(move |x| (x, died.clone()))).wait().unwrap();
+    assert_eq!(results, (0..100).collect::<Vec<_>>());
+    pool.wait_until_ready().wait().unwrap();
+    assert_eq!(hosts(&pool, 2), before);
+}
+
+#[test]
+fn the_tasks_of_a_killed_host_run_again() {
+    let pool = pool(4, 2);
+    let before = hosts(&pool, 4);
+    let victim = before[0];
+    let call = pool.map(
+        |x: u64| {
+            std::thread::sleep(Duration::from_millis(2));
+            x
+        },
+        0..1000,
+    );
+    kill(victim);
+    assert_eq!(call.wait().unwrap(), (0..1000).collect::<Vec<_>>());
+    wait_until(|| !is_running(victim));
+    pool.wait_until_ready().wait().unwrap();
+    let after = hosts(&pool, 4);
+    assert!(!after.contains(&victim) && distinct(&after) == 2, "{after:?}");
+}
+
+#[test]
+fn workers_do_not_outlive_their_host() {
+    let pool = pool(2, 2);
+    let host = hosts(&pool, 2)[0];
+    let workers = pool.map(|()| std::process::id(), vec![(); 100]).wait().unwrap();
+    kill(host);
+    wait_until(|| workers.iter().all(|worker| !is_running(*worker)));
+}
+
+#[test]
+fn a_task_that_kills_its_worker_fails_alone() {
+    let pool = pool(2, 2);
+    let results: Vec<_> =
+        pool.imap(|x: u64| if x == 5 { std::process::abort() } else { x }, 0..20).wait().collect();
+    for (x, result) in (0..).zip(results) {
+        match result {
+            Ok(y) => assert_eq!(x, y),
+            Err(fiber::Error::WorkerDied { index: 5, .. }) => assert_eq!(x, 5),
+            Err(error) => panic!("{x}: {error}"),
+        }
+    }
+}

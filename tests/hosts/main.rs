@@ -1,0 +1,60 @@
+//! Jobs with several processes, tested with hosts as processes of this machine.
+
+mod deaths;
+mod output;
+mod workers;
+
+use std::collections::BTreeSet;
+
+use fiber::Pool;
+
+fiber::test_harness!();
+
+/// A pool of `processes` workers, `per_job` of them in a host.
+fn pool(processes: usize, per_job: usize) -> Pool {
+    let builder = Pool::builder().processes(processes).processes_per_job(per_job);
+    let pool = builder.build().expect("the options are valid");
+    pool.wait_until_ready().wait().expect("the workers start");
+    pool
+}
+
+/// The parent of this process: in a worker, its host.
+fn parent_pid() -> u32 {
+    rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get().cast_unsigned())
+}
+
+/// The hosts of a pool's workers, one of them for each worker.
+fn hosts(pool: &Pool, processes: usize) -> Vec<u32> {
+    let task = |()| {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        (std::process::id(), parent_pid())
+    };
+    let mut seen = BTreeSet::new();
+    while seen.len() < processes {
+        seen.extend(pool.map(task, vec![(); processes]).wait().unwrap());
+    }
+    seen.into_iter().map(|(_, host)| host).collect()
+}
+
+fn distinct(pids: &[u32]) -> usize {
+    pids.iter().collect::<BTreeSet<_>>().len()
+}
+
+fn is_running(pid: u32) -> bool {
+    // A zombie has no command line.
+    std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
+}
+
+/// Waits for an event that only the process table shows.
+fn wait_until(mut condition: impl FnMut() -> bool) {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while !condition() {
+        assert!(std::time::Instant::now() < deadline, "it did not happen within 30 s");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+fn kill(pid: u32) {
+    let pid = rustix::process::Pid::from_raw(pid.cast_signed()).expect("it is not 0");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it runs");
+}
