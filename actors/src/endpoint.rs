@@ -137,6 +137,9 @@ pub(crate) async fn send_heartbeats(
     }
 }
 
+/// How many more intervals a hosted process may be silent than its host.
+const HOST_FIRST: u128 = 3;
+
 /// Detects that another process sends no heartbeats any more.
 pub(crate) struct HeartbeatMonitor {
     ticks: Interval,
@@ -152,6 +155,12 @@ impl HeartbeatMonitor {
         let allowed =
             config.heartbeat_timeout.as_millis().div_ceil(config.heartbeat.as_millis().max(1));
         HeartbeatMonitor { ticks, silent_ticks: 0, allowed }
+    }
+
+    /// Lets the other process be silent for longer, so that the loss of its host is found first.
+    pub(crate) fn after_host(mut self) -> HeartbeatMonitor {
+        self.allowed += HOST_FIRST;
+        self
     }
 
     /// Resets the monitor, as a message has come.

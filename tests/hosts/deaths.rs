@@ -64,3 +64,22 @@ fn a_task_that_kills_its_worker_fails_alone() {
         }
     }
 }
+
+#[test]
+fn a_host_that_falls_silent_is_replaced() {
+    let pool = pool(2, 2);
+    let host = hosts(&pool, 2)[0];
+    let pid = rustix::process::Pid::from_raw(host.cast_signed()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    // The heartbeats of the host and of its workers stop together.
+    assert_eq!(pool.map(|x: u64| x, 0..100).wait().unwrap().len(), 100);
+    assert!(!is_running(host));
+    let events = fiber::stats().unwrap().events;
+    let reasons: Vec<_> = events.iter().map(|event| format!("{event:?}")).collect();
+    assert!(
+        reasons
+            .iter()
+            .any(|reason| reason.contains("HostEnded") && reason.contains("HeartbeatLost")),
+        "{reasons:#?}"
+    );
+}

@@ -11,11 +11,13 @@ use fiber_backends::{ListenAddress, Locality};
 use fiber_core::{Error, ProcessId, Result, block_on, shortage};
 use fiber_transport::{
     HandshakeError, ListenAt, Listener, Peer, PendingPeers, Role, accept_peer, listen,
+    listen_near_and_far,
 };
 use tokio::sync::{OnceCell, oneshot, watch};
 use tokio::time::sleep;
 
 use super::Runtime;
+use super::parent_info::ChildPlace;
 
 /// The pause after an attempt to accept a connection has failed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -116,7 +118,13 @@ impl Runtime {
             let ListenAddress { link, bind, advertised, locality } = listen_on;
             let at = ListenAt::new(bind);
             let at = advertised.into_iter().fold(at, ListenAt::advertise);
-            let listener = listen(link, &self.endpoint.key, &at).map_err(|error| {
+            let key = &self.endpoint.key;
+            // Its neighbours in the host are on this machine, others are not.
+            let listener = match self.place {
+                ChildPlace::InHost(_) => listen_near_and_far(key, &at),
+                ChildPlace::Alone | ChildPlace::Host => listen(link, key, &at),
+            };
+            let listener = listener.map_err(|error| {
                 Error::system(format!("no {link} link could be opened"), shortage::explain(&error))
             })?;
             let address = Address { url: listener.address(), locality };

@@ -52,7 +52,7 @@ async fn monitor_with(
     mut commands: mpsc::UnboundedReceiver<ProcessCommand>,
     mut receive: impl FnMut(Received),
 ) -> Exit {
-    let Launched { mut connection, job_guard, mut peer, .. } = launched;
+    let Launched { mut connection, job_guard, mut peer, host, .. } = launched;
     let mut states = job_guard.job.states();
     let mut receive = |mut message: Received| match message.first() {
         Some(&MAIN) => {
@@ -64,6 +64,9 @@ async fn monitor_with(
         _ => {}
     };
     let mut heartbeats = HeartbeatMonitor::new(&runtime.endpoint.config);
+    if host.is_some() {
+        heartbeats = heartbeats.after_host();
+    }
     // Why this process has killed the child, if it has.
     let mut verdict = None;
     let mut killed: Option<Instant> = None;
