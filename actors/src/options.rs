@@ -52,14 +52,6 @@ impl Numbers {
     }
 }
 
-/// Returns how many processes a pool or ring has by default.
-pub(crate) fn default_processes(config: &Config) -> usize {
-    match config.processes {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
-        count => count,
-    }
-}
-
 /// Defines the methods of options that builders share, with the fields in which they are stored.
 ///
 /// The text of a method's documentation follows the sentences that all builders have in common.

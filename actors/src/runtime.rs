@@ -214,6 +214,15 @@ impl Runtime {
         self.is_head
     }
 
+    /// Returns how many processes a pool or ring has that sets no number.
+    pub(crate) fn default_processes(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        match self.config().processes {
+            0 => self.backend.default_processes().unwrap_or_else(cores),
+            count => count,
+        }
+    }
+
     /// Returns the links to other processes.
     pub(crate) fn mesh(&self) -> &Mesh {
         &self.mesh

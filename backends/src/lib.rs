@@ -175,6 +175,12 @@ pub trait Backend: Debug + Send + Sync {
         Box::pin(std::future::ready(Ok(None)))
     }
 
+    /// Returns how many processes a pool or ring has by default: one for each core of the machines,
+    /// as far as that is known without asking them. `None`: one for each core of this machine.
+    fn default_processes(&self) -> Option<usize> {
+        None
+    }
+
     /// Removes leftovers of dead sessions and returns their names. A backend does so by itself
     /// before its first job.
     ///

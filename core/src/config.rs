@@ -95,7 +95,8 @@ options! {
             /// The transport between processes: `unix` (one host) or `nng` (TCP). Processes in
             /// containers always use nng.
             link: LinkKind = LinkKind::Unix,
-            /// The number of workers of a pool that sets none. 0 is one worker for each CPU core.
+            /// The number of workers of a pool that sets none. 0 is one worker for each CPU core,
+            /// of all machines if the backend has some.
             processes: usize = 0,
             /// How many processes share a job: a container, a pod, or with `local` a process group. A
             /// host in the job starts and watches them. Backends that have machines, as Slurm does,

@@ -9,7 +9,7 @@ use super::Pool;
 use super::controller::{self, Controller};
 use super::state::PoolState;
 use super::worker::WorkerMain;
-use crate::options::{Numbers, ProcessOptions, builder_options, default_processes};
+use crate::options::{Numbers, ProcessOptions, builder_options};
 use crate::process::Initializer;
 use crate::reply::Reply;
 use crate::runtime::{HostGroup, Runtime};
@@ -176,7 +176,7 @@ impl PoolBuilder {
         let runtime = Runtime::get()?;
         let config = runtime.config();
         let bounds = self.scale.unwrap_or_else(|| {
-            let count = self.processes.unwrap_or_else(|| default_processes(config));
+            let count = self.processes.unwrap_or_else(|| runtime.default_processes());
             count..=count
         });
         let invalid = |problem: &str| Err(Error::invalid("PoolBuilder::processes", problem));

@@ -21,7 +21,7 @@ use super::recorded::{Identity, Progress, RecordedRun};
 use super::run::{PreparedRun, RingRun};
 use super::task::ring_entry;
 use crate::durable::{DurableState, ObjectKind};
-use crate::options::{Numbers, ProcessOptions, builder_options, default_processes};
+use crate::options::{Numbers, ProcessOptions, builder_options};
 use crate::process::Initializer;
 use crate::runtime::{HostGroup, Runtime};
 use crate::stats::Registration;
@@ -233,7 +233,7 @@ impl RingBuilder {
     ) -> Result<PreparedRun> {
         let runtime = Runtime::get()?;
         let config = runtime.config();
-        let size = self.size.unwrap_or_else(|| default_processes(config));
+        let size = self.size.unwrap_or_else(|| runtime.default_processes());
         if size == 0 || u32::try_from(size).is_err() {
             let problem = format!("a ring needs at least 1 node and at most 2^32 - 1, not {size}");
             return Err(Error::invalid("RingBuilder::size", problem));

@@ -80,7 +80,8 @@ impl Subject {
         let (key, id) = (SessionKey::random(), ProcessId::random());
         let own = ProcessId::random();
         let endpoint = Endpoint::new(own, Config::default(), key.clone(), Arbiter::current());
-        let runtime = Runtime::new(endpoint, Arc::new(NoBackend), None, true);
+        let runtime =
+            Runtime::new(endpoint, Arc::new(NoBackend), None, ChildPlace::Alone, None, true);
         let at = ListenAt::new(Ipv4Addr::LOCALHOST);
         let mut listener = listen(LinkKind::Unix, &key, &at).unwrap();
         let address = listener.address();
