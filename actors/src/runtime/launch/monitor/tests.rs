@@ -11,6 +11,7 @@ use futures_util::future::{LocalBoxFuture, join};
 
 use super::*;
 use crate::endpoint::Endpoint;
+use crate::runtime::parent_info::ChildPlace;
 
 /// Time limit for anything that must happen.
 const LONG: Duration = Duration::from_secs(20);
