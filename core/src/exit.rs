@@ -249,3 +249,29 @@ impl fmt::Display for LastLines<'_> {
         self.0.iter().try_for_each(|line| write!(f, "\n    {line}"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_machine_is_no_fault_of_its_processes() {
+        let lost = |reason: ExitReason| ExitReason::HostEnded {
+            host: "host-b".into(),
+            reason: Box::new(reason),
+        };
+        for reason in [
+            ExitReason::LinkLost("cut".into()),
+            ExitReason::HeartbeatLost(Duration::from_secs(10)),
+            ExitReason::Evicted("drained".into()),
+            ExitReason::Terminated,
+        ] {
+            assert!(lost(reason.clone()).is_displacement(), "{reason}");
+        }
+        assert!(!lost(ExitReason::Signal(9)).is_displacement());
+        assert_eq!(
+            lost(ExitReason::Signal(9)).to_string(),
+            "lost its host host-b, which was killed by signal 9 (SIGKILL)"
+        );
+    }
+}

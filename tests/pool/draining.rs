@@ -31,8 +31,8 @@ fn events(pool: &Pool) -> (Receiver<u32>, Receiver<End>) {
     let ((started, starts), (ended, ends)) = (channel(), channel());
     pool.on_event(move |event| match &event.kind {
         EventKind::WorkerStarted { place, .. } => {
-            let pid = place.strip_prefix("pid ").expect("workers are processes");
-            let _ = started.send(pid.parse().unwrap());
+            let pid = place.split(' ').nth(1).and_then(|pid| pid.parse().ok());
+            let _ = started.send(pid.expect("workers are processes"));
         }
         EventKind::WorkerEnded { exit, expected, blamed, redelivered, .. } => {
             let (reason, blamed) = (exit.reason.clone(), blamed.len());

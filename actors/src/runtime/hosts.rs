@@ -458,8 +458,8 @@ impl Runtime {
     /// there are any.
     fn host_failed(&'static self, host: &Arc<Host>, exit: Exit) {
         let Some(machine) = &host.machine else { return self.host_ended(host, exit) };
-        let problem = format!("{}", exit.start_failure());
-        tracing::warn!("no host can be started on `{machine}`: it {problem}");
+        let problem = exit.start_failure().start_problem();
+        tracing::warn!("no host could be started on `{machine}`: {problem}");
         let pause = self.hosts.machines.failed(machine, &problem);
         let processes = self.remove_host(host);
         self.hosts.state.lock().queue.extend(processes);

@@ -111,7 +111,7 @@ impl Machines {
             .iter()
             .map(|known| {
                 let failure = known.failure.as_ref()?;
-                Some(format!("`{}` {}", known.machine.name, failure.problem))
+                Some(format!("`{}`: {}", known.machine.name, failure.problem))
             })
             .collect();
         problems.map(|problems| format!("no machine can be used: {}", problems.join("; ")))
@@ -154,14 +154,14 @@ mod tests {
         let machines = machines(&[("a", None), ("b", Some(2.0))]);
         let next = |meta: Meta| machines.next_free(|_| false, &meta).map(|(name, _)| name);
         assert_eq!(next(Meta::new()).as_deref(), Some("a"));
-        assert_eq!(machines.failed("a", "does not answer"), PAUSES.0);
+        assert_eq!(machines.failed("a", "it does not answer"), PAUSES.0);
         assert_eq!(next(Meta::new()).as_deref(), Some("b"));
         assert_eq!(next(Meta::new().cpu(3.0)), None);
         assert!(machines.all_failed().is_none());
-        assert_eq!(machines.failed("a", "does not answer"), PAUSES.0 * 2);
-        machines.failed("b", "has no room on its disk");
+        assert_eq!(machines.failed("a", "it does not answer"), PAUSES.0 * 2);
+        machines.failed("b", "its disk is full");
         let problems = machines.all_failed().unwrap();
-        assert!(problems.contains("`a` does not answer; `b` has no room"), "{problems}");
+        assert!(problems.contains("`a`: it does not answer; `b`: its disk is full"), "{problems}");
         machines.started("a");
         assert_eq!(next(Meta::new()).as_deref(), Some("a"));
     }
