@@ -4,7 +4,7 @@ use fiber::{Error, Pool};
 
 #[test]
 fn the_last_lines_of_a_dead_worker_are_in_the_error() {
-    let pool = Pool::builder().processes(1).processes_per_job(2).build().unwrap();
+    let pool = Pool::builder().processes(2).processes_per_job(2).build().unwrap();
     let task = || {
         eprintln!("about to die");
         std::process::abort();

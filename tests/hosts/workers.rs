@@ -68,6 +68,9 @@ fn a_request_that_a_host_can_not_grant_is_an_error_that_says_so() {
     let pool = Pool::builder().processes(2).processes_per_job(2).meta(meta).build().unwrap();
     let error = pool.apply(|| (), ()).wait().unwrap_err().to_string();
     assert!(error.contains("200000 CPU cores"), "{error}");
+    let meta = Meta::new().cpu(1.0);
+    let pool = Pool::builder().processes(1).processes_per_job(1_000).meta(meta).build().unwrap();
+    assert_eq!(pool.apply(|| 7, ()).wait().unwrap(), 7);
     let error = Pool::builder().processes_per_job(0).build().unwrap_err().to_string();
     assert!(error.contains("processes_per_job"), "{error}");
 }

@@ -199,13 +199,15 @@ impl PoolBuilder {
             initializer: self.initializer.transpose()?,
             max_message: max_message as u64,
         };
+        // A job requests no more than the pool can use.
+        let most = *bounds.end();
         let spec = controller::PoolSpec {
             output: self.options.output_mode(config),
             meta: self.options.meta,
             worker_main,
             quota: self.tasks_per_worker,
             bounds,
-            hosts: HostGroup::new(name.clone(), per_job),
+            hosts: HostGroup::new(name.clone(), most.min(per_job)),
         };
         let state = Arc::new_cyclic(|weak| {
             let controller = controller::start(

@@ -265,7 +265,7 @@ impl RingBuilder {
         let per_job = self.options.processes_per_job(config)?;
         let coordinator = Coordinator {
             runtime,
-            hosts: HostGroup::new(name.clone(), per_job),
+            hosts: HostGroup::new(name.clone(), per_job.min(size)),
             name,
             function,
             main,
