@@ -151,7 +151,7 @@ pub trait Link: Debug + Send + Sync {
         self.send(message)
     }
 
-    /// Notes that this peer will not be sent the message of this key again, as far as it was.
+    /// Notes that this peer needs the shared message of this key no more, if it was sent it.
     fn drop_shared(&self, _key: u64) {}
 
     /// Closes the link: queued messages are dropped, the peer sees the end, and [`Incoming`] ends.

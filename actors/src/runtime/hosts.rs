@@ -6,6 +6,7 @@
 //!
 //! - This file: which host gets which process, and the life of hosts, in the parent.
 //! - `host_main`: the host itself. `wire`: the messages between both.
+//! - `shared`: messages that go to several processes of a host.
 //! - `room`: what processes take of a machine.
 //!
 //! There are two ways to choose. Where an engine finds a place for each job, a host is for a fixed
@@ -20,6 +21,7 @@ mod hosted_job;
 mod hosted_link;
 mod machines;
 mod room;
+mod shared;
 mod wire;
 
 use std::collections::{HashMap, VecDeque};
@@ -31,7 +33,7 @@ use std::time::Duration;
 use fiber_backends::{JobSpec, JobState, Room, WaitReason};
 use fiber_core::stats::ProcessRole;
 use fiber_core::{Exit, ExitReason, Meta, OutputMode, ProcessId};
-use fiber_transport::{Link, Received};
+use fiber_transport::Received;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
@@ -40,6 +42,7 @@ use self::host_main::HostMain;
 pub(super) use self::hosted_job::HostedJob;
 use self::machines::Machines;
 use self::room::Use;
+use self::shared::HostWire;
 use self::wire::{Arrived, FromHost, Number};
 use super::Runtime;
 use super::child_main::StartRequest;
@@ -115,7 +118,7 @@ struct Host {
 struct HostState {
     processes: HashMap<Number, Arc<HostedJob>>,
     /// The link to it, once it is ready.
-    link: Option<Arc<dyn Link>>,
+    link: Option<Arc<HostWire>>,
     /// The room on its machine, once that is known.
     room: Option<Room>,
     /// Whether it gets no more processes.
@@ -363,13 +366,11 @@ impl Runtime {
     fn host_ready(&'static self, host: &Host, launched: &Launched) {
         let mut state = host.state.lock();
         state.waiting = None;
-        state.link = Some(Arc::clone(&launched.connection.link));
+        let wire = Arc::new(HostWire::new(Arc::clone(&launched.connection.link)));
+        state.link = Some(Arc::clone(&wire));
         // On a machine, its own answer says first how many processes it has room for.
         if host.machine.is_none() || state.room.is_some() {
-            state
-                .processes
-                .values()
-                .for_each(|job| job.start(host.number, &launched.connection.link));
+            state.processes.values().for_each(|job| job.start(host.number, &wire));
         }
     }
 
@@ -431,7 +432,9 @@ impl Runtime {
                     self.process_ended(host);
                 }
             }
-            None => tracing::error!("ignored an invalid message of `{}`", host.name),
+            Some(Arrived::Shared { .. }) | None => {
+                tracing::error!("ignored an invalid message of `{}`", host.name);
+            }
         }
     }
 

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use super::shared::KeptMessages;
 use super::wire::{self, Arrived, FromHost, HostedProcess, Number, ToHost};
 use crate::endpoint::message_limit;
 use crate::runtime::launch::{MAX_LAG, ended};
@@ -32,6 +33,7 @@ impl ChildMain for HostMain {
             runtime,
             parent: Arc::clone(&link),
             processes: RefCell::default(),
+            kept: RefCell::default(),
             terminating: Cell::new(false),
             end,
         });
@@ -59,6 +61,7 @@ struct Host {
     runtime: &'static Runtime,
     parent: Arc<dyn Link>,
     processes: RefCell<HashMap<Number, Hosted>>,
+    kept: RefCell<KeptMessages>,
     /// Whether SIGTERM asked this host to end.
     terminating: Cell<bool>,
     /// Ends the main thread.
@@ -89,12 +92,19 @@ impl Host {
             ParentMessage::Data(message) => message,
         };
         match wire::read(message) {
-            Some(Arrived::Relayed(number, Received { bytes, blobs })) => {
-                if let Some(Hosted { link: Some(link), .. }) = self.processes.borrow().get(&number)
-                {
-                    // If it is gone, its parent hears of that.
-                    let _ = link.send(Message { head: Vec::new(), body: bytes, blobs });
+            Some(Arrived::Relayed(number, message)) => self.pass_on(number, message),
+            Some(Arrived::Shared { number, key, message }) => {
+                let message = self.kept.borrow_mut().keep(key, message);
+                self.pass_on(number, message);
+            }
+            Some(Arrived::Command(ToHost::SendKept { number, key })) => {
+                match self.kept.borrow().get(key) {
+                    Some(message) => self.pass_on(number, message),
+                    None => tracing::error!("a message that this host does not keep was wanted"),
                 }
+            }
+            Some(Arrived::Command(ToHost::DropKept(keys))) => {
+                self.kept.borrow_mut().drop_all(&keys);
             }
             Some(Arrived::Command(ToHost::Start(process))) => self.start(*process),
             Some(Arrived::Command(ToHost::Terminate(number))) => {
@@ -109,6 +119,14 @@ impl Host {
                 }
             }
             None => tracing::error!("ignored an invalid message to this host"),
+        }
+    }
+
+    /// Passes a message on to a process.
+    fn pass_on(&self, number: Number, Received { bytes, blobs }: Received) {
+        if let Some(Hosted { link: Some(link), .. }) = self.processes.borrow().get(&number) {
+            // If it is gone, its parent hears of that.
+            let _ = link.send(Message { head: Vec::new(), body: bytes, blobs });
         }
     }
 

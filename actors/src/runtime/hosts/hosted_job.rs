@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use fiber_backends::{Job, JobSpec, JobState};
 use fiber_core::{Exit, ExitReason, Meta, ProcessId};
-use fiber_transport::{Link, PeerInfo};
+use fiber_transport::PeerInfo;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::hosted_link::HostedLink;
+use super::shared::HostWire;
 use super::wire::{self, HostedProcess, Number, ToHost};
 use super::{HostGroup, HostNumber, hosted_output};
 use crate::runtime::listen::hand_over;
@@ -34,7 +35,7 @@ struct Placed {
     /// For users: `pid 7 in host-1`.
     place: Option<String>,
     /// The number of its host, and the link to it, once it is to start there.
-    host: Option<(HostNumber, Arc<dyn Link>)>,
+    host: Option<(HostNumber, Arc<HostWire>)>,
     link: Option<Arc<HostedLink>>,
 }
 
@@ -70,7 +71,7 @@ impl HostedJob {
     }
 
     /// Starts the process in a host that is ready.
-    pub(super) fn start(&self, number: HostNumber, host: &Arc<dyn Link>) {
+    pub(super) fn start(&self, number: HostNumber, host: &Arc<HostWire>) {
         let mut placed = self.placed.lock();
         // It may have been killed before.
         if self.has_ended() {

@@ -10,13 +10,14 @@ use fiber_transport::{Closed, Connection, Incoming, Link, Message, Received};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
+use super::shared::HostWire;
 use super::wire::{self, Number, ToHost};
 
 /// The sending half, and the place where messages of the process arrive.
 #[derive(Debug)]
 pub(super) struct HostedLink {
     number: Number,
-    host: Arc<dyn Link>,
+    host: Arc<HostWire>,
     /// The end of the stream is a dropped sender.
     arriving: Mutex<Option<mpsc::UnboundedSender<io::Result<Received>>>>,
     closed: AtomicBool,
@@ -24,7 +25,7 @@ pub(super) struct HostedLink {
 
 impl HostedLink {
     /// Makes the connection to a process in the host at the other end of `host`.
-    pub(super) fn connect(number: Number, host: Arc<dyn Link>) -> (Arc<HostedLink>, Connection) {
+    pub(super) fn connect(number: Number, host: Arc<HostWire>) -> (Arc<HostedLink>, Connection) {
         let (sender, messages) = mpsc::unbounded_channel();
         let arriving = Mutex::new(Some(sender));
         let link = HostedLink { number, host, arriving, closed: AtomicBool::new(false) };
@@ -44,6 +45,7 @@ impl HostedLink {
     /// Ends the connection, as the process or its host has ended it.
     pub(super) fn end(&self, problem: Option<String>) {
         self.closed.store(true, Ordering::Release);
+        self.host.drop_all_shared(self.number);
         if let (Some(arriving), Some(problem)) = (self.arriving.lock().take(), problem) {
             let _ = arriving.send(Err(io::Error::other(problem)));
         }
@@ -60,8 +62,25 @@ impl Link for HostedLink {
         self.host.send(Message { head, ..message })
     }
 
+    fn send_shared(&self, key: u64, message: Message) -> Result<(), Closed> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Closed);
+        }
+        let sent = self.host.send_shared(self.number, key, message);
+        // The link may have been closed meanwhile.
+        if self.closed.load(Ordering::Acquire) {
+            self.host.drop_all_shared(self.number);
+        }
+        sent
+    }
+
+    fn drop_shared(&self, key: u64) {
+        self.host.drop_shared(self.number, key);
+    }
+
     fn close(&self) {
         if !self.closed.swap(true, Ordering::AcqRel) {
+            self.host.drop_all_shared(self.number);
             self.arriving.lock().take();
             let _ = self.host.send(wire::command(&ToHost::Close(self.number)));
         }

@@ -1,8 +1,8 @@
 //! The messages between a parent and a host.
 //!
 //! The first byte after the channel says what a message is: [`RELAYED`] for a message of a hosted
-//! process or to one, behind the number of the process, or [`COMMAND`] for an encoded [`ToHost`] or
-//! [`FromHost`].
+//! process or to one, behind the number of the process; [`SHARED`] for one that the host keeps for
+//! others, behind the number and the key; or [`COMMAND`] for an encoded [`ToHost`] or [`FromHost`].
 
 use bytes::{Buf, BufMut};
 use fiber_backends::Room;
@@ -11,10 +11,12 @@ use fiber_transport::{Message, PeerInfo, Received};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::shared::Key;
 use crate::endpoint::MAIN;
 
 const RELAYED: u8 = 0;
 const COMMAND: u8 = 1;
+const SHARED: u8 = 2;
 
 /// The number of a hosted process. Its parent chooses it.
 pub(super) type Number = u64;
@@ -33,6 +35,10 @@ pub(super) enum ToHost {
     Kill(Number),
     /// Close its link.
     Close(Number),
+    /// Send it a message that the host keeps.
+    SendKept { number: Number, key: Key },
+    /// Keep these messages no longer.
+    DropKept(Vec<Key>),
 }
 
 /// A process to start in the host.
@@ -67,6 +73,7 @@ pub(super) enum FromHost {
 /// A message that has arrived.
 pub(super) enum Arrived<C> {
     Relayed(Number, Received),
+    Shared { number: Number, key: Key, message: Received },
     Command(C),
 }
 
@@ -85,12 +92,27 @@ pub(super) fn relay_head(number: Number, more: usize) -> Vec<u8> {
     head
 }
 
+/// Returns the head of a message that the host keeps, with the message's own.
+pub(super) fn shared_head(number: Number, key: Key, message: &[u8]) -> Vec<u8> {
+    let mut head = Vec::with_capacity(RELAY_HEAD + size_of::<Key>() + message.len());
+    head.extend_from_slice(&[MAIN, SHARED]);
+    head.put_u64_le(number);
+    head.put_u64_le(key);
+    head.extend_from_slice(message);
+    head
+}
+
 /// Reads a message behind the byte of its channel; `None` if it is malformed.
 pub(super) fn read<C: DeserializeOwned>(mut message: Received) -> Option<Arrived<C>> {
     match message.bytes.try_get_u8().ok()? {
         RELAYED => {
             let number = message.bytes.try_get_u64_le().ok()?;
             Some(Arrived::Relayed(number, message))
+        }
+        SHARED => {
+            let number = message.bytes.try_get_u64_le().ok()?;
+            let key = message.bytes.try_get_u64_le().ok()?;
+            Some(Arrived::Shared { number, key, message })
         }
         COMMAND => codec::decode(&message.bytes).ok().map(Arrived::Command),
         _ => None,
@@ -119,7 +141,7 @@ mod tests {
         }
         let kill = read(arrived(command(&ToHost::Kill(8))));
         assert!(matches!(kill, Some(Arrived::Command(ToHost::Kill(8)))));
-        for malformed in [&b""[..], &[RELAYED, 1], &[COMMAND], &[9, 9]] {
+        for malformed in [&b""[..], &[RELAYED, 1], &[SHARED, 1], &[COMMAND], &[9, 9]] {
             assert!(read::<ToHost>(Bytes::copy_from_slice(malformed).into()).is_none());
         }
     }
