@@ -150,6 +150,11 @@ impl Shared {
         &self.mapping
     }
 
+    /// Returns whether a value of type `T` keeps the range in use: what [`Blob::borrowed`] got.
+    pub fn is_held_by<T: Any>(&self) -> bool {
+        (*self.hold).is::<T>()
+    }
+
     /// Returns the offset of the first byte in the mapping.
     pub fn offset(&self) -> usize {
         self.offset

@@ -364,7 +364,7 @@ impl UnixIncoming {
             BlobFrame::Mapping { id, is_lenders_own } => self.borrower.map(id, is_lenders_own),
             BlobFrame::Return(loans) => {
                 let ended = self.link.state.lock().lender.end(&loans);
-                drop(ended);
+                loans::release(ended);
             }
             BlobFrame::Request(loans) => self.link.send_requested(&loans),
             BlobFrame::Data(loan, bytes) => self.borrower.fill(loan, bytes),

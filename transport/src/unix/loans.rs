@@ -3,6 +3,10 @@
 //! The lender keeps a blob until the borrower gives it back or its process has ended: only then may
 //! the memory be written again. The end of the link alone does not show that the borrower has
 //! stopped reading.
+//!
+//! Borrowers may pass a blob on, and die. Those to whom they passed it have locks on the range. The
+//! owner of the memory alone waits for the end of these locks: if each lender did, two of them
+//! could wait for each other, when a blob goes back and forth.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
@@ -84,27 +88,42 @@ impl Lender {
         requested
     }
 
-    /// Keeps the blobs until the borrower has ended, and those to whom it has passed them on do not
-    /// use them.
+    /// Keeps the blobs until the borrower has ended.
     pub(super) async fn wait_for_end_of(self, borrower: Pid) {
-        let mut lent: Vec<Blob> = self.lent.into_values().collect();
+        let lent: Vec<Blob> = self.lent.into_values().collect();
         if lent.is_empty() {
             return;
         }
         while !matches!(rustix::process::test_kill_process(borrower), Err(Errno::SRCH)) {
             sleep(LOOK).await;
         }
-        loop {
-            lent.retain(|blob| {
-                blob.as_shared()
-                    .is_some_and(|place| place.mapping().is_locked(place.offset(), place.len()))
-            });
-            if lent.is_empty() {
-                return;
-            }
-            sleep(LOOK).await;
-        }
+        release(lent);
     }
+}
+
+/// Drops blobs whose borrower does not use them any more. Those that others still read are kept
+/// until they don't.
+pub(super) fn release(blobs: Vec<Blob>) {
+    let (mut read, unused): (Vec<_>, Vec<_>) = blobs.into_iter().partition(is_read_elsewhere);
+    drop(unused);
+    if !read.is_empty() {
+        tokio::task::spawn_local(async move {
+            while !read.is_empty() {
+                sleep(LOOK).await;
+                read.retain(is_read_elsewhere);
+            }
+        });
+    }
+}
+
+/// Returns whether the memory is this process's own, and processes read it that have borrowed it
+/// from others. A blob that came back on loan is no owner: its lock would keep it for ever.
+fn is_read_elsewhere(blob: &Blob) -> bool {
+    blob.as_shared().is_some_and(|place| {
+        let mapping = place.mapping();
+        let is_own = mapping.is_own() && !place.is_held_by::<Borrowed>();
+        is_own && mapping.is_locked(place.offset(), place.len())
+    })
 }
 
 fn contains(lent: &Shared, place: &SharedPlace) -> bool {
@@ -118,7 +137,8 @@ fn contains(lent: &Shared, place: &SharedPlace) -> bool {
 struct Borrowed {
     link: Weak<UnixLink>,
     loan: Loan,
-    _keep: Keep,
+    /// `None` while it is dropped.
+    keep: Option<Keep>,
 }
 
 /// What keeps memory that the lender has borrowed itself, if the lender ends.
@@ -132,6 +152,8 @@ enum Keep {
 
 impl Drop for Borrowed {
     fn drop(&mut self) {
+        // First: the owner looks for locks when it has the blob back.
+        self.keep = None;
         if let Some(link) = self.link.upgrade() {
             link.give_back(self.loan);
         }
@@ -221,7 +243,7 @@ impl Borrower {
                 Keep::Own(own.ok_or(io::ErrorKind::ConnectionReset)?)
             }
         };
-        let hold = Arc::new(Borrowed { link, loan: place.loan, _keep: keep });
+        let hold = Arc::new(Borrowed { link, loan: place.loan, keep: Some(keep) });
         Blob::borrowed(Arc::clone(mapping), offset, len, hold).map(Ok).ok_or_else(|| {
             let problem = "the peer lent a blob that is outside of the memory that it can lend";
             io::Error::new(io::ErrorKind::InvalidData, problem)
