@@ -19,7 +19,7 @@ mod docker;
 #[cfg(feature = "docker")]
 mod error_chain;
 mod gpus;
-#[cfg(feature = "docker")]
+#[cfg(any(feature = "docker", feature = "slurm"))]
 mod job_handle;
 #[cfg(feature = "kubernetes")]
 pub mod kubernetes;
@@ -28,12 +28,14 @@ mod local;
 mod mounts;
 mod oom;
 mod output;
-#[cfg(feature = "docker")]
+#[cfg(any(feature = "docker", feature = "slurm"))]
 mod owner;
 #[cfg(feature = "docker")]
 mod progress;
-#[cfg(feature = "docker")]
+#[cfg(any(feature = "docker", feature = "slurm"))]
 mod single_flight;
+#[cfg(feature = "slurm")]
+mod slurm;
 
 use std::ffi::OsString;
 use std::fmt::Debug;
@@ -42,6 +44,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 #[cfg(feature = "docker")]
 use std::time::Duration;
+use std::time::SystemTime;
 
 use fiber_core::{Config, ConfigProblem, Error, Exit, LinkKind, Meta, OutputMode, Result};
 use futures_util::future::LocalBoxFuture;
@@ -52,10 +55,12 @@ use tokio::sync::watch;
 pub use docker::{Docker, DockerCluster};
 #[cfg(feature = "kubernetes")]
 pub use kubernetes::Kubernetes;
-pub use local::{Local, run_if_guard};
+pub use local::Local;
 pub use output::{flush, flush_within, print_message, set_print_wrapper};
 #[cfg(feature = "docker")]
 pub use progress::{Progress, Step};
+#[cfg(feature = "slurm")]
+pub use slurm::Slurm;
 
 /// Time for the end of a process after `grace`, before its engine kills it.
 #[cfg(feature = "docker")]
@@ -181,6 +186,11 @@ pub trait Backend: Debug + Send + Sync {
         None
     }
 
+    /// Returns when the engine will end this process with all of its jobs, as far as that is known.
+    fn ends_at(&self) -> Option<SystemTime> {
+        None
+    }
+
     /// Removes leftovers of dead sessions and returns their names. A backend does so by itself
     /// before its first job.
     ///
@@ -234,6 +244,17 @@ pub enum WaitReason {
     Image(String),
 }
 
+/// Becomes one of this crate's small helper processes and never returns, if this process was started
+/// as one.
+pub fn run_if_helper() {
+    local::run_if_guard();
+    #[cfg(feature = "slurm")]
+    {
+        slurm::run_if_launcher();
+        slurm::remove_copy();
+    }
+}
+
 /// Returns the backend that the configuration names.
 ///
 /// # Errors
@@ -249,11 +270,15 @@ pub fn backend(config: &Config) -> Result<Arc<dyn Backend>> {
         "kubernetes" => Ok(Arc::new(Kubernetes::new(config)?)),
         #[cfg(not(feature = "kubernetes"))]
         "kubernetes" => Err(Error::missing_feature("the backend `kubernetes`", "kubernetes")),
+        #[cfg(feature = "slurm")]
+        "slurm" => Ok(Arc::new(Slurm::new(config))),
+        #[cfg(not(feature = "slurm"))]
+        "slurm" => Err(Error::missing_feature("the backend `slurm`", "slurm")),
         other => Err(Error::from(ConfigProblem::value(
             "backend",
             other,
-            "there is no such backend: set `backend` (or FIBER_BACKEND) to `local`, `docker` or \
-             `kubernetes`, or leave it out",
+            "there is no such backend: set `backend` (or FIBER_BACKEND) to `local`, `docker`, \
+             `kubernetes` or `slurm`, or leave it out",
         ))),
     }
 }

@@ -25,7 +25,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use self::guard::Group;
-pub use self::guard::run_if_guard;
+pub(crate) use self::guard::run_if_guard;
 use self::resources::{Grant, ran_out_of_memory};
 use crate::gpus::{GpuAllocator, VISIBLE};
 use crate::oom::OomKills;

@@ -4,7 +4,7 @@ mod log;
 mod printer;
 
 use std::collections::VecDeque;
-#[cfg(feature = "docker")]
+#[cfg(any(feature = "docker", feature = "slurm"))]
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,7 +56,7 @@ pub(crate) enum OutputTarget {
         stream: OutputStream,
         prefix: Option<Arc<str>>,
     },
-    #[cfg(feature = "docker")]
+    #[cfg(any(feature = "docker", feature = "slurm"))]
     File(Arc<std::fs::File>),
 }
 
@@ -104,7 +104,7 @@ impl LineForwarder {
         }
     }
 
-    #[cfg(feature = "docker")]
+    #[cfg(any(feature = "docker", feature = "slurm"))]
     pub(crate) async fn push(&mut self, bytes: &[u8]) {
         self.pending.extend_from_slice(bytes);
         self.forward_complete_lines().await;
@@ -144,7 +144,7 @@ impl OutputTarget {
                 };
                 printer::print(*stream, bytes).await;
             }
-            #[cfg(feature = "docker")]
+            #[cfg(any(feature = "docker", feature = "slurm"))]
             OutputTarget::File(file) => {
                 if let Err(error) = (&mut &**file).write_all(&lines) {
                     tracing::error!(

@@ -66,6 +66,12 @@ impl<T> Default for SingleFlightCell<T> {
 }
 
 impl<T> SingleFlightCell<T> {
+    /// Returns the value if it exists.
+    #[cfg(feature = "slurm")]
+    pub(crate) fn get(&self) -> Option<&T> {
+        self.value.get()
+    }
+
     /// Returns the value, and makes it if it does not exist yet.
     ///
     /// # Errors

@@ -90,7 +90,7 @@ options! {
     #[non_exhaustive]
     pub struct Config {
         "Processes" => {
-            /// The backend that starts processes: `local`, `docker` or `kubernetes`.
+            /// The backend that starts processes: `local`, `docker`, `kubernetes` or `slurm`.
             backend: String = "local".into(),
             /// The transport between processes: `unix` (one host) or `nng` (TCP). Processes in
             /// containers always use nng.
@@ -231,6 +231,11 @@ options! {
             /// `KEY:EFFECT`, `KEY=VALUE` or `KEY=VALUE:EFFECT`.
             #[serde(deserialize_with = "lenient::list")]
             tolerations: Vec<String> = Vec::new(),
+        }
+        "Slurm only" => {
+            /// Whether the program's file is copied to the nodes (`srun --bcast`, into `/tmp`), which
+            /// share no file system with this one. The copy is removed when the program runs.
+            slurm_copy: bool = false,
         }
     }
 }

@@ -47,7 +47,7 @@ pub fn init() {
     if INITIALISED.load(Ordering::Acquire) {
         return;
     }
-    fiber_backends::run_if_guard();
+    fiber_backends::run_if_helper();
     bridge::run_if_asked();
     let variables = match fiber_core::secrets::take_variables(variables::PARENT, variables::KEY) {
         Some([None, None]) => None,

@@ -188,7 +188,7 @@ fn start() -> io::Result<Child> {
 }
 
 /// Runs as a guard and never returns, if this process was started as one.
-pub fn run_if_guard() {
+pub(crate) fn run_if_guard() {
     let parent = std::env::var(VARIABLE).ok().and_then(|pid| Pid::from_raw(pid.parse().ok()?));
     let Some(parent) = parent.filter(|_| holds_table()) else { return };
     // A SIGSTOP to the guard can't be blocked, so its parent's death sends SIGCONT.

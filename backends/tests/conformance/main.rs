@@ -11,7 +11,7 @@ mod job;
 mod promises;
 mod registry;
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use fiber_core::Config;
 use libtest_mimic::{Arguments, Trial};
@@ -30,6 +30,7 @@ const BACKENDS: &[Subject] = &[
     Subject { name: "local", configure: |_| {}, always: true, images: false },
     Subject { name: "docker", configure: |_| {}, always: false, images: true },
     Subject { name: "kubernetes", configure: registry_of_nodes, always: false, images: true },
+    Subject { name: "slurm", configure: |_| {}, always: false, images: false },
 ];
 
 fn registry_of_nodes(config: &mut Config) {
@@ -37,7 +38,7 @@ fn registry_of_nodes(config: &mut Config) {
 }
 
 fn main() -> ExitCode {
-    fiber_backends::run_if_guard();
+    fiber_backends::run_if_helper();
     if let Some(code) = job::run_if_asked() {
         return code;
     }
@@ -49,6 +50,9 @@ fn main() -> ExitCode {
     {
         eprintln!("error: TEST_BACKENDS names `{unknown}`, which is no backend");
         return ExitCode::FAILURE;
+    }
+    if wanted.contains(&"slurm") && std::env::var_os("SLURM_JOB_ID").is_none() {
+        return in_an_allocation();
     }
     let mut trials = Vec::new();
     for Subject { name, configure, always, images } in BACKENDS {
@@ -71,4 +75,16 @@ fn main() -> ExitCode {
         }
     }
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+/// Runs this program again in an allocation of Slurm, whose steps are the jobs of `slurm`.
+fn in_an_allocation() -> ExitCode {
+    let executable = std::env::current_exe().expect("it has a path");
+    let salloc = Command::new("salloc")
+        .args(["--quiet", "--nodes=2", "--cpus-per-task=2", "--gres=gpu:2", "--time=5"])
+        .arg(executable)
+        .args(std::env::args_os().skip(1))
+        .status();
+    let code = salloc.expect("`make slurm-up` installs Slurm").code();
+    ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
 }

@@ -1,0 +1,218 @@
+//! The backend.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+use fiber_core::{Config, Error, Meta, Result};
+use futures_util::future::LocalBoxFuture;
+
+use super::allocation::{self, Allocation, Node};
+use super::{commands, launcher, listen, step};
+use crate::owner::new_session;
+use crate::single_flight::SingleFlightCell;
+use crate::{Backend, Job, JobSpec, ListenAddress, Machine};
+
+/// Runs jobs as steps of this process's allocation.
+#[derive(Debug)]
+pub struct Slurm {
+    config: Config,
+    /// Names this process's steps.
+    session: String,
+    next: AtomicU64,
+    allocation: SingleFlightCell<Option<Allocation>>,
+}
+
+impl Slurm {
+    /// Creates the backend as configured. It runs Slurm's commands on first use.
+    pub fn new(config: &Config) -> Slurm {
+        Slurm {
+            config: config.clone(),
+            session: new_session(),
+            next: AtomicU64::new(1),
+            allocation: SingleFlightCell::default(),
+        }
+    }
+
+    async fn allocation(&self) -> Result<Option<&Allocation>, String> {
+        self.allocation.get_or_try_init(Allocation::find).await.map(Option::as_ref)
+    }
+
+    /// Returns the allocation of this process.
+    ///
+    /// # Errors
+    /// It runs in none.
+    async fn own_allocation(&self) -> Result<&Allocation, String> {
+        self.allocation().await?.ok_or_else(|| {
+            "this process is in no allocation of Slurm: start it in one (`sbatch`, `salloc`, or \
+             `fiber run --backend slurm`)"
+                .into()
+        })
+    }
+
+    async fn listen(&self) -> Result<ListenAddress, String> {
+        let allocation = self.own_allocation().await?;
+        let own = own_node(allocation);
+        let other = allocation.nodes.iter().find(|node| Some(&node.name) != own.as_ref());
+        let address = match (self.config.bind_host, other) {
+            (None, Some(node)) => {
+                let address = commands::node_address(Some(&node.name)).await;
+                Some(address.map_err(|error| error.to_string())?.unwrap_or(node.name.clone()))
+            }
+            _ => None,
+        };
+        listen::choose(&self.config, address.as_deref())
+    }
+
+    async fn start(&self, spec: JobSpec) -> Result<Arc<dyn Job>> {
+        let failed = |problem: String| Error::not_started(&spec.name, problem);
+        let allocation = self.own_allocation().await.map_err(failed)?;
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let id = format!("fiber-{}-{number}", self.session);
+        let arguments = self.arguments(allocation, &id, &spec).map_err(failed)?;
+        step::start(&spec, arguments)
+    }
+
+    /// Returns the arguments of the `srun` of a job.
+    fn arguments(
+        &self,
+        allocation: &Allocation,
+        id: &str,
+        spec: &JobSpec,
+    ) -> Result<Vec<OsString>, String> {
+        let size = StepSize::of(allocation, spec)?;
+        let mut options = vec![
+            format!("--jobid={}", allocation.job),
+            format!("--job-name={id}"),
+            // Beside the batch script and other steps, on no more cores than asked for.
+            "--overlap".into(),
+            "--exact".into(),
+            "--nodes=1".into(),
+            "--ntasks=1".into(),
+            format!("--cpus-per-task={}", size.cores),
+            format!("--mem={}M", size.megabytes),
+            "--mpi=none".into(),
+            // A batch job may be configured to pass nothing on.
+            "--export=ALL".into(),
+            // It says what happens to the step.
+            "--verbose".into(),
+        ];
+        options.extend(spec.machine.iter().map(|node| format!("--nodelist={node}")));
+        options.extend(size.gpus.map(|count| match count {
+            0 => "--gres=none".into(),
+            count => format!("--gres=gpu:{count}"),
+        }));
+        let mut arguments: Vec<OsString> = options.into_iter().map(OsString::from).collect();
+        if self.config.slurm_copy {
+            let copy = format!("/tmp/{id}");
+            arguments.push(format!("--bcast={copy}").into());
+            arguments.extend(["env".into(), format!("{}={copy}", launcher::COPY).into()]);
+        }
+        arguments.push(launcher::program()?);
+        arguments.extend(spec.arguments.iter().cloned());
+        Ok(arguments)
+    }
+}
+
+/// The resources that a step asks for.
+struct StepSize {
+    cores: u32,
+    /// 0 is all that the allocation has on the node.
+    megabytes: u64,
+    /// `None`: all of the allocation on the node.
+    gpus: Option<u32>,
+}
+
+impl StepSize {
+    /// Returns the size for one process, or of all that the allocation has on the machine.
+    ///
+    /// # Errors
+    /// The allocation has no such node. `srun` would wait for it for ever.
+    fn of(allocation: &Allocation, spec: &JobSpec) -> Result<StepSize, String> {
+        if let Some(name) = &spec.machine {
+            let node =
+                allocation.nodes.iter().find(|node| node.name == *name).ok_or_else(|| {
+                    format!("the allocation of the job {} has no node `{name}`", allocation.job)
+                })?;
+            return Ok(StepSize { cores: node.cores, megabytes: 0, gpus: None });
+        }
+        let Meta { cpu, memory, gpu, .. } = &spec.meta;
+        let cores = cpu.map_or(1, |cores| cores.ceil().max(1.0) as u32);
+        let megabytes = memory.map_or(0, |size| size.as_u64().div_ceil(1 << 20));
+        let gpus = gpu.unwrap_or(0);
+        let largest = |of: fn(&Node) -> u64| allocation.nodes.iter().map(of).max().unwrap_or(0);
+        let lacks = |asked: String, had: String| {
+            Err(format!(
+                "it asks for {asked}, but no node of the job {} has more than {had}: ask for less, \
+                 or for larger nodes",
+                allocation.job
+            ))
+        };
+        let most = largest(|node| node.cores.into());
+        if u64::from(cores) > most {
+            return lacks(format!("{cores} cores"), most.to_string());
+        }
+        let most = largest(|node| node.memory.unwrap_or(u64::MAX));
+        if megabytes.saturating_mul(1 << 20) > most {
+            let size = bytesize::ByteSize::mib(megabytes);
+            return lacks(format!("{size} of memory"), bytesize::ByteSize(most).to_string());
+        }
+        let most = largest(|node| node.gpus.into());
+        if u64::from(gpus) > most {
+            return lacks(format!("{gpus} GPUs"), most.to_string());
+        }
+        Ok(StepSize { cores, megabytes, gpus: Some(gpus) })
+    }
+}
+
+/// Returns the name of the node on which this process runs, if it is one of the allocation's.
+fn own_node(allocation: &Allocation) -> Option<String> {
+    let name = std::env::var("SLURMD_NODENAME").ok();
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let is_own = |node: &&Node| {
+        Some(&node.name) == name.as_ref() || host.split('.').next() == node.name.split('.').next()
+    };
+    allocation.nodes.iter().find(is_own).map(|node| node.name.clone())
+}
+
+impl Backend for Slurm {
+    fn name(&self) -> &'static str {
+        "slurm"
+    }
+
+    fn listen_address(&self) -> LocalBoxFuture<'_, Result<ListenAddress>> {
+        Box::pin(async move {
+            self.listen().await.map_err(|problem| Error::system("Slurm can't be used", problem))
+        })
+    }
+
+    fn create(&self, spec: JobSpec) -> LocalBoxFuture<'_, Result<Arc<dyn Job>>> {
+        Box::pin(self.start(spec))
+    }
+
+    fn machines(&self) -> LocalBoxFuture<'_, Result<Option<Vec<Machine>>>> {
+        Box::pin(async move {
+            let allocation = self
+                .own_allocation()
+                .await
+                .map_err(|problem| Error::system("Slurm can't be used", problem))?;
+            let machine =
+                |node: &Node| Machine { name: node.name.clone(), room: Some(node.room()) };
+            Ok(Some(allocation.nodes.iter().map(machine).collect()))
+        })
+    }
+
+    fn default_processes(&self) -> Option<usize> {
+        allocation::cores()
+    }
+
+    fn ends_at(&self) -> Option<SystemTime> {
+        self.allocation.get().and_then(Option::as_ref).and_then(|allocation| allocation.ends_at)
+    }
+
+    /// Does nothing: steps end with their `srun`, and that with this process.
+    fn sweep(&self) -> LocalBoxFuture<'_, Result<Vec<String>>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+}

@@ -1,0 +1,58 @@
+//! The launcher: this executable again, which asks the kernel for a signal at the end of its parent
+//! and then becomes `srun`.
+//!
+//! At SIGTERM, `srun` kills its step. So a parent that is killed leaves no steps.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+
+/// The variable that makes a process a launcher. Its value is the pid of the parent.
+pub(super) const VARIABLE: &str = "FIBER_SLURM_LAUNCHER";
+/// The variable that names the copy of the program that a process runs from.
+pub(super) const COPY: &str = "FIBER_SLURM_COPY";
+
+/// Becomes the command that the arguments name, and never returns, if this process is a launcher.
+pub(crate) fn run_if_launcher() {
+    let parent = std::env::var(VARIABLE).ok().and_then(|pid| Pid::from_raw(pid.parse().ok()?));
+    let Some(parent) = parent else { return };
+    let mut arguments = std::env::args_os().skip(1);
+    let Some(program) = arguments.next() else { return };
+    let _ = set_parent_process_death_signal(Some(Signal::TERM));
+    if getppid() != Some(parent) {
+        std::process::exit(1);
+    }
+    let error = Command::new(&program).args(arguments).env_remove(VARIABLE).exec();
+    // In the form of `srun`'s own errors, which its reader knows.
+    eprintln!("srun: error: `{}` can't be run: {error}", program.display());
+    std::process::exit(1);
+}
+
+/// Removes the file of this program, if it is a copy for this process alone. The kernel keeps the
+/// running program.
+pub(crate) fn remove_copy() {
+    let Some(copy) = std::env::var_os(COPY) else { return };
+    if std::fs::read_link("/proc/self/exe").is_ok_and(|own| own == Path::new(&copy)) {
+        let _ = std::fs::remove_file(&copy);
+    }
+}
+
+/// Returns the path of this program, for other nodes.
+///
+/// # Errors
+/// The file was replaced or deleted.
+pub(super) fn program() -> Result<OsString, String> {
+    let path = std::fs::read_link("/proc/self/exe")
+        .map_err(|error| format!("the path of this program is not known: {error}"))?;
+    if path.exists() {
+        return Ok(path.into());
+    }
+    Err(format!(
+        "the file of this program, `{}`, was replaced or deleted while it runs: other nodes can't \
+         start it; start the program again",
+        path.display()
+    ))
+}

@@ -1,0 +1,278 @@
+//! One job step: `srun` as a child process of this one, watched to its end.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use fiber_core::{Error, Exit, ExitReason, Result};
+use futures_util::future::join;
+use parking_lot::Mutex;
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::{Child, Command};
+use tokio::sync::{Notify, watch};
+use tokio::time::sleep;
+
+use super::notices::{self, Change, Notices};
+use super::{commands, launcher};
+use crate::output::{LineForwarder, Log, OutputStream, OutputTarget, Tail, drain};
+use crate::{Job, JobSpec, JobState};
+
+/// Time limit for reading the output of an `srun` that has ended.
+const DRAIN: Duration = Duration::from_secs(2);
+/// Time for `srun` to kill its step. After that, `scancel` is asked to.
+const KILL_LIMIT: Duration = Duration::from_secs(5);
+/// The longest part of a line that is looked at.
+const MAX_LINE: usize = 64 << 10;
+
+#[derive(Debug)]
+struct StepJob {
+    place: String,
+    srun: Pid,
+    reaped: AtomicBool,
+    killed: AtomicBool,
+    terminated: AtomicBool,
+    /// Wakes the job's task after a command, and after a notice.
+    news: Notify,
+    notices: Mutex<Notices>,
+    tail: Tail,
+    states: watch::Sender<JobState>,
+}
+
+impl Job for StepJob {
+    fn place(&self) -> String {
+        match &self.notices.lock().step {
+            Some(step) => format!("step {step}, {}", self.place),
+            None => self.place.clone(),
+        }
+    }
+
+    fn tail(&self) -> Vec<String> {
+        self.tail.lines()
+    }
+
+    fn states(&self) -> watch::Receiver<JobState> {
+        self.states.subscribe()
+    }
+
+    fn terminate(&self) {
+        self.terminated.store(true, Ordering::Release);
+        self.news.notify_one();
+    }
+
+    fn kill(&self) {
+        if !self.reaped.load(Ordering::Acquire) {
+            self.killed.store(true, Ordering::Release);
+            // At this signal, `srun` sends SIGKILL to its step.
+            let _ = kill_process(self.srun, Signal::TERM);
+            self.news.notify_one();
+        }
+    }
+}
+
+/// Starts `srun` with these arguments.
+///
+/// # Errors
+/// It can't be started.
+pub(super) fn start(spec: &JobSpec, arguments: Vec<OsString>) -> Result<Arc<dyn Job>> {
+    let failed = |problem: String| Error::not_started(&spec.name, problem);
+    let explain = |error: std::io::Error| failed(fiber_core::shortage::explain(&error));
+    let log = Log::of(spec)?;
+    let secrets = spec.secrets.iter().map(|(name, _)| (*name, "-".to_string()));
+    let mut command = Command::new("/proc/self/exe");
+    command
+        .arg0("fiber-srun")
+        .arg("srun")
+        .args(arguments)
+        .env(launcher::VARIABLE, std::process::id().to_string())
+        .envs(spec.environment.iter().cloned().chain(secrets))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0);
+    for (name, _) in std::env::vars_os().filter(|(name, _)| is_of_another_step(name)) {
+        command.env_remove(name);
+    }
+    let (reader, mut writer) = std::io::pipe().map_err(explain)?;
+    // A pipe has room for some pages, so this does not wait for `srun`.
+    spec.secrets.iter().try_for_each(|(_, value)| writeln!(writer, "{value}")).map_err(explain)?;
+    drop(writer);
+    let mut child = command.stdin(reader).spawn().map_err(explain)?;
+    let srun = child
+        .id()
+        .and_then(|pid| Pid::from_raw(pid.cast_signed()))
+        .ok_or_else(|| failed("`srun` has no pid".into()))?;
+    let node = spec.machine.as_ref().map_or("a node".into(), |name| format!("node {name}"));
+    let job = Arc::new(StepJob {
+        place: format!("{node}, srun pid {}", srun.as_raw_nonzero()),
+        srun,
+        reaped: AtomicBool::new(false),
+        killed: AtomicBool::new(false),
+        terminated: AtomicBool::new(false),
+        news: Notify::new(),
+        notices: Mutex::default(),
+        tail: Tail::default(),
+        states: watch::Sender::new(JobState::Starting),
+    });
+    let file = log.map(|log| Arc::new(log.file));
+    let forwarder = |stream| {
+        let target = match &file {
+            Some(file) => OutputTarget::File(Arc::clone(file)),
+            None => OutputTarget::new(spec.output, stream, &spec.name),
+        };
+        LineForwarder::new(target, job.tail.clone())
+    };
+    let out = child.stdout.take().map(|pipe| forward(pipe, forwarder(OutputStream::Stdout), None));
+    let own = Some(Arc::clone(&job));
+    let errors =
+        child.stderr.take().map(|pipe| forward(pipe, forwarder(OutputStream::Stderr), own));
+    let forwarding = tokio::task::spawn_local(async {
+        join(futures_util::future::OptionFuture::from(out), async {
+            if let Some(errors) = errors {
+                errors.await;
+            }
+        })
+        .await;
+    });
+    let watched = Arc::clone(&job);
+    tokio::task::spawn_local(async move {
+        let reason = watched.wait(child, forwarding).await;
+        let tail = watched.tail.lines();
+        watched.states.send_replace(JobState::Ended(Exit::new(reason, tail)));
+    });
+    Ok(job)
+}
+
+/// Returns whether a variable describes a step or the batch script's task. With one of them, `srun`
+/// would refuse options or change the new step.
+fn is_of_another_step(name: &std::ffi::OsStr) -> bool {
+    const OTHERS: &[&str] = &[
+        "SLURM_CPUS_PER_TASK",
+        "SLURM_DISTRIBUTION",
+        "SLURM_EXCLUSIVE",
+        "SLURM_NPROCS",
+        "SLURM_NTASKS",
+        "SLURM_OVERCOMMIT",
+        "SLURM_TRES_PER_TASK",
+        "SLURM_WHOLE",
+    ];
+    const FAMILIES: &[&str] =
+        &["SLURM_CPU_BIND", "SLURM_GPUS_PER_", "SLURM_MEM_", "SLURM_NTASKS_PER_", "SLURM_STEP"];
+    let Some(name) = name.to_str() else { return false };
+    OTHERS.contains(&name) || FAMILIES.iter().any(|family| name.starts_with(family))
+}
+
+impl StepJob {
+    /// Waits for the end of `srun`, and carries commands out.
+    async fn wait(&self, mut child: Child, forwarding: tokio::task::JoinHandle<()>) -> ExitReason {
+        let mut asked_to_end = false;
+        let mut forced = None;
+        let status = loop {
+            tokio::select! {
+                biased;
+                status = child.wait() => break status,
+                () = self.news.notified() => {
+                    if self.killed.load(Ordering::Acquire) && forced.is_none() {
+                        forced = Some(Box::pin(self.force()));
+                    }
+                    if self.terminated.load(Ordering::Acquire) && !asked_to_end {
+                        asked_to_end = self.ask_to_end().await;
+                    }
+                }
+                () = async { forced.as_mut().expect("it is some").await }, if forced.is_some() => {
+                    let _ = child.start_kill();
+                }
+            }
+        };
+        self.reaped.store(true, Ordering::Release);
+        drain(forwarding, DRAIN).await;
+        let (terminated, killed) =
+            (self.terminated.load(Ordering::Acquire), self.killed.load(Ordering::Acquire));
+        match status {
+            Ok(status) => self.notices.lock().reason(status, terminated, killed),
+            Err(error) => ExitReason::LinkLost(format!("the end of `srun` can't be seen: {error}")),
+        }
+    }
+
+    /// Sends SIGTERM to the step. Returns `false` if it has not started yet.
+    async fn ask_to_end(&self) -> bool {
+        let Some(step) = self.step_if_started() else { return false };
+        if let Err(error) = commands::cancel(&step, Some("TERM")).await {
+            tracing::warn!("{} was not asked to end: {error}", self.place());
+        }
+        true
+    }
+
+    fn step_if_started(&self) -> Option<String> {
+        let notices = self.notices.lock();
+        notices.step.clone().filter(|_| notices.started)
+    }
+
+    /// Cancels a step whose `srun` does not kill it.
+    async fn force(&self) {
+        sleep(KILL_LIMIT).await;
+        let step = self.notices.lock().step.clone();
+        if let Some(step) = step
+            && let Err(error) = commands::cancel(&step, None).await
+        {
+            tracing::warn!("the step {step} may go on for a while: {error}");
+        }
+        sleep(KILL_LIMIT).await;
+    }
+
+    /// Takes in what Slurm says.
+    fn hear(&self, words: &str) {
+        tracing::debug!("{}: {words}", self.place);
+        let change = self.notices.lock().add(words);
+        match change {
+            Some(Change::Waits(why)) => {
+                let reason = crate::WaitReason::Resources(why);
+                self.states.send_replace(JobState::Waiting(reason));
+            }
+            Some(Change::Runs) => {
+                self.states.send_replace(JobState::Running);
+                self.news.notify_one();
+            }
+            None => {}
+        }
+    }
+}
+
+/// Forwards a stream of `srun` to its end; the lines of Slurm itself go to the job.
+async fn forward(
+    mut pipe: impl AsyncRead + Unpin,
+    mut forwarder: LineForwarder,
+    job: Option<Arc<StepJob>>,
+) {
+    let mut pending = Vec::with_capacity(4 << 10);
+    while pipe.read_buf(&mut pending).await.unwrap_or(0) > 0 {
+        let Some(job) = &job else {
+            forwarder.push(&pending).await;
+            pending.clear();
+            continue;
+        };
+        while let Some(end) = pending.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = pending.drain(..=end).collect();
+            pass(job, &mut forwarder, &line).await;
+        }
+        if pending.len() >= MAX_LINE {
+            forwarder.push(&pending).await;
+            pending.clear();
+        }
+    }
+    if let Some(job) = &job {
+        pass(job, &mut forwarder, &pending).await;
+    }
+    forwarder.finish().await;
+}
+
+async fn pass(job: &StepJob, forwarder: &mut LineForwarder, line: &[u8]) {
+    let text = String::from_utf8_lossy(line);
+    match notices::words(text.trim_end()) {
+        Some(words) => job.hear(words),
+        None => forwarder.push(line).await,
+    }
+}
