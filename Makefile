@@ -4,6 +4,8 @@ CARGO ?= cargo
 ARGS ?=
 BACKENDS ?= docker,kubernetes
 RUNTIME ?= docker
+# The suites whose processes may share a job.
+SHARED ?= managers pipe process queue queue_arrays supervisor sync
 SUITES ?= conformance docker kubernetes engines
 FUZZ_SECONDS ?= 60
 
@@ -11,7 +13,7 @@ FUZZ_SECONDS ?= 60
 export PATH := $(shell scripts/setup.sh bin):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-local run install reference test test-nng test-features cluster-up cluster-down slurm-up slurm-down \
+.PHONY: help setup setup-local run install reference test test-hosts test-nng test-features cluster-up cluster-down slurm-up slurm-down \
 	test-cluster lint deny package bench bench-all fuzz clean
 
 ## help: this list
@@ -47,6 +49,10 @@ reference: setup
 ## test: all tests and the examples in the documentation; ARGS="name" picks some
 test: setup
 	$(CARGO) test --workspace --all-features $(ARGS)
+
+## test-hosts: the SHARED suites once more, with several processes in one job
+test-hosts: setup
+	FIBER_PROCESSES_PER_JOB=3 $(CARGO) test -p fiber --all-features $(SHARED:%=--test %) $(ARGS)
 
 ## test-nng: the same, with nng between the processes in place of Unix sockets
 test-nng: setup

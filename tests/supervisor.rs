@@ -49,7 +49,7 @@ fn wait_until(what: &str, reached: impl Fn() -> bool) {
 fn pid(path: &str) -> Option<u32> {
     let tree = fiber::tree();
     let branch = tree.find(path).filter(|branch| branch.state == ChildState::Running)?;
-    branch.place.as_ref()?.strip_prefix("pid ")?.parse().ok()
+    branch.place.as_ref()?.strip_prefix("pid ")?.split(' ').next()?.parse().ok()
 }
 
 fn running_pid(path: &str) -> u32 {
