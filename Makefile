@@ -54,9 +54,10 @@ test: setup
 test-hosts: setup
 	FIBER_PROCESSES_PER_JOB=3 $(CARGO) test -p fiber --all-features $(SHARED:%=--test %) $(ARGS)
 
-## test-nng: the same, with nng between the processes in place of Unix sockets
+## test-nng: the tests that use links, with nng between the processes in place of Unix sockets
 test-nng: setup
-	FIBER_LINK=nng $(CARGO) test --workspace --all-features $(ARGS)
+	FIBER_LINK=nng $(CARGO) test --workspace --exclude fiber-cli --exclude fiber-core \
+		--exclude fiber-journal --exclude fiber-backends --all-features --tests $(ARGS)
 
 ## test-features: fiber with default features: crates, errors that name a missing feature, size of a program
 test-features: setup-local
