@@ -521,6 +521,8 @@ mod documents {
     struct Observability;
     #[doc = include_str!("../docs/ring.md")]
     struct Rings;
+    #[doc = include_str!("../docs/hosts.md")]
+    struct Hosts;
     #[doc = include_str!("../docs/docker.md")]
     struct Docker;
 }

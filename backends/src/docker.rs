@@ -121,7 +121,8 @@ impl Docker {
                 .await
         };
         let image = self.image.get_or_try_init(find_image).await?;
-        let resources = request::resources(&spec.meta, &context.engine, &self.gpus)?;
+        let resources = request::resources(&spec.meta, &context.engine, &self.gpus)
+            .map_err(|problem| problem + &spec.shared_job_remedy())?;
         let log = Log::of(&spec).map_err(|error| error.to_string())?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let name = request::container_name(&self.session, number, &spec.name);

@@ -97,6 +97,21 @@ pub struct JobSpec {
     pub processes: usize,
 }
 
+impl JobSpec {
+    /// Returns the remedy for a request that can't be granted because several processes share the
+    /// job, as an appendix to messages. It is empty for a job of one process.
+    fn shared_job_remedy(&self) -> String {
+        match self.processes {
+            0 | 1 => String::new(),
+            count => {
+                format!(
+                    "; {count} processes share this job: a lower `processes_per_job` asks for less"
+                )
+            }
+        }
+    }
+}
+
 /// A machine for processes. They run in one job of the program there, their host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Machine {

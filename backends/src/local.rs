@@ -109,7 +109,8 @@ impl Job for LocalJob {
 
 fn spawn(spec: &JobSpec, gpus: &GpuAllocator) -> Result<Arc<LocalJob>> {
     let failed = |problem: String| Error::not_started(&spec.name, problem);
-    let grant = resources::grant(&spec.meta, gpus).map_err(failed)?;
+    let grant = resources::grant(&spec.meta, gpus)
+        .map_err(|problem| failed(problem + &spec.shared_job_remedy()))?;
     let program = std::env::args_os().next().unwrap_or_default();
     let mut title = Path::new(&program).file_name().unwrap_or_default().to_os_string();
     title.push(format!(": {}", spec.name));

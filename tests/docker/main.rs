@@ -10,6 +10,9 @@ mod daemon;
 #[allow(dead_code)]
 mod docker;
 mod engine;
+#[path = "../programs/hosted.rs"]
+mod hosted;
+mod hosts;
 mod images;
 mod input;
 mod lives;
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
     let topics = [
         ("chaos", chaos::TESTS),
         ("daemon", daemon::TESTS),
+        ("hosts", hosts::TESTS),
         ("images", images::TESTS),
         ("input", input::TESTS),
         ("lives", lives::TESTS),

@@ -53,6 +53,7 @@ pub(crate) fn run(name: &str) {
         "crowd" => crowd(),
         "doomed" => doomed(),
         "drained" => drained(),
+        other if crate::hosted::run(other) => {}
         other => panic!("there is no scenario `{other}`"),
     }
 }

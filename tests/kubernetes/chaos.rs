@@ -53,7 +53,7 @@ fn drained_pods_are_replaced() {
 
 /// Evicts a pod like `kubectl drain`. Clusters before 1.22 know only an earlier version of this
 /// API.
-fn evict(pod: &Value) {
+pub(crate) fn evict(pod: &Value) {
     let namespace = text(&pod["metadata"]["namespace"]);
     let path = format!("/api/v1/namespaces/{namespace}/pods/{}/eviction", name(pod));
     let ask = |version: &str| {

@@ -11,6 +11,9 @@ mod cluster;
 mod command;
 #[path = "../programs/gpus.rs"]
 mod gpus;
+#[path = "../programs/hosted.rs"]
+mod hosted;
+mod hosts;
 mod input;
 mod inside;
 #[path = "../programs/kubeconfig.rs"]
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
     }
     let topics = [
         ("chaos", chaos::TESTS, Isolation::Alone),
+        ("hosts", hosts::TESTS, Isolation::BesideOthers),
         ("input", input::TESTS, Isolation::BesideOthers),
         ("inside", inside::TESTS, Isolation::BesideOthers),
         ("lives", lives::TESTS, Isolation::BesideOthers),

@@ -4,11 +4,13 @@ use serde_json::{Value, json};
 
 use crate::cluster::{Object, leaves_nothing, name, new_name, own_image, pods, program, text};
 use crate::gpus::{GPU, Gpus};
+use crate::hosts::shared;
 use crate::kubectl::{apply, get, kubectl, nodes, try_send};
 use crate::wait::wait_until;
 
 crate::tests![
     a_pool_works_with_the_workers_that_fit_and_grows,
+    processes_that_share_a_pod_have_gpus_of_their_own_and_wait_for_room_together,
     a_pod_that_its_node_rejects_is_created_again,
     preemption_is_reported,
     eviction_is_reported,
@@ -33,6 +35,20 @@ fn a_pool_works_with_the_workers_that_fit_and_grows() {
     assert_eq!(program.line("grown:"), "6");
     let ending = leaves_nothing(program).code(0);
     assert!(!ending.out.contains("works with"), "it says so once: {}", ending.out);
+}
+
+fn processes_that_share_a_pod_have_gpus_of_their_own_and_wait_for_room_together() {
+    let gpus = Gpus::new(4);
+    let program = shared("hosted gpus", 2).start();
+    assert_eq!(program.line("gpus: "), "0,1 2,3 in 1 job");
+    for pod in pods(program.pid()) {
+        assert_eq!(pod["spec"]["containers"][0]["resources"]["limits"][GPU], "4");
+    }
+    wait_until("one is unschedulable", || pending(program.pid()).len() == 1);
+    drop(gpus);
+    let _more = Gpus::new(8);
+    assert_eq!(program.line("grown: "), "4");
+    leaves_nothing(program).code(0);
 }
 
 fn a_pod_that_its_node_rejects_is_created_again() {

@@ -157,6 +157,9 @@ pub(super) fn displacement(reason: ExitReason, terminating: bool) -> ExitReason 
         {
             ExitReason::Terminated
         }
+        ExitReason::HostEnded { host, reason } => {
+            ExitReason::HostEnded { host, reason: Box::new(displacement(*reason, terminating)) }
+        }
         other => other,
     }
 }

@@ -513,6 +513,11 @@ impl Host {
 }
 
 impl Hosts {
+    /// Returns whether each job is the host of a machine.
+    pub(super) fn have_machines(&self) -> bool {
+        self.machines.exist()
+    }
+
     /// Ends hosts of closed groups that have no processes.
     fn end_idle(&self) {
         let hosts = self.state.lock().hosts.clone();

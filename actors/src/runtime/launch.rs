@@ -143,7 +143,14 @@ pub(crate) async fn launch(runtime: &'static Runtime, launch: Launch) -> Result<
     };
     let parent = runtime.endpoint.id;
     let child_config = if hosted.is_some() || place == ChildPlace::Host {
-        beside_host(config)
+        let mut beside = beside_host(config);
+        if address.locality == Locality::Remote && !runtime.hosts.have_machines() {
+            // The container has the GPUs that its engine gives to it, and counts them from 0. A
+            // process in it has those that the host lets it see.
+            let count = launch.meta.gpu.unwrap_or(0);
+            beside.gpus = hosted.is_none().then(|| (0..count).map(|gpu| gpu.to_string()).collect());
+        }
+        beside
     } else {
         config.clone()
     };

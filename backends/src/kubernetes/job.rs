@@ -55,7 +55,7 @@ pub(super) fn start(
         name,
         image: context.template.image().name.clone(),
         program: context.template.image().program.clone(),
-        requested: start_error::requested(&spec.meta),
+        requested: start_error::requested(&spec.meta, &spec.shared_job_remedy()),
         claims: claims::mounted_by(&pod),
         output,
         tail,

@@ -16,11 +16,16 @@ pub(super) fn of_image(image: &str, message: &str, pull: Option<&str>) -> Option
     })
 }
 
-/// Formats the requested resources as an appendix to a message; empty if there are none.
-pub(super) fn requested(meta: &Meta) -> String {
+/// Formats the requested resources and their remedy as an appendix to a message; empty if there are
+/// none.
+pub(super) fn requested(meta: &Meta, remedy: &str) -> String {
     let cpu = meta.cpu.map(|cores| format!("{cores} CPU cores"));
     let memory = meta.memory.map(|size| format!("{size} of memory"));
     let gpu = meta.gpu.map(|count| format!("{count} GPUs"));
     let all: Vec<String> = [cpu, memory, gpu].into_iter().flatten().collect();
-    if all.is_empty() { String::new() } else { format!(" (it asks for {})", all.join(", ")) }
+    if all.is_empty() {
+        String::new()
+    } else {
+        format!(" (it asks for {}{remedy})", all.join(", "))
+    }
 }

@@ -127,7 +127,7 @@ fn timed_out(waiting: Option<WaitReason>, limit: Duration, meta: &Meta) -> Strin
         Some(WaitReason::Resources(message)) => format!(
             "it was not scheduled within {limit:?}: {message}{}: ask for less, or wait longer \
              (`schedule_timeout`)",
-            requested(meta)
+            requested(meta, "")
         ),
         Some(WaitReason::Image(message)) => {
             format!(

@@ -3,6 +3,7 @@
 //! the same on this host.
 
 mod docker;
+mod hosts;
 mod pods;
 
 use std::net::TcpStream;
@@ -44,6 +45,8 @@ struct Answer {
     ready: f64,
     /// Seconds until as many bare containers were.
     bare: Option<f64>,
+    /// Many workers, several in each container or pod.
+    many: Option<hosts::Ready>,
     /// Tasks a second.
     tasks: f64,
     /// Seconds for one task there and back.
@@ -61,6 +64,7 @@ pub(super) fn containers(table: &mut Table) -> anyhow::Result<()> {
     let note =
         format!("docker run: {WORKERS} at once, of the same image, until each has printed a line.");
     table.push(docker.ready_row("containers", "docker run")?.note(note));
+    docker.many.iter().for_each(|many| table.push(many.row("containers")));
     for row in docker.task_rows("containers", &[("local", &local)]) {
         table.push(row);
     }
@@ -80,6 +84,7 @@ pub(super) fn pods(table: &mut Table) -> anyhow::Result<()> {
         "bare pods: {WORKERS} at once, of the same image, until the program in each has called."
     );
     table.push(pods.ready_row("pods", "bare pods")?.note(note));
+    pods.many.iter().for_each(|many| table.push(many.row("pods")));
     let others = [("local", Some(&local)), ("docker", docker.as_ref())];
     let others: Vec<_> =
         others.into_iter().filter_map(|(name, answer)| Some((name, answer?))).collect();
@@ -178,9 +183,13 @@ pub(crate) fn answer_with_backend() -> anyhow::Result<()> {
         pool.apply(|| (), ()).wait()?;
         trips.push(start.elapsed());
     }
+    pool.kill();
+    pool.join().wait()?;
+    let many = engine.as_deref().map(hosts::Ready::measure).transpose()?;
     let answer = Answer {
         ready: median(ready).as_secs_f64(),
         bare: engine.map(|_| median(bare).as_secs_f64()),
+        many,
         tasks,
         trip: median(trips).as_secs_f64(),
     };

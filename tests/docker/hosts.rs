@@ -1,0 +1,83 @@
+//! Containers with several processes each.
+
+use rustix::process::Signal;
+
+use crate::docker::docker;
+use crate::engine::{containers, inspect, leaves_nothing, program};
+use crate::program::Setup;
+
+crate::tests![
+    eight_workers_share_two_containers,
+    the_limits_of_processes_add_up,
+    processes_that_share_containers_reach_each_other,
+    a_stopped_container_lets_the_tasks_of_all_its_workers_end,
+    more_processes_than_fit_into_a_container_are_refused,
+];
+
+fn shared(scenario: &str, processes_per_job: usize) -> Setup {
+    program(scenario).env("FIBER_PROCESSES_PER_JOB", processes_per_job.to_string())
+}
+
+fn eight_workers_share_two_containers() {
+    let mut program = shared("hosted", 4).env("FIBER_OUTPUT", "prefix").start();
+    assert_eq!(program.line("jobs: "), "2");
+    assert_eq!(program.line("pi: "), "3.14");
+    assert_eq!(program.line("shared: "), "[(true, true), (true, true)]");
+    assert!(program.line_with("about to die").starts_with("[pool-1/worker-"));
+    assert_eq!(program.line("ended: "), "was killed by signal 6 (SIGABRT)");
+    assert_eq!(program.line("sum: "), "4950");
+    assert_eq!(program.line("deaths: "), "1");
+    assert_eq!(program.line("the same jobs: "), "true");
+
+    program.say("work on");
+    program.line("begun: ");
+    let all = containers(program.pid());
+    assert_eq!(all.len(), 2);
+    let name = inspect(&all[0], "{{index .Config.Labels \"fiber.name\"}}");
+    docker(&["kill", &all[0]]);
+    let reason = format!("lost its host {name}, which was killed by signal 9 (SIGKILL)");
+    assert_eq!(program.line("ended: "), reason);
+    assert_eq!(program.line("right: "), "true");
+    assert_eq!(program.line("jobs again: "), "2");
+
+    program.signal(Signal::KILL);
+    leaves_nothing(program).signal(Signal::KILL);
+}
+
+fn the_limits_of_processes_add_up() {
+    let program = shared("hosted limits", 4).env("FIBER_OUTPUT", "file").start();
+    // With 64 MiB for the host.
+    assert_eq!(program.line("limits: "), format!("{} 100000", 320 << 20));
+    assert!(program.line("error: ").contains("out of memory"));
+    assert_eq!(program.line("the same job: "), "true");
+    let ending = leaves_nothing(program).code(0);
+    let log = ending.directory().join("fiber-logs/pool-1-host-1.log");
+    let log = std::fs::read_to_string(log).expect("a job has one file");
+    assert!(log.contains("[pool-1/worker-") && log.contains("] memory allocation of"), "{log}");
+}
+
+fn processes_that_share_containers_reach_each_other() {
+    let output = ["consumed: (10100, 2)", "balance: 10101", "ring: [true, true, true]"];
+    leaves_nothing(shared("together", 2).start()).code(0).says(&output);
+}
+
+fn a_stopped_container_lets_the_tasks_of_all_its_workers_end() {
+    let mut program = shared("drained", 2).start();
+    let container = program.line("runs in: ");
+    std::thread::scope(|scope| {
+        // It returns when the container has ended.
+        let stopping = scope.spawn(|| docker(&["stop", &container]));
+        assert_eq!(program.line("others: "), "59");
+        program.say("go on");
+        assert_eq!(program.line("ended in: "), container);
+        stopping.join().expect("the stop succeeds");
+    });
+    leaves_nothing(program).code(0).says(&["deaths: 0, redelivered: 0"]);
+}
+
+fn more_processes_than_fit_into_a_container_are_refused() {
+    leaves_nothing(shared("hosted too much", 8).start()).code(0).says(&[
+        "it asks for 800 CPU cores, but the Docker host has",
+        "8 processes share this job: a lower `processes_per_job` asks for less",
+    ]);
+}
