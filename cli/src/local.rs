@@ -14,7 +14,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::args::{Backend, ClusterArgs};
 use crate::inspect::sessions::{Head, Observed, Sessions};
-use crate::inspect::target::{self, Target, place_name};
+use crate::inspect::target::{self, Target, host_name, is_beside_head, place_name};
 use crate::kill::grace;
 use crate::sessions::Session;
 
@@ -93,10 +93,12 @@ fn listed(stats: &SessionStats, head: &str, process: &ProcessStats) -> SessionPr
     }
 }
 
-/// Returns the name of a process in lists: that of its container or pod, or its pid.
+/// Returns the name of a process in lists: that of its container or pod, or its pid, which in a
+/// host may not be one of this machine.
 fn name(process: &ProcessStats) -> String {
     match (place_name(&process.place), process.pid) {
         (Some(name), _) => name.to_string(),
+        (None, Some(_)) if host_name(&process.place).is_some() => process.place.clone(),
         (None, Some(pid)) => format!("pid {pid}"),
         (None, None) if process.place.is_empty() => process.name.clone(),
         (None, None) => process.place.clone(),
@@ -127,7 +129,7 @@ pub(crate) async fn logs(
             target.head.name()
         );
     }
-    let process = process(&observed, &target)?;
+    let (_, process) = process(&observed, &target)?;
     let lines = &process.tail;
     let first = lines.len().saturating_sub(tail.map_or(usize::MAX, |tail| tail as usize));
     let mut stdout = std::io::stdout().lock();
@@ -151,10 +153,16 @@ pub(crate) async fn kill(
         let observed = look(args).await?;
         let target = target::find(&observed, name)?;
         let Head::Local(head) = &target.head else { bail!("`{name}` is not on this host") };
-        let process = process(&observed, &target)?;
+        let (stats, process) = process(&observed, &target)?;
         let is_head = target.role == ProcessRole::Head;
         let pid = if is_head { Some(head.pid) } else { process.pid };
-        let Some(pid) = pid.filter(|_| is_head || place_name(&process.place).is_none()) else {
+        let Some(pid) = pid.filter(|_| is_head || is_beside_head(stats, process)) else {
+            if let Some(host) = host_name(&process.place) {
+                bail!(
+                    "{} shares the job of {host} with others: kill {host}, which ends all of them",
+                    target.name
+                )
+            }
             bail!(
                 "{} is no process of this host ({}): name its backend (`--backend`)",
                 target.name,
@@ -201,13 +209,16 @@ fn end(pid: u32, grace: u32) -> Result<(), Errno> {
     poll(&mut [PollFd::new(&process, PollFlags::IN)], None).map(drop)
 }
 
-fn process<'a>(observed: &'a [Observed], target: &Target) -> anyhow::Result<&'a ProcessStats> {
+fn process<'a>(
+    observed: &'a [Observed],
+    target: &Target,
+) -> anyhow::Result<(&'a SessionStats, &'a ProcessStats)> {
     let stats = observed
         .iter()
         .filter(|session| session.head == target.head)
-        .find_map(|session| session.stats.as_ref().ok());
+        .find_map(|session| session.stats.as_deref().ok());
     stats
-        .and_then(|stats| stats.report.process(target.process))
+        .and_then(|stats| Some((stats, stats.report.process(target.process)?)))
         .with_context(|| format!("{} has ended meanwhile", target.name))
 }
 
@@ -243,6 +254,27 @@ mod tests {
             ]
         );
         assert_eq!(session.workers[1].1.restarts, 1);
+    }
+
+    #[test]
+    fn a_pid_in_a_container_is_none_of_this_machine() {
+        let mut stats = stats("simulate", 3);
+        let [_, host, hosted, nested] = &mut stats.report.processes[..] else { panic!() };
+        (host.role, host.name, host.place) =
+            (ProcessRole::Host, "squares/host-1".into(), "container fiber-1".into());
+        (hosted.pid, hosted.place) = (Some(1), "pid 1 in squares/host-1".into());
+        (nested.parent, nested.pid, nested.place) = (Some(hosted.id), Some(2), "pid 2".into());
+        let here = |stats: &SessionStats| {
+            let processes = stats.report.processes.iter();
+            processes.map(|process| is_beside_head(stats, process)).collect::<Vec<_>>()
+        };
+        assert_eq!(here(&stats), [true, false, false, false]);
+        assert_eq!(name(&stats.report.processes[2]), "pid 1 in squares/host-1");
+        // With the local backend, a host and its processes are here.
+        stats.report.processes[1].place = "pid 4002".into();
+        assert_eq!(here(&stats), [true; 4]);
+        stats.report.processes[2].host = "elsewhere".into();
+        assert!(!here(&stats)[2]);
     }
 
     #[test]

@@ -107,11 +107,12 @@ fn aliases(head: &Head, stats: &SessionStats, process: &ProcessStats) -> Vec<Ali
     } else {
         let mut names = vec![process.name.clone()];
         names.extend(sessions.iter().map(|session| format!("{session}/{}", process.name)));
-        // The pid is one of this host: names of containers and pods are for the others.
         match (&pid, head, place_name(&process.place)) {
-            (Some(pid), Head::Local(_), None) => names.extend([pid.clone(), format!("pid {pid}")]),
             (_, _, Some(place)) => names.push(place.to_string()),
-            _ => {}
+            (Some(pid), Head::Local(_), None) if is_beside_head(stats, process) => {
+                names.extend([pid.clone(), format!("pid {pid}")]);
+            }
+            _ => names.push(process.place.clone()),
         }
         names
     };
@@ -123,6 +124,33 @@ fn aliases(head: &Head, stats: &SessionStats, process: &ProcessStats) -> Vec<Ali
 pub(crate) fn place_name(place: &str) -> Option<&str> {
     let (kind, name) = place.split_once(' ')?;
     (kind != "pid").then_some(name)
+}
+
+/// Returns the name of the host in which a process runs, from `pid 7 in pool-1/host-1`.
+pub(crate) fn host_name(place: &str) -> Option<&str> {
+    place.split_once(" in ").map(|(_, host)| host)
+}
+
+/// Returns whether a process runs on the machine of its head, in no container or pod, so that its
+/// pid is one of that machine.
+pub(crate) fn is_beside_head(stats: &SessionStats, process: &ProcessStats) -> bool {
+    let report = &stats.report;
+    let host = |process: &ProcessStats| {
+        let name = host_name(&process.place)?;
+        report.processes.iter().find(|host| {
+            host.role == ProcessRole::Host
+                && host.parent == process.parent
+                && host.name.ends_with(name)
+        })
+    };
+    let is_job_of_engine = |process: &ProcessStats| {
+        place_name(&process.place).is_some()
+            || host(process).is_some_and(|host| place_name(&host.place).is_some())
+    };
+    let above =
+        std::iter::successors(Some(process), |process| report.process(process.parent?)).take(64);
+    report.processes.first().is_some_and(|head| head.host == process.host)
+        && !above.into_iter().any(is_job_of_engine)
 }
 
 #[cfg(test)]
