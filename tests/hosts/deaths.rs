@@ -83,3 +83,30 @@ fn a_host_that_falls_silent_is_replaced() {
         "{reasons:#?}"
     );
 }
+
+#[test]
+fn work_goes_on_while_hosts_and_workers_are_killed() {
+    let pool = pool(6, 3).max_deaths(1000);
+    let task = |x: u64| {
+        std::thread::sleep(Duration::from_millis(2));
+        x
+    };
+    let call = pool.map(task, 0..3000);
+    for round in 0..10 {
+        let stats = fiber::stats().unwrap();
+        let name = pool.name().to_string();
+        let is_victim = |process: &&fiber::stats::ProcessStats| {
+            let role = process.role.to_string();
+            process.name.starts_with(&name) && (role == "host") == (round % 2 == 0)
+        };
+        let victim =
+            stats.report.processes.iter().filter(is_victim).find_map(|process| process.pid);
+        let deaths = pool.stats().deaths;
+        kill(victim.expect("there are some of both kinds"));
+        wait_until(|| pool.stats().deaths > deaths);
+        // The next victim dies when this one has a successor.
+        pool.wait_until_ready().wait().unwrap();
+    }
+    assert_eq!(call.wait().unwrap(), (0..3000).collect::<Vec<_>>());
+    assert!(pool.stats().deaths >= 10);
+}

@@ -39,8 +39,8 @@ fn a_worker_in_a_host_can_have_a_pool() {
 #[test]
 fn the_tree_shows_workers_below_their_pool_and_hosts_as_processes() {
     let pool = pool(2, 2);
-    let tree = fiber::tree().to_string();
-    assert!(tree.contains("worker-1") && tree.contains(" in pool-"), "{tree}");
+    let host = format!(" in {}/host-", pool.name());
+    wait_until(|| fiber::tree().to_string().contains(&host));
     let stats = fiber::stats().unwrap();
     let roles: Vec<_> =
         stats.report.processes.iter().map(|process| process.role.to_string()).collect();
