@@ -4,6 +4,7 @@
 //! It then runs that program from the first line of its `main`, and so do the processes that fiber
 //! starts for it.
 
+mod apart;
 mod buffers;
 mod collector;
 mod configuration;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         return scenarios::run(&scenario);
     }
     let topics = [
+        ("apart", apart::TESTS),
         ("buffers", buffers::TESTS),
         ("configuration", configuration::TESTS),
         ("deaths", deaths::TESTS),

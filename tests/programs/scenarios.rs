@@ -1,5 +1,6 @@
 //! The programs that the tests start.
 
+mod apart;
 mod buffers;
 mod detached;
 mod draining;
@@ -23,6 +24,7 @@ use fiber::{Config, Error, Pool, Process, config::OutputMode};
 use rustix::process::{Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::apart::IN_NEW_NAMESPACE;
 use crate::program::pid;
 
 /// Runs the `main` of a scenario, which may or may not begin with `fiber::init()`.
@@ -90,6 +92,7 @@ pub(crate) fn run(name: &str) -> ExitCode {
         "ring among silent connections" => silent_connections::ring(),
         "behind a proxy" => network::behind_a_proxy(),
         "little address space" => little_address_space(),
+        "hosts apart" => apart::hosts_apart(),
         "killed as they start" => killed_as_they_start(),
         other => panic!("there is no scenario `{other}`"),
     }
