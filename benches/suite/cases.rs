@@ -7,6 +7,7 @@ mod containers;
 mod durable;
 mod endless;
 mod evolution;
+mod hosts;
 mod many;
 mod observed;
 mod queues;
@@ -21,6 +22,7 @@ use crate::table::Table;
 pub(crate) use actors::{OVER_NNG as CALL_OVER_NNG, answer_over_nng as answer_call_over_nng};
 pub(crate) use containers::{WITH_BACKEND, answer_with_backend, be_bare_if_asked};
 pub(crate) use durable::{PROGRAM as DURABLE_PROGRAM, answer_durable};
+pub(crate) use hosts::{THROUGH_HOST, answer_through_host};
 pub(crate) use observed::{SESSION, be_session};
 pub(crate) use sealed::{ARRAYS_OVER_NNG, answer_arrays_over_nng, serve_if_asked};
 pub(crate) use trips::{OVER_NNG, answer_over_nng};
@@ -53,6 +55,7 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "observed", measure: observed::observed },
     Case { name: "durable", measure: durable::durable },
     Case { name: "evolution", measure: evolution::evolution },
+    Case { name: "hosts", measure: hosts::hosts },
     Case { name: "containers", measure: containers::containers },
     Case { name: "pods", measure: containers::pods },
     Case { name: "build", measure: building::building },

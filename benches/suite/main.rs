@@ -37,6 +37,7 @@ fn main() -> ExitCode {
         [name] if name == cases::ARRAYS_OVER_NNG => cases::answer_arrays_over_nng(),
         [name] if name == cases::CALL_OVER_NNG => cases::answer_call_over_nng(),
         [name] if name == cases::DURABLE_PROGRAM => cases::answer_durable(),
+        [name] if name == cases::THROUGH_HOST => cases::answer_through_host(),
         [name] if name == cases::SESSION => cases::be_session(),
         names => run(names),
     };
