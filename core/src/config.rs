@@ -179,6 +179,10 @@ options! {
             /// The image of containers. Without one: the image of this process's own container, or
             /// an image that fiber builds of this program and its libraries.
             image: Option<String> = None,
+            /// Programs that the image which fiber builds has beside this one, by their absolute
+            /// paths: those that tasks start. Each keeps its path, and its libraries come with it.
+            #[serde(deserialize_with = "lenient::list")]
+            bundle: Vec<String> = Vec::new(),
             /// The registry to which fiber pushes the images that it builds, as
             /// `HOST[:PORT][/PATH]`. Without one the images stay where they were built, and a
             /// cluster's nodes have to share this host's Docker engine.

@@ -1,4 +1,5 @@
-//! A program with its loader and libraries, as the file system of an image.
+//! A program with its loader and libraries, as the file system of an image. Other programs may come
+//! with it.
 //!
 //! For this program, the libraries are those that the loader has mapped into this very process. For
 //! another program, its own loader lists them. Each library keeps its path, and a directory in
@@ -7,6 +8,7 @@
 mod libraries;
 
 use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -43,6 +45,17 @@ pub(super) struct Bundle {
     /// Its loader, if it is dynamically linked.
     loader: Option<PathBuf>,
     libraries: Vec<Library>,
+    /// Programs that this one starts.
+    others: Vec<Other>,
+}
+
+/// Another program of an image, which keeps its path.
+#[derive(Clone, Debug)]
+struct Other {
+    path: PathBuf,
+    build: BuildId,
+    stripped: Option<Stripped>,
+    loader: Option<PathBuf>,
 }
 
 impl Bundle {
@@ -112,6 +125,63 @@ impl Bundle {
         Ok(Bundle::new(name, build, program.to_path_buf(), requirements, libraries))
     }
 
+    /// Adds programs with their libraries.
+    ///
+    /// # Errors
+    /// A program can't be bundled, or needs other libraries than this one.
+    pub(super) fn with(mut self, programs: &[String]) -> Result<Bundle, String> {
+        for program in programs {
+            let path = Path::new(program);
+            if !path.is_absolute() {
+                return Err(format!("`{program}` is no absolute path: correct `bundle`"));
+            }
+            if self.others.iter().any(|other| other.path == path) {
+                continue;
+            }
+            let other = Bundle::of(path)?;
+            if other.machine != self.machine {
+                return Err(format!(
+                    "`{program}` is for another architecture than `{}`",
+                    self.name
+                ));
+            }
+            for library in other.libraries {
+                self.add_library(library, program)?;
+            }
+            self.bytes += size(path);
+            self.others.push(Other {
+                path: path.to_path_buf(),
+                build: other.build,
+                stripped: other.stripped,
+                loader: other.loader,
+            });
+        }
+        Ok(self)
+    }
+
+    /// Adds a library, unless the bundle has it.
+    fn add_library(&mut self, library: Library, program: &str) -> Result<(), String> {
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+        match self.libraries.iter().find(|other| other.name == library.name) {
+            None => {
+                self.bytes += size(&library.path);
+                self.libraries.push(library);
+            }
+            Some(other) if real(&other.path) == real(&library.path) => {}
+            Some(other) => {
+                return Err(format!(
+                    "`{program}` and `{}` need different libraries `{}` ({} and {}), so one image \
+                     can't have both: name an image that has them",
+                    self.name,
+                    library.name,
+                    library.path.display(),
+                    other.path.display()
+                ));
+            }
+        }
+        Ok(())
+    }
+
     fn new(
         name: String,
         build: BuildId,
@@ -124,7 +194,6 @@ impl Bundle {
             true => Stripped::of(&executable).ok().flatten(),
             false => None,
         };
-        let size = |path: &Path| fs::metadata(path).map_or(0, |data| data.len());
         let program = stripped.as_ref().map_or_else(|| size(&executable), Stripped::len);
         let bytes = program + libraries.iter().map(|library| size(&library.path)).sum::<u64>();
         Bundle {
@@ -136,7 +205,20 @@ impl Bundle {
             stripped,
             loader: requirements.loader,
             libraries,
+            others: Vec::new(),
         }
+    }
+
+    /// Returns the tag of the image, which is another one for each build of each program.
+    pub(super) fn tag(&self) -> String {
+        if self.others.is_empty() {
+            return self.build.to_string();
+        }
+        let mut hasher = DefaultHasher::new();
+        for Other { path, build, .. } in &self.others {
+            (path, build).hash(&mut hasher);
+        }
+        format!("{}-{:016x}", self.build, hasher.finish())
     }
 
     /// Returns the program's path in the image.
@@ -156,14 +238,28 @@ impl Bundle {
     /// Returns the file system as a tar archive, which a blocking task writes while it is read.
     pub(super) fn tar(&self) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
         let (chunks, receiver) = mpsc::channel(CHUNKS);
-        let (executable, stripped) = (self.executable.clone(), self.stripped.clone());
-        let program = self.program();
-        let (loader, libraries) = (self.loader.clone(), self.libraries.clone());
+        let mut programs = vec![BundledProgram {
+            source: self.executable.clone(),
+            target: PathBuf::from(self.program()),
+            stripped: self.stripped.clone(),
+        }];
+        programs.extend(self.others.iter().map(|other| BundledProgram {
+            source: other.path.clone(),
+            target: other.path.clone(),
+            stripped: other.stripped.clone(),
+        }));
+        // A loader may be a symbolic link, and a library itself.
+        let mut loaders: Vec<PathBuf> = self.loader.iter().cloned().collect();
+        for loader in self.others.iter().filter_map(|other| other.loader.as_ref()) {
+            if !loaders.contains(loader) {
+                loaders.push(loader.clone());
+            }
+        }
+        let libraries = self.libraries.clone();
         tokio::task::spawn_blocking(move || {
             let mut sink = Sink { chunks, buffer: Vec::with_capacity(CHUNK) };
-            let executable = (executable.as_path(), stripped.as_ref());
-            let written = write(&mut sink, executable, &program, loader.as_deref(), &libraries)
-                .and_then(|()| sink.flush());
+            let written =
+                write(&mut sink, &programs, &loaders, &libraries).and_then(|()| sink.flush());
             if let Err(error) = written {
                 // The receiver is gone if the engine gave up.
                 let _ = sink.chunks.blocking_send(Err(error));
@@ -173,30 +269,40 @@ impl Bundle {
     }
 }
 
+/// An executable for the archive.
+struct BundledProgram {
+    source: PathBuf,
+    target: PathBuf,
+    stripped: Option<Stripped>,
+}
+
+fn size(path: &Path) -> u64 {
+    fs::metadata(path).map_or(0, |data| data.len())
+}
+
 fn write(
     sink: &mut Sink,
-    (executable, stripped): (&Path, Option<&Stripped>),
-    program: &str,
-    loader: Option<&Path>,
+    programs: &[BundledProgram],
+    loaders: &[PathBuf],
     libraries: &[Library],
 ) -> io::Result<()> {
     let mut tar = tar::Builder::new(sink);
     let mut temporary = header(tar::EntryType::Directory, 0o1777, 0);
     tar.append_data(&mut temporary, "tmp/", io::empty())?;
-    match stripped {
-        Some(stripped) => {
-            let mut header = header(tar::EntryType::Regular, 0o755, stripped.len());
-            let target = relative(Path::new(program));
-            tar.append_data(&mut header, target, stripped.open(executable)?)?;
+    for BundledProgram { source, target, stripped } in programs {
+        match stripped {
+            Some(stripped) => {
+                let mut header = header(tar::EntryType::Regular, 0o755, stripped.len());
+                tar.append_data(&mut header, relative(target), stripped.open(source)?)?;
+            }
+            None => file(&mut tar, source, target)?,
         }
-        None => file(&mut tar, executable, Path::new(program))?,
     }
-    // It may be a symbolic link, and a library itself.
-    if let Some(loader) = loader {
+    for loader in loaders {
         file(&mut tar, loader, loader)?;
     }
     for library in libraries {
-        if Some(library.path.as_path()) != loader {
+        if !loaders.contains(&library.path) {
             file(&mut tar, &library.path, &library.path)?;
         }
         let mut link = header(tar::EntryType::Symlink, 0o777, 0);
@@ -286,6 +392,32 @@ mod tests {
             "{:?}",
             other.libraries
         );
+    }
+
+    #[test]
+    fn other_programs_come_with_their_libraries_and_change_the_tag() {
+        let alone = Bundle::of_this_program().unwrap();
+        let tag = alone.tag();
+        let both = alone.with(&["/bin/ls".to_string(), "/bin/ls".to_string()]).unwrap();
+        assert_eq!((both.others.len(), both.tag() == tag), (1, false));
+        let needed = Bundle::of(Path::new("/bin/ls")).unwrap().libraries;
+        let has = |name: &str| both.libraries.iter().any(|library| library.name == name);
+        assert!(!needed.is_empty() && needed.iter().all(|library| has(&library.name)));
+        let libraries: Vec<_> = both.libraries.iter().map(|library| &library.name).collect();
+        let once: std::collections::BTreeSet<_> = libraries.iter().collect();
+        assert_eq!(libraries.len(), once.len(), "{libraries:?}");
+    }
+
+    #[test]
+    fn other_programs_that_cannot_be_bundled_are_refused() {
+        let refused =
+            |path: &str| Bundle::of_this_program().unwrap().with(&[path.to_string()]).unwrap_err();
+        assert!(refused("ls").contains("no absolute path"));
+        assert!(refused("/no/such").contains("can't be read"));
+        let other = Library { path: "/no/such/libc.so.6".into(), name: "libc.so.6".into() };
+        let mut bundle = Bundle::of_this_program().unwrap();
+        let problem = bundle.add_library(other, "/bin/x").unwrap_err();
+        assert!(problem.contains("different libraries `libc.so.6`"), "{problem}");
     }
 
     #[test]

@@ -116,8 +116,10 @@ impl DockerCluster {
         };
         match &run.source {
             ProgramSource::Executable(path) => {
-                let path = path.clone();
-                let bundle = tokio::task::spawn_blocking(move || Bundle::of(&path));
+                let (path, programs) = (path.clone(), self.config.bundle.clone());
+                let bundle = tokio::task::spawn_blocking(move || {
+                    Bundle::of(&path).and_then(|bundle| bundle.with(&programs))
+                });
                 let bundle = bundle.await.map_err(|error| error.to_string())??;
                 let made = image::build_from_bundle(&self.engine, &bundle, progress).await?;
                 let name = self.publish(&made.name, progress).await?;

@@ -17,7 +17,8 @@ use super::current_container::CurrentContainer;
 use super::engine::{Engine, is_missing};
 use crate::progress::Progress;
 
-/// The repository of images built of programs: `fiber-auto/<program>:<build id>`.
+/// The repository of images built of programs: `fiber-auto/<program>:<build id>`, with a
+/// hash of other programs in it.
 const REPOSITORY: &str = "fiber-auto";
 /// The repository of images built from Dockerfiles: `fiber-dockerfile/<directory>:latest`.
 const DOCKERFILES: &str = "fiber-dockerfile";
@@ -52,7 +53,10 @@ pub(super) async fn find(
         (Some(name), _) => configured(engine, config, name, progress).await,
         (None, Some(current)) => same_as_own(config, current),
         (None, None) => {
-            let bundle = tokio::task::spawn_blocking(Bundle::of_this_program);
+            let programs = config.bundle.clone();
+            let bundle = tokio::task::spawn_blocking(move || {
+                Bundle::of_this_program().and_then(|bundle| bundle.with(&programs))
+            });
             let bundle = bundle.await.map_err(|error| error.to_string())?;
             let bundle = bundle.map_err(|problem| {
                 format!(
@@ -194,7 +198,8 @@ pub(super) async fn build_from_bundle(
         ));
     }
     let repository = format!("{REPOSITORY}/{}", repository_name(&bundle.name));
-    let name = format!("{repository}:{}", bundle.build);
+    let tag = bundle.tag();
+    let name = format!("{repository}:{tag}");
     let image = |id: Option<String>| ContainerImage {
         id: id.unwrap_or_else(|| name.clone()),
         name: name.clone(),
@@ -211,7 +216,7 @@ pub(super) async fn build_from_bundle(
     let options = CreateImageOptions {
         from_src: Some("-".into()),
         repo: Some(repository.clone()),
-        tag: Some(bundle.build.to_string()),
+        tag: Some(tag),
         ..Default::default()
     };
     let mut steps = Box::pin(engine.api.create_image(
