@@ -1,5 +1,5 @@
-//! The command `fiber`: runs programs in containers and pods, shows what programs do, copies their
-//! files and cleans up.
+//! The command `fiber`: runs programs in containers and pods, and commands on pools, shows what
+//! programs do, copies their files and cleans up.
 
 mod args;
 mod attach;
@@ -13,6 +13,7 @@ mod journal;
 mod kill;
 mod local;
 mod logs;
+mod map;
 mod names;
 mod program;
 mod progress;
@@ -31,18 +32,25 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::Parser;
 use fiber_backends::cluster::{self, Cluster};
+use fiber_core::inspect::BRIDGE;
 use fiber_core::{Config, Error};
 use tracing_subscriber::EnvFilter;
 
 use self::args::{Args, Backend, ClusterArgs, Command};
 
+/// Warnings of libraries come with the errors that they return. The workers of a map that has ended
+/// are refused if they connect only then.
+const WARNINGS: &str =
+    "off,fiber_actors=warn,fiber_actors::runtime::listen=error,fiber_backends=warn";
+
 fn main() -> ExitCode {
-    let command = Args::parse().command;
+    if is_part_of_a_map() {
+        fiber::init();
+    }
+    let command = Args::try_parse().unwrap_or_else(|error| refuse(&error)).command;
     tracing_subscriber::fmt()
-        // Warnings of libraries come with the errors that they return.
         .with_env_filter(
-            EnvFilter::try_from_default_env()
-                .unwrap_or_else(|_| EnvFilter::new("off,fiber_backends=warn")),
+            EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(WARNINGS)),
         )
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
@@ -52,6 +60,7 @@ fn main() -> ExitCode {
         Command::Man { directory } => reference::man(directory.as_deref()),
         Command::Reference => reference::markdown(),
         Command::Journal { command } => journal::journal(command),
+        Command::Map(arguments) => map::map(*arguments),
         Command::ServeVolume { words } => {
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
             cluster::serve(&words).map(|()| ExitCode::SUCCESS).map_err(anyhow::Error::msg)
@@ -67,6 +76,27 @@ fn main() -> ExitCode {
         eprintln!("error: {}", message(&error));
         ExitCode::from(code)
     })
+}
+
+/// Returns whether this is `fiber map`, or one of the processes that it starts: a worker has its
+/// arguments, and the others have none, or the bridge's. Other commands may run in the container of
+/// a program's worker, whose variables are not for them.
+fn is_part_of_a_map() -> bool {
+    match std::env::args_os().nth(1) {
+        Some(argument) => argument == "map" || argument == BRIDGE,
+        None => true,
+    }
+}
+
+/// Ends this process because of its command line, or with the help that it asks for.
+fn refuse(error: &clap::Error) -> ! {
+    let is_map = std::env::args_os().nth(1).is_some_and(|argument| argument == "map");
+    if is_map && error.use_stderr() {
+        let _ = error.print();
+        // The exit code 2 would say that two commands have failed.
+        std::process::exit(map::REFUSED.into());
+    }
+    error.exit()
 }
 
 async fn execute(command: Command) -> anyhow::Result<ExitCode> {
@@ -102,6 +132,7 @@ async fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Completions { .. }
         | Command::Journal { .. }
         | Command::Man { .. }
+        | Command::Map(_)
         | Command::Reference
         | Command::ServeVolume { .. } => Ok(ExitCode::SUCCESS),
     }
@@ -122,20 +153,31 @@ impl ClusterArgs {
     /// Returns the configuration, with the options of the command line.
     fn config(&self) -> anyhow::Result<Config> {
         let mut config = Config::load()?;
+        self.apply(&mut config);
+        self.check(&config)?;
+        Ok(config)
+    }
+
+    /// Changes a configuration by the options of the command line.
+    fn apply(&self, config: &mut Config) {
         if let Some(backend) = &self.backend {
             config.backend = backend.to_string();
         }
-        if let Some(namespace) = &self.namespace {
-            if config.backend != "kubernetes" {
-                bail!(
-                    "--namespace is for Kubernetes, but the backend is `{}`: leave it out, or add \
-                     `--backend kubernetes`",
-                    config.backend
-                );
-            }
-            config.namespace = Some(namespace.clone());
+        if self.namespace.is_some() {
+            config.namespace.clone_from(&self.namespace);
         }
-        Ok(config)
+    }
+
+    /// Refuses options that the backend of `config` does not have.
+    fn check(&self, config: &Config) -> anyhow::Result<()> {
+        if self.namespace.is_some() && config.backend != "kubernetes" {
+            bail!(
+                "--namespace is for Kubernetes, but the backend is `{}`: leave it out, or add \
+                 `--backend kubernetes`",
+                config.backend
+            );
+        }
+        Ok(())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Finds the program of a command line, as a shell does.
 
 use std::env;
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -9,12 +10,13 @@ use crate::ExitError;
 use crate::names::closest;
 
 /// The exit codes of shells if there is no such program, and if it can't be executed.
-const NOT_FOUND: u8 = 127;
-const NOT_EXECUTABLE: u8 = 126;
+pub(crate) const NOT_FOUND: u8 = 127;
+pub(crate) const NOT_EXECUTABLE: u8 = 126;
 
 /// Returns the file that `command` names: a path, or a name in PATH.
-pub(crate) fn find(command: &str) -> Result<PathBuf, ExitError> {
-    if command.contains('/') {
+pub(crate) fn find(command: impl AsRef<OsStr>) -> Result<PathBuf, ExitError> {
+    let command = command.as_ref();
+    if command.as_encoded_bytes().contains(&b'/') {
         let path = PathBuf::from(command);
         return check(&path).map(|()| path);
     }
@@ -27,13 +29,14 @@ pub(crate) fn find(command: &str) -> Result<PathBuf, ExitError> {
     if let Some(file) = found.first() {
         check(file)?;
     }
+    let shown = command.display();
     let remedy = match Path::new(command).is_file() {
-        true => format!(": did you mean `./{command}`?"),
+        true => format!(": did you mean `./{shown}`?"),
         false => ": give its path, or name an image that has it".to_string(),
     };
     Err(ExitError {
         code: NOT_FOUND,
-        problem: format!("there is no program `{command}` in PATH{remedy}"),
+        problem: format!("there is no program `{shown}` in PATH{remedy}"),
     })
 }
 

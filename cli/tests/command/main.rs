@@ -45,6 +45,7 @@ fn the_reference_page_is_up_to_date() {
     assert!(said == written, "docs/cli.md is stale: run `make reference`");
     for command in [
         "run",
+        "map",
         "ps",
         "top",
         "stack",
@@ -90,6 +91,7 @@ fn every_command_has_a_manual_page() {
     for page in [
         "fiber",
         "fiber-run",
+        "fiber-map",
         "fiber-ps",
         "fiber-logs",
         "fiber-kill",

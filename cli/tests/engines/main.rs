@@ -19,6 +19,7 @@ mod input;
 mod kubeconfig;
 #[path = "../../../tests/programs/kubectl.rs"]
 mod kubectl;
+mod maps;
 #[path = "../../../examples/persistent.rs"]
 mod persistent;
 mod pods;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
     let topics = [
         ("images", images::TESTS),
         ("input", input::TESTS),
+        ("maps", maps::TESTS),
         ("pods", pods::TESTS),
         ("registry", registry::TESTS),
         ("restarts", restarts::TESTS),

@@ -1,0 +1,171 @@
+//! Where outcomes go: to standard output, as text or as lines of JSON, or into directories.
+
+mod directory;
+
+use std::io::{self, Write};
+
+use fiber::pool::suspend_progress;
+use serde_json::{Map, Value, json};
+
+pub(super) use self::directory::Directory;
+use super::items::{Fields, Item};
+use super::task::{End, Outcome};
+
+/// The number of failures that are printed. All are counted.
+const SHOWN_FAILURES: u64 = 20;
+
+pub(super) enum Report {
+    Text,
+    /// Lines of JSON, with the names of a CSV's columns.
+    Json(Option<Vec<String>>),
+    Directory(Directory),
+}
+
+/// The end of a task.
+pub(super) enum Ended {
+    Outcome(Outcome),
+    /// There is no outcome, because the command's worker has died too often.
+    Lost(String),
+}
+
+impl Ended {
+    fn outcome(&self) -> Option<&Outcome> {
+        match self {
+            Ended::Outcome(outcome) => Some(outcome),
+            Ended::Lost(_) => None,
+        }
+    }
+
+    pub(super) fn is_success(&self) -> bool {
+        self.outcome().is_some_and(|outcome| outcome.end.is_success())
+    }
+
+    fn problem(&self) -> String {
+        match self {
+            Ended::Outcome(outcome) => outcome.end.to_string(),
+            Ended::Lost(problem) => problem.clone(),
+        }
+    }
+}
+
+impl Report {
+    pub(super) fn add(&self, item: &Item, command: &[Vec<u8>], ended: &Ended) -> io::Result<()> {
+        match self {
+            Report::Text => {
+                let Some(outcome) = ended.outcome() else { return Ok(()) };
+                print(&outcome.stdout, &outcome.stderr)
+            }
+            Report::Json(columns) => {
+                let mut line = json(item, columns.as_deref(), command, ended).to_string();
+                line.push('\n');
+                print(line.as_bytes(), b"")
+            }
+            Report::Directory(directory) => directory.add(item, command, ended.outcome()),
+        }
+    }
+}
+
+/// Prints bytes to standard output and standard error.
+pub(super) fn print(stdout: &[u8], stderr: &[u8]) -> io::Result<()> {
+    if stdout.is_empty() && stderr.is_empty() {
+        return Ok(());
+    }
+    suspend_progress(|| {
+        let mut out = io::stdout().lock();
+        out.write_all(stdout)?;
+        out.flush()?;
+        // A closed standard error is no reason to stop.
+        let _ = io::stderr().write_all(stderr);
+        Ok(())
+    })
+}
+
+/// Says on standard error that a task has failed.
+pub(super) fn say_failure(failures: u64, item: &Item, command: &[Vec<u8>], ended: &Ended) {
+    let mut line = match failures {
+        1..=SHOWN_FAILURES => {
+            let head = format!("fiber map: task {} failed: {}: ", item.number, ended.problem());
+            [head.into_bytes(), quoted(command)].concat()
+        }
+        more if more == SHOWN_FAILURES + 1 => {
+            b"fiber map: other failures are only counted".to_vec()
+        }
+        _ => return,
+    };
+    line.push(b'\n');
+    let _ = print(b"", &line);
+}
+
+/// Returns a command as a shell would read it.
+pub(super) fn quoted(command: &[Vec<u8>]) -> Vec<u8> {
+    let quote = |word: &Vec<u8>| {
+        // No word has a NUL byte, the only one that can't be quoted.
+        shlex::bytes::try_quote(word).map_or_else(|_| word.clone(), |quoted| quoted.into_owned())
+    };
+    command.iter().map(quote).collect::<Vec<_>>().join(&b' ')
+}
+
+fn json(item: &Item, columns: Option<&[String]>, command: &[Vec<u8>], ended: &Ended) -> Value {
+    let mut line = Map::new();
+    line.insert("index".into(), item.number.into());
+    let value = match &item.fields {
+        Fields::Text(text) => text_or_hex(text),
+        Fields::Row(row) => {
+            let names = columns.unwrap_or_default().iter().cloned();
+            names.zip(row.iter().map(|field| text_or_hex(field))).collect::<Map<_, _>>().into()
+        }
+    };
+    line.insert("item".into(), value);
+    let words: Vec<Value> = command.iter().map(|word| text_or_hex(word)).collect();
+    line.insert("command".into(), words.into());
+    let end = ended.outcome().map(|outcome| &outcome.end);
+    let code = end.and_then(|end| match end {
+        End::Exited(code) => Some(*code),
+        _ => None,
+    });
+    let signal = end.and_then(|end| match end {
+        End::Signaled(signal) => Some(*signal),
+        _ => None,
+    });
+    line.insert("exit_code".into(), json!(code));
+    line.insert("signal".into(), json!(signal));
+    line.insert("error".into(), json!((!ended.is_success()).then(|| ended.problem())));
+    if let Some(outcome) = ended.outcome() {
+        line.insert("duration".into(), json!(outcome.duration.as_secs_f64()));
+        line.insert("host".into(), json!(outcome.host));
+        line.insert("attempts".into(), json!(outcome.attempts));
+        line.insert("stdout".into(), text_or_hex(&outcome.stdout));
+        line.insert("stderr".into(), text_or_hex(&outcome.stderr));
+    }
+    line.into()
+}
+
+/// Returns a text, or what `fiber journal export` makes of bytes that are none.
+fn text_or_hex(bytes: &[u8]) -> Value {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text.into(),
+        Err(_) => {
+            json!({ "hex": bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>() })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_quoted_for_a_shell() {
+        let words = ["p", "a b", "it's", "$x", ""].map(|word| word.as_bytes().to_vec());
+        let line = quoted(&words);
+        let back = shlex::bytes::Shlex::new(&line).collect::<Vec<_>>();
+        assert_eq!(back, words);
+        assert_eq!(quoted(&[b"p".to_vec(), b"--x".to_vec()]), b"p --x");
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_hexadecimal() {
+        assert_eq!(text_or_hex("ä".as_bytes()), json!("ä"));
+        assert_eq!(text_or_hex(b"\xff\x00"), json!({ "hex": "ff00" }));
+    }
+}
