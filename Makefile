@@ -111,11 +111,11 @@ package: setup
 bench: setup
 	KUBECONFIG="$${KUBECONFIG:-$$(tests/cluster/kubeconfig.sh)}" $(CARGO) bench --bench suite -- $(ARGS)
 
-## bench-all: the same beside Ray, Dask, joblib, Open MPI and gloo, which it installs
+## bench-all: the same beside Ray, Dask, joblib, HyperQueue, GNU parallel, Open MPI and gloo, which it installs
 bench-all: setup
 	@scripts/setup.sh peers
 	KUBECONFIG="$${KUBECONFIG:-$$(tests/cluster/kubeconfig.sh)}" \
-		BENCH_PYTHON="$$(scripts/setup.sh python)" BENCH_PEERS=multiprocessing,ray,dask,joblib \
+		BENCH_PYTHON="$$(scripts/setup.sh python)" BENCH_PEERS=multiprocessing,ray,dask,joblib,hyperqueue \
 		$(CARGO) bench --bench suite -- $(ARGS)
 
 ## fuzz: each fuzz target for FUZZ_SECONDS (60)

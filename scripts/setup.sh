@@ -4,8 +4,9 @@
 #   scripts/setup.sh              check for cargo and a C compiler; install cmake, which builds nng
 #   scripts/setup.sh local        check for cargo and a C compiler: enough for default features
 #   scripts/setup.sh deny         install cargo-deny
-#   scripts/setup.sh peers        install the benchmarks' peers (Ray, Dask, joblib) into a virtual
-#                                 environment; as root on Debian, Open MPI and PyTorch too
+#   scripts/setup.sh peers        install the benchmarks' peers (Ray, Dask, joblib, HyperQueue) into a
+#                                 virtual environment; as root on Debian, GNU parallel, Open MPI and
+#                                 PyTorch too
 #   scripts/setup.sh collectives  install Open MPI and PyTorch, which a test of rings also uses
 #   scripts/setup.sh observability  install Prometheus, tmux and Chromium, which tests of metrics, of
 #                                 `fiber top` and of the dashboard use; FIBER_SETUP_NO_BROWSER=1
@@ -176,6 +177,13 @@ ensure_collectives() {
     install_optional "to measure rings beside them"
 }
 
+# The peer of `fiber map`. The benchmark reports it if it is not installed.
+ensure_parallel() {
+    have parallel && return
+    packages=parallel
+    install_optional "to measure \`fiber map\` beside it"
+}
+
 # Tests that need them are skipped without them.
 ensure_observability() {
     packages=
@@ -201,7 +209,7 @@ deny)
     check_cargo
     ensure_cargo_deny
     ;;
-peers) ensure_peers && ensure_collectives ;;
+peers) ensure_peers && ensure_collectives && ensure_parallel ;;
 collectives) ensure_collectives ;;
 observability) ensure_observability ;;
 bin) echo "$cache/bin" ;;

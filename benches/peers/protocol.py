@@ -20,6 +20,7 @@ case is not quite what was asked for. The cases:
     queue [N]          small elements from one process to another                rate: elements a second
     pipe_bytes [N]     1 MiB messages from one process to another                rate: bytes a second
     pipe [N], manager [N]   round trips, where the library has such a thing       seconds: median of one
+    commands N PROGRAM WORKERS   runs of a program                                rate: runs a second
     managers [N]       N calls of an object in each of 4 managers                  seconds
 """
 

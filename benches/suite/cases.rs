@@ -3,6 +3,7 @@
 mod actors;
 mod arrays;
 mod building;
+mod commands;
 mod containers;
 mod durable;
 mod endless;
@@ -54,6 +55,7 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "many", measure: many::many },
     Case { name: "observed", measure: observed::observed },
     Case { name: "durable", measure: durable::durable },
+    Case { name: "commands", measure: commands::commands },
     Case { name: "evolution", measure: evolution::evolution },
     Case { name: "hosts", measure: hosts::hosts },
     Case { name: "containers", measure: containers::containers },

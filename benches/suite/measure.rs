@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use fiber::Pool;
 
-use crate::peers::{self, PeerResult};
+use crate::peers::{self, HYPERQUEUE, PeerResult};
 use crate::table::{Figure, Row, Table};
 
 /// How often a case is run.
@@ -62,7 +62,7 @@ pub(crate) fn beside_peers(
     args: &[&str],
     figure: impl Fn(&PeerResult) -> Option<Figure>,
 ) -> Row {
-    for library in peers::wanted() {
+    for library in peers::wanted().into_iter().filter(|library| library != HYPERQUEUE) {
         match peers::run(&library, case, args) {
             Ok(result) => {
                 eprintln!("  {library}: {:.3} s", result.seconds);

@@ -23,7 +23,7 @@ const LIMIT: Duration = Duration::from_secs(600);
 /// see `protocol.py`.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct PeerResult {
-    /// `multiprocessing`, `ray`, `dask` or `joblib`.
+    /// `multiprocessing`, `ray`, `dask`, `joblib` or `hyperqueue`.
     pub(crate) library: String,
     /// The library's version; Python's for multiprocessing.
     pub(crate) version: String,
@@ -34,6 +34,9 @@ pub(crate) struct PeerResult {
     /// Where the case is not quite the one that fiber runs.
     pub(crate) note: Option<String>,
 }
+
+/// The one that runs commands, and no functions.
+pub(crate) const HYPERQUEUE: &str = "hyperqueue";
 
 /// The libraries to measure beside fiber in this run.
 pub(crate) fn wanted() -> Vec<String> {
