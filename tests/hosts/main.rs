@@ -1,6 +1,6 @@
 //! Jobs with several processes, tested with hosts as processes of this machine.
 
-mod broadcasts;
+mod arrays;
 mod deaths;
 mod output;
 mod workers;

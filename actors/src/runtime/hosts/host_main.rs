@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::shared::KeptMessages;
+use super::shared::{KeptMessages, into_shared};
 use super::wire::{self, Arrived, FromHost, HostedProcess, Number, ToHost};
 use crate::endpoint::message_limit;
 use crate::runtime::launch::{MAX_LAG, ended};
@@ -92,7 +92,11 @@ impl Host {
             ParentMessage::Data(message) => message,
         };
         match wire::read(message) {
-            Some(Arrived::Relayed(number, message)) => self.pass_on(number, message),
+            Some(Arrived::Relayed(number, Received { bytes, blobs })) => {
+                // The process maps them then, and no socket has to carry them.
+                let blobs = into_shared(&blobs);
+                self.pass_on(number, Received { bytes, blobs });
+            }
             Some(Arrived::Shared { number, key, message }) => {
                 let message = self.kept.borrow_mut().keep(key, message);
                 self.pass_on(number, message);

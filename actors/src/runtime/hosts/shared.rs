@@ -91,13 +91,13 @@ pub(super) struct KeptMessages(HashMap<Key, Received>);
 impl KeptMessages {
     /// Keeps a message, with its blobs where all processes of this host can map them. Returns it.
     pub(super) fn keep(&mut self, key: Key, message: Received) -> Received {
-        let blobs: Vec<_> = message.blobs.iter().cloned().map(Blob::into_shared).collect();
+        let blobs = into_shared(&message.blobs);
         // Short bytes would keep the frame, with the blobs that came in it.
         let bytes = match message.bytes {
             bytes if bytes.len() < SHORT => Bytes::copy_from_slice(&bytes),
             bytes => bytes,
         };
-        let message = Received { bytes, blobs: Blobs::from(blobs) };
+        let message = Received { bytes, blobs };
         self.0.insert(key, message.clone());
         message
     }
@@ -112,6 +112,14 @@ impl KeptMessages {
             self.0.remove(key);
         }
     }
+}
+
+/// Returns blobs where all processes of this host can map them, as far as there is room.
+pub(super) fn into_shared(blobs: &Blobs) -> Blobs {
+    if blobs.private_len() == 0 {
+        return blobs.clone();
+    }
+    Blobs::from(blobs.iter().cloned().map(Blob::into_shared).collect::<Vec<_>>())
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A broadcast value crosses the wire to a host once, and its processes share the memory.
+//! Arrays cross the wire to a host once, and its processes share the memory.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -72,4 +72,14 @@ fn broadcast_to_a_host() {
 #[test]
 fn a_broadcast_value_crosses_the_wire_once() {
     Process::spawn(broadcast_to_a_host, ()).wait().unwrap();
+}
+
+#[test]
+fn a_worker_maps_an_array_that_came_to_its_host() {
+    let pool = pool(2, 2);
+    let array = Array::build(100_000, |numbers: &mut [u64]| numbers.fill(1));
+    let read = |array: Array<u64>| (sum(&array), array.is_shared());
+    assert_eq!(pool.map(read, vec![array; 10]).wait().unwrap(), [(100_000, true); 10]);
+    drop(pool);
+    wait_until(|| fiber::value_memory().shared == 0);
 }
