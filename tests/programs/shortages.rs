@@ -13,6 +13,7 @@ crate::tests![
     a_pool_that_lost_all_workers_during_a_shortage_recovers,
     a_pool_that_can_start_no_worker_gives_up_with_the_reason,
     a_managed_actor_survives_a_shortage,
+    a_managed_actor_whose_host_has_died_survives_a_shortage,
     an_actor_pool_goes_on_during_a_shortage_and_is_whole_after_it,
     a_ring_that_is_started_during_a_shortage_fails_and_names_the_limit,
     a_ring_restarts_its_ranks_after_a_shortage,
@@ -74,6 +75,14 @@ fn a_pool_that_can_start_no_worker_gives_up_with_the_reason() {
 
 fn a_managed_actor_survives_a_shortage() {
     let mut program = Setup::new("shortage of a managed actor").start();
+    (0..6).for_each(|_| drop(program.line_with(SHORTAGE)));
+    program.say("go on");
+    program.end().code(0).says(&["doubled 42"]);
+}
+
+fn a_managed_actor_whose_host_has_died_survives_a_shortage() {
+    let setup = Setup::new("shortage of a managed actor").env("FIBER_PROCESSES_PER_JOB", "2");
+    let mut program = setup.start();
     (0..6).for_each(|_| drop(program.line_with(SHORTAGE)));
     program.say("go on");
     program.end().code(0).says(&["doubled 42"]);

@@ -211,9 +211,11 @@ impl Runtime {
         id: ProcessId,
         group: Arc<HostGroup>,
         spec: JobSpec,
+        retry_creation: bool,
     ) -> Arc<HostedJob> {
         let number = self.hosts.last.fetch_add(1, Ordering::Relaxed);
-        let job = Arc::new(HostedJob::new(number, group, spec, id, self.id()));
+        let job = HostedJob::new(number, group, spec, retry_creation, (id, self.id()));
+        let job = Arc::new(job);
         self.hosts.state.lock().queue.push_back(Arc::clone(&job));
         self.place_processes();
         job
@@ -306,8 +308,8 @@ impl Runtime {
         });
         state.hosts.push(Arc::clone(&host));
         let output = if host.of.is_some() { first.spec.output } else { self.config().output };
-        let started = Arc::clone(&host);
-        self.spawn(move || self.run_host(started, host_output(output), inbox));
+        let (started, retry) = (Arc::clone(&host), first.retry_creation);
+        self.spawn(move || self.run_host(started, retry, host_output(output), inbox));
         host
     }
 
@@ -315,6 +317,7 @@ impl Runtime {
     async fn run_host(
         &'static self,
         host: Arc<Host>,
+        retry_creation: bool,
         output: OutputMode,
         mut commands: mpsc::UnboundedReceiver<ProcessCommand>,
     ) {
@@ -329,7 +332,7 @@ impl Runtime {
                 name: host.name.clone(),
                 role: ProcessRole::Host,
                 restarts: 0,
-                retry_creation: false,
+                retry_creation,
                 meta,
                 output,
                 request: StartRequest::new(&HostMain),

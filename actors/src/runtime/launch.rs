@@ -19,6 +19,7 @@ use fiber_core::{Config, Exit, ExitReason, LinkKind, Meta, OutputMode, ProcessId
 use fiber_transport::{Connection, PeerInfo};
 use tokio::time::timeout;
 
+pub(super) use self::creation::create;
 use self::failure::StartFailure;
 pub(super) use self::failure::not_started;
 pub(crate) use self::limits::SchedulingPolicy;
@@ -169,7 +170,8 @@ pub(crate) async fn launch(runtime: &'static Runtime, launch: Launch) -> Result<
         machine,
         processes,
     };
-    let hosted = hosted.map(|group| runtime.create_hosted(id, group, spec.clone()));
+    let hosted =
+        hosted.map(|group| runtime.create_hosted(id, group, spec.clone(), launch.retry_creation));
     let (job, max_lag): (Arc<dyn Job>, _) = match &hosted {
         Some(job) => (Arc::clone(job) as Arc<dyn Job>, MAX_LAG_REMOTE),
         None => match creation::create(runtime, spec, launch.retry_creation).await {

@@ -24,6 +24,13 @@ impl Handler<Double> for Doubler {
     }
 }
 
+/// Returns the parent of a process: of one that shares its job, the host.
+fn parent(process: u32) -> u32 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("PPid:"));
+    line.and_then(|number| number.trim().parse().ok()).expect("it has a parent")
+}
+
 pub(super) fn shortage() {
     fiber::init();
     shortages::log();
@@ -32,7 +39,9 @@ pub(super) fn shortage() {
         .wait()
         .expect("the actor starts");
     let shortage = Shortage::begin();
-    shortages::kill(manager.pid().expect("the process runs"));
+    let process = manager.pid().expect("the process runs");
+    let shares_job = std::env::var_os("FIBER_PROCESSES_PER_JOB").is_some();
+    shortages::kill(if shares_job { parent(process) } else { process });
     shortages::wait_for_word();
     drop(shortage);
     println!("doubled {}", manager.send(Double(21)).wait().expect("the actor is restarted"));

@@ -17,10 +17,13 @@ use tokio::time::timeout;
 use super::shared::{KeptMessages, into_shared};
 use super::wire::{self, Arrived, FromHost, HostedProcess, Number, ToHost};
 use crate::endpoint::message_limit;
-use crate::runtime::launch::{MAX_LAG, ended};
+use crate::runtime::launch::{MAX_LAG, create, ended};
 use crate::runtime::listen::{expect_child, unexpect_child};
 use crate::runtime::parent_info::{ChildPlace, ParentInfo};
 use crate::runtime::{ChildMain, ControlMessage, ParentMessage, Runtime, StartedMain};
+
+const SIGKILL: i32 = 9;
+const SIGTERM: i32 = 15;
 
 /// See the module's documentation.
 #[derive(Serialize, Deserialize)]
@@ -198,11 +201,16 @@ impl Host {
             Err(error) => return not_started(error),
         };
         let mut connecting = Some(expect_child(id));
-        let job = match runtime.backend.create(spec).await {
+        let created = tokio::select! {
+            biased;
+            created = create(runtime, spec, process.retry_creation) => created,
+            command = commands.recv() => Err(Exit::new(ended_by(command), Vec::new())),
+        };
+        let job = match created {
             Ok(job) => job,
-            Err(error) => {
+            Err(exit) => {
                 unexpect_child(id);
-                return not_started(error);
+                return exit;
             }
         };
         runtime.jobs.insert(id, Arc::clone(&job));
@@ -306,6 +314,14 @@ impl Host {
         }
         let problem = error.map(|error| error.to_string());
         self.send(&FromHost::Closed { number, problem });
+    }
+}
+
+/// Returns the reason of a process that a command ends before it exists.
+fn ended_by(command: Option<Command>) -> ExitReason {
+    match command {
+        Some(Command::Terminate) => ExitReason::Signal(SIGTERM),
+        Some(Command::Kill) | None => ExitReason::Signal(SIGKILL),
     }
 }
 

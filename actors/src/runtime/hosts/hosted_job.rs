@@ -23,6 +23,8 @@ pub(in crate::runtime) struct HostedJob {
     pub(super) number: Number,
     pub(super) group: Arc<HostGroup>,
     pub(super) spec: JobSpec,
+    /// See [`Launch`](crate::runtime::launch::Launch). It counts for a new host, too.
+    pub(super) retry_creation: bool,
     id: ProcessId,
     parent: ProcessId,
     states: watch::Sender<JobState>,
@@ -44,11 +46,11 @@ impl HostedJob {
         number: Number,
         group: Arc<HostGroup>,
         spec: JobSpec,
-        id: ProcessId,
-        parent: ProcessId,
+        retry_creation: bool,
+        (id, parent): (ProcessId, ProcessId),
     ) -> HostedJob {
         let (states, placed) = (watch::Sender::new(JobState::AwaitsHost), Mutex::default());
-        HostedJob { number, group, spec, id, parent, states, placed }
+        HostedJob { number, group, spec, retry_creation, id, parent, states, placed }
     }
 
     pub(super) fn meta(&self) -> &Meta {
@@ -85,6 +87,7 @@ impl HostedJob {
             parent: self.parent,
             name: self.spec.name.clone(),
             restarts: self.spec.restarts,
+            retry_creation: self.retry_creation,
             meta: self.spec.meta,
             output: hosted_output(self.spec.output),
         };

@@ -49,6 +49,7 @@ pub(super) struct HostedProcess {
     pub(super) parent: ProcessId,
     pub(super) name: String,
     pub(super) restarts: u64,
+    pub(super) retry_creation: bool,
     pub(super) meta: Meta,
     pub(super) output: OutputMode,
 }

@@ -20,7 +20,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// The exit of a process that could not be started.
-pub(super) async fn create(
+pub(in crate::runtime) async fn create(
     runtime: &'static Runtime,
     spec: JobSpec,
     retry: bool,
