@@ -38,10 +38,11 @@ pub(super) fn shortage() {
         .start(|()| Doubler, ())
         .wait()
         .expect("the actor starts");
-    let shortage = Shortage::begin();
     let process = manager.pid().expect("the process runs");
     let shares_job = std::env::var_os("FIBER_PROCESSES_PER_JOB").is_some();
-    shortages::kill(if shares_job { parent(process) } else { process });
+    let victim = if shares_job { parent(process) } else { process };
+    let shortage = Shortage::begin();
+    shortages::kill(victim);
     shortages::wait_for_word();
     drop(shortage);
     println!("doubled {}", manager.send(Double(21)).wait().expect("the actor is restarted"));

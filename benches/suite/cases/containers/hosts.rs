@@ -6,7 +6,7 @@ use fiber::Pool;
 use serde::{Deserialize, Serialize};
 
 use super::Engine;
-use crate::table::{Figure, Row, Target};
+use crate::table::{Figure, Row};
 
 const WORKERS: usize = 32;
 const IN_A_JOB: usize = 8;
@@ -33,13 +33,17 @@ impl Ready {
         Ok(Ready { together: ready(IN_A_JOB)?, apart: ready(1)? })
     }
 
+    /// The name of the other figure in the row.
+    pub(super) fn others(what: &str) -> String {
+        format!("{WORKERS} {what}")
+    }
+
+    /// The row, beside as many `what` with a worker each.
     pub(super) fn row(&self, what: &str) -> Row {
         let Ready { together, apart } = *self;
         eprintln!("  {WORKERS} ready: in {what} of {IN_A_JOB} {together:.3} s, alone {apart:.3} s");
         let name = format!("{WORKERS} workers ready in {what} with {IN_A_JOB} each");
-        let others = format!("{WORKERS} {what}");
-        Row::new(name, Figure::Seconds(together))
-            .beside(&others, Figure::Seconds(apart))
-            .target(Target::at_most(1.0 / 3.0, others))
+        let others = Ready::others(what);
+        Row::new(name, Figure::Seconds(together)).beside(others, Figure::Seconds(apart))
     }
 }
