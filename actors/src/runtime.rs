@@ -27,6 +27,7 @@ mod signals;
 #[cfg_attr(not(feature = "opentelemetry"), path = "runtime/telemetry/disabled.rs")]
 pub(crate) mod telemetry;
 mod thread;
+mod time_limit;
 
 use std::future::Future;
 use std::net::IpAddr;

@@ -19,6 +19,7 @@ mod events;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use fiber_core::ProcessId;
 use parking_lot::Mutex;
@@ -48,6 +49,9 @@ pub(crate) trait RecordedTasks {
 
     /// Returns how many tasks run.
     fn running(&self) -> u64;
+
+    /// Returns the usual time of a task of the slowest function, as far as it is known.
+    fn usual_time(&self) -> Duration;
 
     /// Returns whether outcomes are on their way into a journal.
     fn is_recording(&self) -> bool;

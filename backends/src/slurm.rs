@@ -1,7 +1,7 @@
 //! Jobs on a Slurm cluster.
 //!
 //! In an allocation (`sbatch`, `salloc`), a job is a step of it, which `srun` starts on one node and
-//! watches.
+//! watches. Outside of one, or beyond its nodes, a job is a *pilot*: a Slurm job of its own.
 
 mod allocation;
 mod backend;
@@ -9,6 +9,8 @@ mod commands;
 mod launcher;
 mod listen;
 mod notices;
+mod pilot;
+mod queue;
 mod step;
 
 pub use self::backend::Slurm;

@@ -240,6 +240,26 @@ options! {
             /// Whether the program's file is copied to the nodes (`srun --bcast`, into `/tmp`), which
             /// share no file system with this one. The copy is removed when the program runs.
             slurm_copy: bool = false,
+            /// How many jobs of its own a program may have in Slurm's queue for more machines, if
+            /// its allocation has no room or there is none: pilots, each with a node for itself.
+            slurm_pilots: usize = 0,
+            /// The partition of pilots. Without one: the cluster's default.
+            slurm_partition: Option<String> = None,
+            /// The account of pilots.
+            #[serde(deserialize_with = "lenient::text")]
+            slurm_account: Option<String> = None,
+            /// The quality of service of pilots.
+            slurm_qos: Option<String> = None,
+            /// The time limit of pilots, rounded up to minutes.
+            #[serde(with = "duration")]
+            slurm_time: Duration = Duration::from_secs(3600),
+            /// More options of `sbatch` for pilots, verbatim: `["--constraint=avx512"]`. They win over
+            /// fiber's own, such as `--exclusive` and `--mem=0`.
+            #[serde(deserialize_with = "lenient::list")]
+            slurm_options: Vec<String> = Vec::new(),
+            /// The directory for the keys and the output of pilots, which all nodes share. Fiber
+            /// creates it if it is missing, and removes the files of pilots that have ended.
+            slurm_dir: PathBuf = "fiber-slurm".into(),
         }
     }
 }

@@ -32,6 +32,7 @@ mod figures;
 mod worker;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::time::Duration;
 
 use fiber_core::entry::EntryRef;
 
@@ -318,6 +319,14 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
             pending.min(worker.threads)
         });
         workers.sum()
+    }
+
+    /// Returns the usual time of a task of the slowest function of the durable calls, as far as it is
+    /// known.
+    pub(crate) fn usual_time_of_durable(&self) -> Duration {
+        let durable = self.calls.values().filter(|call| call.caller.is_durable());
+        let nanos = durable.filter_map(|call| Some(self.functions.get(&call.entry)?.nanos));
+        Duration::from_nanos(nanos.fold(0.0, f64::max) as u64)
     }
 
     /// Gives a worker no more tasks, and retires it once it has completed or returned its pending

@@ -372,6 +372,10 @@ impl RecordedTasks for PoolState {
         self.scheduler.lock().running_durable()
     }
 
+    fn usual_time(&self) -> Duration {
+        self.scheduler.lock().usual_time_of_durable()
+    }
+
     fn is_recording(&self) -> bool {
         self.recording.load(Ordering::SeqCst) > 0
     }

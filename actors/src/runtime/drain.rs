@@ -1,5 +1,5 @@
-//! The end of a program that records what it does, by SIGTERM: no more work begins, what runs ends
-//! and is recorded, and the exit code says that the program is to be started again.
+//! The end of a program that records what it does, by SIGTERM or a time limit: no more work begins,
+//! what runs ends and is recorded, and the exit code says that the program is to be started again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,16 +36,22 @@ pub(crate) fn is_draining() -> bool {
     IS_DRAINING.load(Ordering::Acquire)
 }
 
+/// Why a program ends in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DrainCause {
+    Sigterm,
+    TimeLimit,
+}
+
 impl Runtime {
-    /// Lets the tasks that run end within the grace period, and waits until they are recorded.
-    pub(super) async fn drain(&self) {
+    /// Lets the tasks that run end within a grace period, and waits until they are recorded.
+    pub(super) async fn drain(&self, cause: DrainCause, grace: Duration) {
         IS_DRAINING.store(true, Ordering::SeqCst);
         let sources: Vec<Arc<dyn Source>> = sources();
         let tasks = || sources.iter().filter_map(|source| source.recorded_tasks());
         tasks().for_each(RecordedTasks::drain);
         let running = || tasks().map(RecordedTasks::running).sum::<u64>();
-        let grace = self.config().grace;
-        let message = announcement(running(), grace);
+        let message = announcement(cause, running(), grace);
         tokio::task::spawn_local(fiber_backends::print_message(message));
         let deadline = Instant::now() + grace;
         while running() > 0 && Instant::now() < deadline {
@@ -58,14 +64,18 @@ impl Runtime {
     }
 }
 
-fn announcement(running: u64, grace: Duration) -> String {
+fn announcement(cause: DrainCause, running: u64, grace: Duration) -> String {
     let what = match running {
         0 => "no task is running: ending".to_string(),
         1 => format!("1 task is running: waiting up to {grace:?} for it"),
         tasks => format!("{tasks} tasks are running: waiting up to {grace:?} for them"),
     };
-    let more = if running > 0 { "; a second SIGTERM ends at once" } else { "" };
-    format!("fiber: SIGTERM: {what}{more} (exit code {TO_BE_CONTINUED}: to be continued)\n")
+    let (cause, more) = match cause {
+        DrainCause::Sigterm if running > 0 => ("SIGTERM", "; a second SIGTERM ends at once"),
+        DrainCause::Sigterm => ("SIGTERM", ""),
+        DrainCause::TimeLimit => ("the time limit is near", ""),
+    };
+    format!("fiber: {cause}: {what}{more} (exit code {TO_BE_CONTINUED}: to be continued)\n")
 }
 
 #[cfg(test)]
@@ -76,12 +86,12 @@ mod tests {
     fn the_announcement_says_what_happens() {
         let grace = Duration::from_secs(25);
         assert_eq!(
-            announcement(4, grace),
+            announcement(DrainCause::Sigterm, 4, grace),
             "fiber: SIGTERM: 4 tasks are running: waiting up to 25s for them; a second SIGTERM \
              ends at once (exit code 75: to be continued)\n"
         );
         assert_eq!(
-            announcement(0, grace),
+            announcement(DrainCause::Sigterm, 0, grace),
             "fiber: SIGTERM: no task is running: ending (exit code 75: to be continued)\n"
         );
     }

@@ -33,6 +33,7 @@ use super::hosts::{HostGroup, HostNumber};
 use super::listen::{expect_child, unexpect_child};
 use super::parent_info::{ChildPlace, ParentInfo};
 use super::protocol::ControlMessage;
+use super::time_limit;
 use crate::mesh::MeshPeer;
 
 /// Time by which the ends of a process and of its link may differ, before the parent forces the
@@ -128,6 +129,7 @@ pub(crate) async fn launch(runtime: &'static Runtime, launch: Launch) -> Result<
     let began = Instant::now();
     let config = &runtime.endpoint.config;
     let address = runtime.listen().await.map_err(|error| not_started(error.to_string()))?;
+    time_limit::watch(runtime);
     let (place, hosted, machine, processes) = match launch.kind {
         JobKind::Process(group) => {
             let hosted = runtime.uses_hosts(&group).await?.then_some(group);

@@ -4,7 +4,7 @@ use std::future::Future;
 
 use fiber_core::{Ignored, Signals};
 
-use super::drain::{TO_BE_CONTINUED, has_durable_calls};
+use super::drain::{DrainCause, TO_BE_CONTINUED, has_durable_calls};
 use super::exit::{EXIT_TIMEOUT, all_ended};
 use super::{Runtime, telemetry};
 use crate::timeline;
@@ -24,7 +24,7 @@ pub(super) async fn end_by_signal(ignored: Ignored) {
     let mut code = None;
     if number == SIGTERM && has_durable_calls() {
         tokio::select! {
-            () = runtime.drain() => code = Some(TO_BE_CONTINUED),
+            () = runtime.drain(DrainCause::Sigterm, runtime.config().grace) => code = Some(TO_BE_CONTINUED),
             second = signals.next() => number = second,
         }
     }
@@ -43,6 +43,12 @@ impl Runtime {
     pub(crate) async fn end_as_by_signal(&self, number: i32) {
         self.end_children(std::future::pending()).await;
         let _ = signal_hook::low_level::emulate_default_handler(number);
+    }
+
+    /// Ends the children, and then this process, which is to be started again.
+    pub(super) async fn end_to_be_continued(&self) {
+        self.end_children(std::future::pending()).await;
+        signal_hook::low_level::exit(TO_BE_CONTINUED);
     }
 
     /// Ends the children, until `signal` is ready, and sends what is left to send.

@@ -2,19 +2,25 @@
 
 use std::ffi::OsString;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 use fiber_core::{Config, Error, Meta, Result};
 use futures_util::future::LocalBoxFuture;
 
 use super::allocation::{self, Allocation, Node};
-use super::{commands, launcher, listen, step};
-use crate::owner::new_session;
+use super::queue::Queue;
+use super::{commands, launcher, listen, pilot, step};
+use crate::owner::{new_session, spawn_sweep};
 use crate::single_flight::SingleFlightCell;
 use crate::{Backend, Job, JobSpec, ListenAddress, Machine};
 
-/// Runs jobs as steps of this process's allocation.
+const NO_ALLOCATION: &str = "this process is in no allocation of Slurm: start it in one (`sbatch`, \
+    `salloc`, or `fiber run --backend slurm`), or let it submit jobs of its own (`slurm_pilots`)";
+/// The names of pilots as machines, before their number.
+const PILOT: &str = "pilot-";
+
+/// Runs jobs as steps of this process's allocation, and as pilots.
 #[derive(Debug)]
 pub struct Slurm {
     config: Config,
@@ -22,6 +28,9 @@ pub struct Slurm {
     session: String,
     next: AtomicU64,
     allocation: SingleFlightCell<Option<Allocation>>,
+    /// How many pilots have a name.
+    pilots: AtomicUsize,
+    queue: Arc<Queue>,
 }
 
 impl Slurm {
@@ -32,6 +41,8 @@ impl Slurm {
             session: new_session(),
             next: AtomicU64::new(1),
             allocation: SingleFlightCell::default(),
+            pilots: AtomicUsize::new(0),
+            queue: Queue::new(),
         }
     }
 
@@ -39,47 +50,59 @@ impl Slurm {
         self.allocation.get_or_try_init(Allocation::find).await.map(Option::as_ref)
     }
 
-    /// Returns the allocation of this process.
+    /// Returns the nodes of the allocation, or none outside of one.
     ///
     /// # Errors
-    /// It runs in none.
-    async fn own_allocation(&self) -> Result<&Allocation, String> {
-        self.allocation().await?.ok_or_else(|| {
-            "this process is in no allocation of Slurm: start it in one (`sbatch`, `salloc`, or \
-             `fiber run --backend slurm`)"
-                .into()
-        })
+    /// There are neither nodes nor pilots.
+    async fn nodes(&self) -> Result<&[Node], String> {
+        match self.allocation().await? {
+            Some(allocation) => Ok(&allocation.nodes),
+            None if self.config.slurm_pilots > 0 => Ok(&[]),
+            None => Err(NO_ALLOCATION.into()),
+        }
     }
 
     async fn listen(&self) -> Result<ListenAddress, String> {
-        let allocation = self.own_allocation().await?;
-        let own = own_node(allocation);
-        let other = allocation.nodes.iter().find(|node| Some(&node.name) != own.as_ref());
-        let address = match (self.config.bind_host, other) {
-            (None, Some(node)) => {
-                let address = commands::node_address(Some(&node.name)).await;
-                Some(address.map_err(|error| error.to_string())?.unwrap_or(node.name.clone()))
-            }
-            _ => None,
+        let nodes = self.nodes().await?;
+        let own = own_node(nodes);
+        let other = nodes.iter().find(|node| Some(&node.name) != own.as_ref());
+        let address = if self.config.bind_host.is_some() || other.is_none() && !self.has_pilots() {
+            None
+        } else {
+            let name = other.map(|node| node.name.as_str());
+            let address = commands::node_address(name).await.map_err(|error| error.to_string())?;
+            address.or_else(|| name.map(String::from))
         };
         listen::choose(&self.config, address.as_deref())
     }
 
-    async fn start(&self, spec: JobSpec) -> Result<Arc<dyn Job>> {
-        let failed = |problem: String| Error::not_started(&spec.name, problem);
-        let allocation = self.own_allocation().await.map_err(failed)?;
+    fn has_pilots(&self) -> bool {
+        self.config.slurm_pilots > 0
+    }
+
+    async fn start(&self, mut spec: JobSpec) -> Result<Arc<dyn Job>> {
+        let name = spec.name.clone();
+        let failed = |problem: String| Error::not_started(&name, problem);
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let id = format!("fiber-{}-{number}", self.session);
-        let arguments = self.arguments(allocation, &id, &spec).map_err(failed)?;
+        if spec.machine.as_ref().is_some_and(|machine| machine.starts_with(PILOT)) {
+            if number == 1 {
+                spawn_sweep(pilot::sweep());
+            }
+            return pilot::submit(&self.config, &self.queue, &id, &spec).await.map_err(failed);
+        }
+        let allocation = self.allocation().await.map_err(failed)?;
+        let allocation = allocation.ok_or_else(|| failed(NO_ALLOCATION.into()))?;
+        let arguments = self.arguments(allocation, &id, &mut spec).map_err(failed)?;
         step::start(&spec, arguments)
     }
 
-    /// Returns the arguments of the `srun` of a job.
+    /// Returns the arguments of the `srun` of a job. Adds to its environment what they need.
     fn arguments(
         &self,
         allocation: &Allocation,
         id: &str,
-        spec: &JobSpec,
+        spec: &mut JobSpec,
     ) -> Result<Vec<OsString>, String> {
         let size = StepSize::of(allocation, spec)?;
         let mut options = vec![
@@ -105,9 +128,9 @@ impl Slurm {
         }));
         let mut arguments: Vec<OsString> = options.into_iter().map(OsString::from).collect();
         if self.config.slurm_copy {
-            let copy = format!("/tmp/{id}");
+            let copy = format!("/tmp/{id}-of-{}", allocation.job);
             arguments.push(format!("--bcast={copy}").into());
-            arguments.extend(["env".into(), format!("{}={copy}", launcher::COPY).into()]);
+            spec.environment.push((launcher::COPY, copy));
         }
         arguments.push(launcher::program()?);
         arguments.extend(spec.arguments.iter().cloned());
@@ -167,13 +190,13 @@ impl StepSize {
 }
 
 /// Returns the name of the node on which this process runs, if it is one of the allocation's.
-fn own_node(allocation: &Allocation) -> Option<String> {
+fn own_node(nodes: &[Node]) -> Option<String> {
     let name = std::env::var("SLURMD_NODENAME").ok();
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let is_own = |node: &&Node| {
         Some(&node.name) == name.as_ref() || host.split('.').next() == node.name.split('.').next()
     };
-    allocation.nodes.iter().find(is_own).map(|node| node.name.clone())
+    nodes.iter().find(is_own).map(|node| node.name.clone())
 }
 
 impl Backend for Slurm {
@@ -193,14 +216,23 @@ impl Backend for Slurm {
 
     fn machines(&self) -> LocalBoxFuture<'_, Result<Option<Vec<Machine>>>> {
         Box::pin(async move {
-            let allocation = self
-                .own_allocation()
-                .await
-                .map_err(|problem| Error::system("Slurm can't be used", problem))?;
+            let nodes = self.nodes().await;
+            let nodes = nodes.map_err(|problem| Error::system("Slurm can't be used", problem))?;
             let machine =
                 |node: &Node| Machine { name: node.name.clone(), room: Some(node.room()) };
-            Ok(Some(allocation.nodes.iter().map(machine).collect()))
+            Ok(Some(nodes.iter().map(machine).collect()))
         })
+    }
+
+    fn another_machine<'a>(
+        &'a self,
+        _meta: &'a Meta,
+    ) -> LocalBoxFuture<'a, Result<Option<Machine>>> {
+        let next = |named: usize| (named < self.config.slurm_pilots).then_some(named + 1);
+        let named = self.pilots.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
+        let machine =
+            named.ok().map(|named| Machine { name: format!("{PILOT}{}", named + 1), room: None });
+        Box::pin(std::future::ready(Ok(machine)))
     }
 
     fn default_processes(&self) -> Option<usize> {
@@ -211,8 +243,16 @@ impl Backend for Slurm {
         self.allocation.get().and_then(Option::as_ref).and_then(|allocation| allocation.ends_at)
     }
 
-    /// Does nothing: steps end with their `srun`, and that with this process.
+    /// Cancels the pilots of processes that are gone. Steps end with their `srun`, and that with this
+    /// process.
     fn sweep(&self) -> LocalBoxFuture<'_, Result<Vec<String>>> {
-        Box::pin(std::future::ready(Ok(Vec::new())))
+        Box::pin(async {
+            if !self.has_pilots() {
+                return Ok(Vec::new());
+            }
+            pilot::sweep().await.map_err(|problem| {
+                Error::system("pilots of dead sessions can't be cancelled", problem)
+            })
+        })
     }
 }

@@ -2,8 +2,6 @@
 //!
 //! Their default output differs between versions and sites, so each call asks for its fields.
 
-#![allow(dead_code)]
-
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
@@ -165,14 +163,13 @@ pub(crate) struct QueuedJob {
     pub(crate) state: String,
     /// Why it is in this state: `Priority`, `Resources`, …
     pub(crate) reason: String,
-    pub(crate) time_left: Option<Duration>,
     pub(crate) name: String,
     pub(crate) comment: String,
 }
 
 /// Returns the jobs of this user that Slurm still knows, also those that ended some minutes ago.
 pub(crate) async fn jobs_of_this_user() -> Result<Vec<QueuedJob>, CommandError> {
-    let fields = ["%A", "%T", "%r", "%L", "%j", "%k"].join(&SEPARATOR.to_string());
+    let fields = ["%A", "%T", "%r", "%j", "%k"].join(&SEPARATOR.to_string());
     let user = rustix::process::getuid().as_raw().to_string();
     let answer = run("squeue", ["-h", "-t", "all", "-u", &user, "-o", &fields]).await?;
     Ok(answer.lines().filter_map(queued_job).collect())
@@ -184,14 +181,13 @@ fn queued_job(line: &str) -> Option<QueuedJob> {
         id: fields.next()?.parse().ok()?,
         state: fields.next()?.to_string(),
         reason: fields.next()?.to_string(),
-        time_left: fields.next().and_then(time),
         name: fields.next()?.to_string(),
         comment: fields.next()?.to_string(),
     })
 }
 
 /// Parses Slurm's `[DAYS-][[HOURS:]MINUTES:]SECONDS`.
-pub(crate) fn time(text: &str) -> Option<Duration> {
+fn time(text: &str) -> Option<Duration> {
     let (days, rest) = match text.split_once('-') {
         Some((days, rest)) => (days.parse::<u64>().ok()?, rest),
         None => (0, text),
@@ -227,9 +223,8 @@ pub(crate) async fn node_address(node: Option<&str>) -> Result<Option<String>, C
 }
 
 /// Cancels a job or a step (`JOB.STEP`), or sends it a signal.
-pub(crate) async fn cancel(id: &str, signal: Option<&str>) -> Result<(), CommandError> {
-    let signal = signal.map(|name| format!("--signal={name}"));
-    run("scancel", signal.as_deref().into_iter().chain([id])).await.map(drop)
+pub(crate) async fn cancel(arguments: &[&str]) -> Result<(), CommandError> {
+    run("scancel", arguments).await.map(drop)
 }
 
 /// Submits a job, and returns its id.
@@ -259,11 +254,8 @@ mod tests {
 
     #[test]
     fn a_job_is_parsed_whatever_its_name() {
-        let job = queued_job("4\u{1f}RUNNING\u{1f}None\u{1f}5:00\u{1f}a|b c\u{1f}(null)").unwrap();
-        assert_eq!(
-            (job.id, &*job.name, job.time_left),
-            (4, "a|b c", Some(Duration::from_secs(300)))
-        );
+        let job = queued_job("4\u{1f}RUNNING\u{1f}None\u{1f}a|b c\u{1f}(null)").unwrap();
+        assert_eq!((job.id, &*job.name, &*job.comment), (4, "a|b c", "(null)"));
         assert_eq!(queued_job("slurm_load_jobs error: Invalid job id specified"), None);
     }
 

@@ -12,8 +12,9 @@ use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
 /// The variable that makes a process a launcher. Its value is the pid of the parent.
 pub(super) const VARIABLE: &str = "FIBER_SLURM_LAUNCHER";
-/// The variable that names the copy of the program that a process runs from.
-pub(super) const COPY: &str = "FIBER_SLURM_COPY";
+/// The variable that names the copy of the program that a process runs from. Names that begin with
+/// `FIBER_` are options of the configuration.
+pub(super) const COPY: &str = "COPIED_BY_FIBER";
 
 /// Becomes the command that the arguments name, and never returns, if this process is a launcher.
 pub(crate) fn run_if_launcher() {

@@ -200,7 +200,7 @@ impl StepJob {
     /// Sends SIGTERM to the step. Returns `false` if it has not started yet.
     async fn ask_to_end(&self) -> bool {
         let Some(step) = self.step_if_started() else { return false };
-        if let Err(error) = commands::cancel(&step, Some("TERM")).await {
+        if let Err(error) = commands::cancel(&["--signal=TERM", &step]).await {
             tracing::warn!("{} was not asked to end: {error}", self.place());
         }
         true
@@ -216,7 +216,7 @@ impl StepJob {
         sleep(KILL_LIMIT).await;
         let step = self.notices.lock().step.clone();
         if let Some(step) = step
-            && let Err(error) = commands::cancel(&step, None).await
+            && let Err(error) = commands::cancel(&[&step]).await
         {
             tracing::warn!("the step {step} may go on for a while: {error}");
         }

@@ -1,0 +1,70 @@
+//! The time limit of a program whose engine sets one, such as Slurm for an allocation.
+//!
+//! A program with durable calls ends in order before it: in time for the tasks that run, by the usual
+//! time of their functions, and for what ends with the program. A program without them has nothing to
+//! gain from an early end.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use tokio::time::sleep;
+
+use super::Runtime;
+use super::drain::{DrainCause, has_durable_calls};
+use crate::stats::{RecordedTasks, sources};
+
+/// Time for the last outcomes to be recorded, and for the children to end.
+const RESERVE: Duration = Duration::from_secs(10);
+/// How often the runtime compares the time that is left with that of the tasks.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+static IS_WATCHED: AtomicBool = AtomicBool::new(false);
+
+/// Watches the time limit of this program, if there is one. Call it on the runtime's thread.
+pub(super) fn watch(runtime: &'static Runtime) {
+    let Some(end) = runtime.backend.ends_at() else { return };
+    if !IS_WATCHED.swap(true, Ordering::AcqRel) {
+        tokio::task::spawn_local(end_in_time(runtime, end));
+    }
+}
+
+async fn end_in_time(runtime: &'static Runtime, end: SystemTime) {
+    let left = || end.duration_since(SystemTime::now()).unwrap_or_default();
+    while !is_near(left(), usual_time()) {
+        sleep(INTERVAL).await;
+    }
+    if has_durable_calls() {
+        runtime.drain(DrainCause::TimeLimit, left().saturating_sub(RESERVE)).await;
+        runtime.end_to_be_continued().await;
+    }
+    tracing::warn!(
+        "this program is killed in {:?}, at its time limit; `Pool::durable` would keep its results",
+        left()
+    );
+}
+
+/// Returns the usual time of the slowest function whose tasks are to be recorded.
+fn usual_time() -> Duration {
+    let times = sources();
+    let times = times.iter().filter_map(|source| source.recorded_tasks());
+    times.map(RecordedTasks::usual_time).max().unwrap_or_default()
+}
+
+/// Returns whether a task that begins now might not end in time.
+fn is_near(left: Duration, usual_time: Duration) -> bool {
+    left <= usual_time + RESERVE + INTERVAL
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_tasks_end_a_program_earlier() {
+        let seconds = Duration::from_secs;
+        assert!(!is_near(seconds(60), seconds(40)));
+        assert!(is_near(seconds(60), seconds(50)));
+        assert!(!is_near(seconds(60), Duration::ZERO));
+        assert!(is_near(Duration::ZERO, Duration::ZERO));
+    }
+}

@@ -1,0 +1,417 @@
+//! Pilots: Slurm jobs that this process submits for more hosts. Each has one node for itself, unless
+//! the configured options say otherwise.
+
+use std::ffi::OsString;
+use std::fmt::{self, Write as _};
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fiber_core::{Config, Exit, ExitReason};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+use super::commands::{self, QueuedJob};
+use super::launcher;
+use super::queue::Queue;
+use crate::job_handle::{self, JobCommand, JobCommands};
+use crate::output::Tail;
+use crate::owner::JobOwner;
+use crate::{Job, JobSpec, JobState, WaitReason};
+
+/// The begin of a pilot's comment, before its owner.
+const COMMENT: &str = "fiber-pilot ";
+/// How long a job may be missing in Slurm's answers before it counts as gone.
+const GRACE: Duration = Duration::from_secs(30);
+/// The pause before `scancel` is tried again.
+const RETRY: Duration = Duration::from_secs(2);
+/// Reasons of pending jobs that never start.
+const HOPELESS: &[&str] = &[
+    "AccountNotAllowed",
+    "BadConstraints",
+    "InvalidAccount",
+    "InvalidQOS",
+    "JobHeldAdmin",
+    "PartitionConfig",
+    "PartitionNodeLimit",
+    "PartitionTimeLimit",
+    "QOSNotAllowed",
+    "account not known",
+];
+
+/// The script of a pilot, as its [`Display`](fmt::Display) shows it.
+#[derive(Debug)]
+pub(super) struct PilotScript {
+    options: Vec<String>,
+    command: String,
+}
+
+impl PilotScript {
+    /// Writes the script of the pilot called `id`, which finds the secrets of its host in `key`.
+    ///
+    /// # Errors
+    /// The program's path or the owner is not known.
+    pub(super) fn new(
+        config: &Config,
+        id: &str,
+        key: &Path,
+        spec: &JobSpec,
+    ) -> Result<PilotScript, String> {
+        let mut options = vec![
+            format!("--job-name={id}"),
+            format!("--comment={COMMENT}{}", JobOwner::this_process()?.to_text()),
+            "--nodes=1".into(),
+            "--ntasks=1".into(),
+            "--exclusive".into(),
+            "--mem=0".into(),
+            // The key of its host is gone by then, and this process submits another one.
+            "--no-requeue".into(),
+            "--export=ALL".into(),
+            format!("--output={}", key.with_extension("out").display()),
+            format!("--time={}", minutes(config.slurm_time)),
+        ];
+        let named = [
+            ("partition", &config.slurm_partition),
+            ("account", &config.slurm_account),
+            ("qos", &config.slurm_qos),
+        ];
+        options.extend(
+            named
+                .into_iter()
+                .filter_map(|(option, value)| Some(format!("--{option}={}", value.as_ref()?))),
+        );
+        // Later options win.
+        options.extend(config.slurm_options.iter().cloned());
+        let key = quoted(&key.display().to_string());
+        let mut command = format!("exec <{key} && rm -f {key} && exec env");
+        let secrets = spec.secrets.iter().map(|(name, _)| (*name, "-".to_string()));
+        for (name, value) in spec.environment.iter().cloned().chain(secrets) {
+            let _ = write!(command, " {name}={}", quoted(&value));
+        }
+        let arguments = spec.arguments.iter().map(|argument| argument.to_string_lossy());
+        for word in std::iter::once(launcher::program()?.to_string_lossy()).chain(arguments) {
+            let _ = write!(command, " {}", quoted(&word));
+        }
+        Ok(PilotScript { options, command })
+    }
+}
+
+impl fmt::Display for PilotScript {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "#!/bin/sh")?;
+        self.options.iter().try_for_each(|option| writeln!(f, "#SBATCH {}", quoted(option)))?;
+        writeln!(f, "{}", self.command)
+    }
+}
+
+/// Returns a time limit as Slurm takes it: minutes, rounded up.
+fn minutes(time: Duration) -> u64 {
+    time.as_secs().div_ceil(60).max(1)
+}
+
+/// Quotes a word for a shell, unless it needs no quotes.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=/.,:+@%".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_string();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// The files of a pilot on the shared file system, which are removed with this.
+#[derive(Debug)]
+struct PilotFiles {
+    key: PathBuf,
+    out: PathBuf,
+}
+
+impl PilotFiles {
+    /// Writes the secrets of a pilot's host, for this user alone.
+    fn create(key: &Path, spec: &JobSpec) -> Result<PilotFiles, String> {
+        let create = || {
+            fs::create_dir_all(key.parent().unwrap_or(Path::new(".")))?;
+            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(key)?;
+            spec.secrets.iter().try_for_each(|(_, value)| writeln!(file, "{value}"))
+        };
+        let files = PilotFiles { key: key.to_path_buf(), out: key.with_extension("out") };
+        match create() {
+            Ok(()) => Ok(files),
+            Err(error) => Err(format!(
+                "the file `{}` can't be written: {error} (set `slurm_dir` to a directory that all \
+                 nodes share)",
+                key.display()
+            )),
+        }
+    }
+
+    fn tail(&self) -> Vec<u8> {
+        let output = fs::read(&self.out).unwrap_or_default();
+        output[output.len().saturating_sub(4 << 10)..].to_vec()
+    }
+}
+
+impl Drop for PilotFiles {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.key);
+        let _ = fs::remove_file(&self.out);
+    }
+}
+
+/// Submits a pilot for a host.
+///
+/// # Errors
+/// Slurm refuses it, with a remedy.
+pub(super) async fn submit(
+    config: &Config,
+    queue: &Arc<Queue>,
+    id: &str,
+    spec: &JobSpec,
+) -> Result<Arc<dyn Job>, String> {
+    let directory = std::path::absolute(&config.slurm_dir).map_err(|error| error.to_string())?;
+    let key = directory.join(format!("{id}.key"));
+    let script = PilotScript::new(config, id, &key, spec)?;
+    let files = PilotFiles::create(&key, spec)?;
+    let mut arguments: Vec<OsString> = script.options.iter().map(OsString::from).collect();
+    arguments.push(format!("--wrap={}", script.command).into());
+    tracing::debug!("submitting a pilot:\n{script}");
+    let number = commands::submit(arguments).await.map_err(|error| error.to_string())?;
+    let tail = Tail::default();
+    let (job, states, commands) = job_handle::new(format!("job {number}"), tail.clone());
+    let pilot = Pilot { number, queue: Arc::clone(queue), files, tail };
+    tokio::task::spawn_local(pilot.watch(states, commands));
+    Ok(job)
+}
+
+struct Pilot {
+    number: u32,
+    queue: Arc<Queue>,
+    files: PilotFiles,
+    tail: Tail,
+}
+
+impl Pilot {
+    async fn watch(self, states: watch::Sender<JobState>, mut commands: JobCommands) {
+        let mut answers = self.queue.subscribe();
+        let mut killed = false;
+        let mut missing_since = None;
+        let reason = loop {
+            tokio::select! {
+                biased;
+                command = commands.next(), if !killed => {
+                    killed = command == JobCommand::Kill;
+                    self.carry_out(command).await;
+                    self.queue.look_soon();
+                }
+                answer = answers.recv() => {
+                    let Ok(jobs) = answer else { continue };
+                    match jobs.iter().find(|job| job.id == self.number) {
+                        Some(job) => {
+                            missing_since = None;
+                            match progress(job, killed) {
+                                Progress::Ended(reason) => break reason,
+                                Progress::Failed => break self.exit_code().await,
+                                Progress::Hopeless(problem) => {
+                                    self.carry_out(JobCommand::Kill).await;
+                                    break ExitReason::NotStarted(problem);
+                                }
+                                Progress::In(state) => {
+                                    states.send_if_modified(|known| {
+                                        let changed = *known != state;
+                                        *known = state;
+                                        changed
+                                    });
+                                }
+                            }
+                        }
+                        None if killed => break ExitReason::Signal(9),
+                        None => {
+                            let since = *missing_since.get_or_insert_with(Instant::now);
+                            if since.elapsed() > GRACE {
+                                let problem = "Slurm does not list the job any more".to_string();
+                                break ExitReason::Evicted(problem);
+                            }
+                        }
+                    }
+                }
+            }
+        };
+        self.tail.add(&self.files.tail());
+        drop(self.files);
+        states.send_replace(JobState::Ended(Exit::new(reason, self.tail.lines())));
+    }
+
+    /// Tries until Slurm answers: a pilot that is left pending takes a node later.
+    async fn carry_out(&self, command: JobCommand) {
+        let job = self.number.to_string();
+        loop {
+            let done = match command {
+                JobCommand::Kill => commands::cancel(&[&job]).await,
+                // Its batch script has become the host.
+                JobCommand::Terminate => {
+                    commands::cancel(&["--batch", "--signal=TERM", &job]).await
+                }
+            };
+            match done {
+                Err(error) if error.is_passing() => {
+                    tracing::warn!("the pilot {job} is not cancelled yet: {error}");
+                    sleep(RETRY).await;
+                }
+                Err(error) => return tracing::debug!("the pilot {job}: {error}"),
+                Ok(()) => return,
+            }
+        }
+    }
+
+    async fn exit_code(&self) -> ExitReason {
+        let fields = commands::job_fields(&self.number.to_string()).await.unwrap_or_default();
+        let status = fields.iter().find(|(name, _)| name == "ExitCode");
+        match status.and_then(|(_, status)| exit_code(status)) {
+            Some(reason) => reason,
+            None => ExitReason::Code(1),
+        }
+    }
+}
+
+/// Parses `CODE:SIGNAL`.
+fn exit_code(status: &str) -> Option<ExitReason> {
+    let (code, signal) = status.split_once(':')?;
+    match (code.parse().ok()?, signal.parse().ok()?) {
+        (0, 0) => Some(ExitReason::Normal),
+        (_, signal @ 1..) => Some(ExitReason::Signal(signal)),
+        (code, _) => Some(ExitReason::Code(code)),
+    }
+}
+
+/// What Slurm's answer means for a pilot.
+#[derive(Debug, PartialEq)]
+enum Progress {
+    In(JobState),
+    /// It never starts.
+    Hopeless(String),
+    Ended(ExitReason),
+    /// It ended with an exit code that another command knows.
+    Failed,
+}
+
+fn progress(job: &QueuedJob, killed: bool) -> Progress {
+    let QueuedJob { state, reason, .. } = job;
+    let why = || format!("its job is {state} ({reason})");
+    match state.as_str() {
+        "PENDING" | "REQUEUED" | "SUSPENDED" | "STOPPED" if killed => {
+            Progress::In(JobState::Running)
+        }
+        "PENDING" if HOPELESS.iter().any(|hopeless| reason.contains(hopeless)) => {
+            Progress::Hopeless(format!(
+                "Slurm never starts it: {reason}; see `slurm_partition`, `slurm_account`, \
+                 `slurm_time` and `slurm_options`"
+            ))
+        }
+        "PENDING" | "CONFIGURING" => {
+            Progress::In(JobState::Waiting(WaitReason::Resources(format!("Slurm: {reason}"))))
+        }
+        "COMPLETED" => Progress::Ended(ExitReason::Normal),
+        "FAILED" if killed => Progress::Ended(ExitReason::Signal(9)),
+        "FAILED" => Progress::Failed,
+        "CANCELLED" if killed => Progress::Ended(ExitReason::Signal(9)),
+        "OUT_OF_MEMORY" => Progress::Ended(ExitReason::OutOfMemory),
+        "PREEMPTED" => Progress::Ended(ExitReason::Preempted(why())),
+        "CANCELLED" | "TIMEOUT" | "DEADLINE" | "NODE_FAIL" | "BOOT_FAIL" | "REVOKED" => {
+            Progress::Ended(ExitReason::Evicted(why()))
+        }
+        _ => Progress::In(JobState::Running),
+    }
+}
+
+/// Cancels the pilots of processes that are gone, and returns their names.
+///
+/// # Errors
+/// Slurm's commands fail.
+pub(super) async fn sweep() -> Result<Vec<String>, String> {
+    let jobs = commands::jobs_of_this_user().await.map_err(|error| error.to_string())?;
+    let mut removed = Vec::new();
+    for job in jobs.into_iter().filter(is_orphan) {
+        let cancelled = commands::cancel(&[&job.id.to_string()]).await;
+        cancelled.map_err(|error| error.to_string())?;
+        removed.push(job.name);
+    }
+    Ok(removed)
+}
+
+fn is_orphan(job: &QueuedJob) -> bool {
+    let owner = job.comment.strip_prefix(COMMENT).and_then(JobOwner::from_text);
+    let goes_on = ["PENDING", "CONFIGURING", "RUNNING", "SUSPENDED"].contains(&job.state.as_str());
+    goes_on && owner.is_some_and(|owner| owner.is_a_dead_process())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(state: &str, reason: &str) -> QueuedJob {
+        QueuedJob {
+            id: 1,
+            state: state.into(),
+            reason: reason.into(),
+            name: "fiber".into(),
+            comment: String::new(),
+        }
+    }
+
+    #[test]
+    fn states_are_told_apart() {
+        let waits = progress(&job("PENDING", "Priority"), false);
+        let reason = WaitReason::Resources("Slurm: Priority".into());
+        assert_eq!(waits, Progress::In(JobState::Waiting(reason)));
+        assert!(matches!(
+            progress(&job("PENDING", "PartitionTimeLimit"), false),
+            Progress::Hopeless(_)
+        ));
+        let ended = |state: &str, killed| match progress(&job(state, "None"), killed) {
+            Progress::Ended(reason) => reason,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(ended("CANCELLED", true), ExitReason::Signal(9));
+        assert!(ended("CANCELLED", false).is_displacement());
+        assert!(ended("PREEMPTED", false).is_displacement());
+        assert!(ended("NODE_FAIL", false).is_displacement());
+        assert_eq!(ended("OUT_OF_MEMORY", false), ExitReason::OutOfMemory);
+        assert_eq!(exit_code("3:0"), Some(ExitReason::Code(3)));
+        assert_eq!(exit_code("0:9"), Some(ExitReason::Signal(9)));
+    }
+
+    #[test]
+    fn a_script_takes_options_verbatim_and_shows_no_key() {
+        let mut config = Config::default();
+        config.slurm_partition = Some("long".into());
+        config.slurm_options = vec!["--constraint=a&b|c d".into(), "--licenses=it's".into()];
+        let spec = JobSpec {
+            name: "host-1".into(),
+            arguments: vec!["a b".into()],
+            environment: vec![("FIBER_PARENT", "tcp://10.0.0.1".into())],
+            secrets: vec![("FIBER_KEY", "hush".into())],
+            restarts: 0,
+            meta: fiber_core::Meta::new(),
+            output: fiber_core::OutputMode::Null,
+            log_dir: "logs".into(),
+            machine: Some("pilot-1".into()),
+            processes: 1,
+        };
+        let script =
+            PilotScript::new(&config, "fiber-1", Path::new("/shared/x.key"), &spec).unwrap();
+        let text = script.to_string();
+        for line in [
+            "#SBATCH --partition=long\n",
+            "#SBATCH '--constraint=a&b|c d'\n",
+            "#SBATCH --time=60\n",
+        ] {
+            assert!(text.contains(line), "{text}");
+        }
+        assert!(text.contains("exec </shared/x.key && rm -f /shared/x.key && exec env"), "{text}");
+        assert!(text.contains(" FIBER_KEY=- ") && text.ends_with(" 'a b'\n"), "{text}");
+        assert!(!text.contains("hush"), "{text}");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+    }
+}

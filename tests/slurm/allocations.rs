@@ -1,0 +1,69 @@
+//! Programs in allocations.
+
+use crate::batch::{Batch, SCENARIO, slurm};
+use crate::command::output;
+
+pub(crate) const TESTS: &[(&str, fn())] = &[
+    ("pi_in_a_batch_job", pi_in_a_batch_job),
+    ("pi_in_salloc", pi_in_salloc),
+    ("hosts_have_the_size_of_the_allocation", hosts_have_the_size_of_the_allocation),
+    ("a_copy_of_the_program_leaves_nothing", a_copy_of_the_program_leaves_nothing),
+    ("a_time_limit_lets_running_tasks_end", a_time_limit_lets_running_tasks_end),
+    ("outside_of_an_allocation_the_error_says_so", outside_of_an_allocation_the_error_says_so),
+];
+
+fn pi_in_a_batch_job() {
+    let out = Batch::run("pi").succeeds();
+    assert_eq!(out, "pi: 3.14\n");
+}
+
+fn pi_in_salloc() {
+    let executable = std::env::current_exe().expect("this binary is somewhere");
+    let executable = executable.display().to_string();
+    let variable = format!("{SCENARIO}=pi");
+    let out = slurm(
+        "salloc",
+        &["--quiet", "-N2", "-c2", "-t5", "env", &variable, "FIBER_BACKEND=slurm", &executable],
+    );
+    assert_eq!(out, "pi: 3.14");
+}
+
+fn hosts_have_the_size_of_the_allocation() {
+    let out = Batch::run("places").succeeds();
+    assert!(out.contains("4 workers on 2 nodes"), "{out}");
+    assert!(out.contains("the key is exported: false"), "{out}");
+    if slurm("scontrol", &["show", "config"]).contains("task/cgroup") {
+        assert!(out.contains("in the steps' cgroups: true"), "{out}");
+    }
+}
+
+fn a_copy_of_the_program_leaves_nothing() {
+    let job = Batch::submit(
+        &[],
+        &format!("export FIBER_SLURM_COPY=true\nexec {}", crate::batch::line("pi")),
+    );
+    assert_eq!(job.succeeds(), "pi: 3.14\n");
+    let left = std::fs::read_dir("/tmp").expect("it exists").filter_map(Result::ok);
+    let left: Vec<_> = left
+        .filter(|file| file.file_name().to_string_lossy().ends_with(&format!("-of-{}", job.id)))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+fn outside_of_an_allocation_the_error_says_so() {
+    let executable = std::env::current_exe().expect("this binary is somewhere");
+    let executable = executable.display().to_string();
+    let arguments = [&*format!("{SCENARIO}=pi"), "FIBER_BACKEND=slurm", &executable];
+    let error = output("env", &arguments, "").expect_err("there are no nodes");
+    assert!(error.contains("no allocation of Slurm") && error.contains("salloc"), "{error}");
+}
+
+fn a_time_limit_lets_running_tasks_end() {
+    // Slurm's own limits are minutes. Newer versions set this variable.
+    let ends_at = "export SLURM_JOB_END_TIME=$(($(date +%s) + 16))";
+    let line = crate::batch::line("recorded");
+    let first = format!("{ends_at}\n{line}\necho \"code $?\"\nunset SLURM_JOB_END_TIME\n{line}");
+    let out = Batch::submit(&[], &first).succeeds();
+    assert!(out.contains("fiber: the time limit is near: "), "{out}");
+    assert!(out.contains("code 75\n") && out.contains("right: true"), "{out}");
+}

@@ -1,0 +1,89 @@
+//! Failures in the middle of the work: no task is lost, and nothing is left.
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::batch::{Batch, line, slurm};
+use crate::command::output;
+use crate::wait::wait_until;
+
+pub(crate) const TESTS: &[(&str, fn())] = &[
+    ("cancelled_steps_lose_nothing", cancelled_steps_lose_nothing),
+    ("a_node_that_goes_down_loses_nothing", a_node_that_goes_down_loses_nothing),
+    ("a_silent_controller_loses_nothing", a_silent_controller_loses_nothing),
+    ("a_preempted_program_begins_again", a_preempted_program_begins_again),
+    ("a_killed_program_leaves_nothing", a_killed_program_leaves_nothing),
+];
+
+fn cancelled_steps_lose_nothing() {
+    let job = Batch::run("work");
+    job.prints("begun");
+    let steps = job.steps();
+    assert_eq!(steps.len(), 2, "one for each node");
+    slurm("scancel", &[&steps[0]]);
+    let out = job.succeeds();
+    assert!(out.contains("right: true"), "{out}");
+}
+
+fn a_node_that_goes_down_loses_nothing() {
+    let job = Batch::submit(&["--no-kill"], &format!("exec {}", line("work")));
+    job.prints("begun");
+    // The batch script runs on the first one.
+    let node = format!("NodeName={}", job.nodes()[1]);
+    slurm("scontrol", &["update", &node, "State=DOWN", "Reason=test"]);
+    let out = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| job.succeeds()));
+    // It may be back by itself.
+    let _ = output("scontrol", &["update", &node, "State=RESUME"], "");
+    let out = out.expect("it goes on");
+    assert!(out.contains("right: true"), "{out}");
+}
+
+/// Lets the controller answer again when it is dropped.
+struct Silenced(Pid);
+
+impl Drop for Silenced {
+    fn drop(&mut self) {
+        let _ = kill_process(self.0, Signal::CONT);
+    }
+}
+
+fn a_silent_controller_loses_nothing() {
+    let config = slurm("scontrol", &["show", "config"]);
+    let file = config.lines().find_map(|line| line.strip_prefix("SlurmctldPidFile"));
+    let file = file.expect("it has one").trim_start_matches([' ', '=']).trim();
+    let pid = std::fs::read_to_string(file).expect("it runs").trim().parse().expect("a pid");
+    let controller = Pid::from_raw(pid).expect("it is not 0");
+    let job = Batch::run("work");
+    job.prints("begun");
+    kill_process(controller, Signal::STOP).expect("it runs");
+    let silenced = Silenced(controller);
+    job.prints("right: true");
+    drop(silenced);
+    job.succeeds();
+}
+
+fn a_preempted_program_begins_again() {
+    let lines = format!("echo try >>tries\n{}", line("work"));
+    let job = Batch::submit(&["--requeue"], &lines);
+    job.prints("begun");
+    let nodes = format!("--nodelist={}", job.nodes().join(","));
+    slurm("srun", &["--partition=urgent", "--exclusive", "--nodes=2", &nodes, "true"]);
+    // Slurm would wait for two minutes.
+    wait_until("the job is queued again", || job.state() == "PENDING");
+    slurm("scontrol", &["update", &format!("JobId={}", job.id), "StartTime=now"]);
+    let out = job.succeeds();
+    assert!(out.contains("right: true"), "{out}");
+    let tries = std::fs::read_to_string(job.file("tries")).expect("it was written");
+    assert_eq!(tries.lines().count(), 2);
+}
+
+fn a_killed_program_leaves_nothing() {
+    let job = Batch::submit(&[], &format!("{} &\nwait\nsleep 600", line("endless")));
+    job.prints("pid ");
+    assert_eq!(job.steps().len(), 2);
+    let out = job.out();
+    let pid = out.lines().find_map(|line| line.strip_prefix("pid ")).expect("it was printed");
+    let pid = Pid::from_raw(pid.parse().expect("a number")).expect("it is not 0");
+    kill_process(pid, Signal::KILL).expect("it runs");
+    wait_until("the end of its steps", || job.steps().is_empty());
+    assert_eq!(job.state(), "RUNNING");
+}

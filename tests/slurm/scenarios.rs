@@ -1,0 +1,82 @@
+//! The programs that the tests start.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use fiber::Pool;
+
+use crate::tasks;
+
+pub(crate) fn run(name: &str) {
+    fiber::init_with(|config| {
+        config.heartbeat = Duration::from_millis(200);
+        config.heartbeat_timeout = Duration::from_secs(5);
+    });
+    match name {
+        "pi" => tasks::pi(4),
+        "places" => places(),
+        "work" => work(),
+        "endless" => endless(),
+        "recorded" => recorded(),
+        other => panic!("there is no scenario `{other}`"),
+    }
+}
+
+fn variable(name: &str) -> String {
+    std::env::var(name).unwrap_or_default()
+}
+
+/// Prints where the workers of a pool of the default size run, and with which resources.
+fn places() {
+    let pool = Pool::builder().start().wait().unwrap();
+    let place = |()| {
+        std::thread::sleep(Duration::from_millis(100));
+        let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap();
+        let cores = std::thread::available_parallelism().unwrap();
+        (variable("SLURMD_NODENAME"), std::process::id(), groups, cores.get())
+    };
+    let mut seen = BTreeSet::new();
+    while seen.len() < pool.ready() {
+        seen.extend(pool.map(place, vec![(); 4 * pool.ready()]).wait().unwrap());
+    }
+    let nodes: BTreeSet<_> = seen.iter().map(|(node, ..)| node).collect();
+    println!("{} workers on {} nodes", seen.len(), nodes.len());
+    let in_steps = seen.iter().all(|(.., groups, cores)| groups.contains("/step_") && *cores <= 2);
+    println!("in the steps' cgroups: {in_steps}");
+    let key = |()| std::env::vars().any(|(name, _)| name == "FIBER_KEY");
+    println!("the key is exported: {}", pool.apply(key, ()).wait().unwrap());
+}
+
+/// Maps 600 tasks of 20 ms, and reports when 50 results are there, and whether all are right.
+fn work() {
+    let task = |index: u64| {
+        std::thread::sleep(Duration::from_millis(20));
+        index * 3
+    };
+    let pool = Pool::builder().processes(4).start().wait().unwrap();
+    println!("ready");
+    let mut results = pool.max_deaths(1).imap(task, 0..600u64).wait();
+    let mut all: Vec<u64> = results.by_ref().take(50).map(Result::unwrap).collect();
+    println!("begun");
+    all.extend(results.map(Result::unwrap));
+    println!("right: {}", all.into_iter().eq((0..600).map(|index| index * 3)));
+}
+
+/// Starts workers that work for ever.
+fn endless() {
+    let pool = Pool::builder().processes(4).start().wait().unwrap();
+    println!("pid {}", std::process::id());
+    pool.map(|_: u32| std::thread::sleep(Duration::from_secs(600)), 0..4).wait().unwrap();
+}
+
+/// Maps 4000 tasks of 20 ms whose results are recorded.
+fn recorded() {
+    let task = |index: u64| {
+        std::thread::sleep(Duration::from_millis(20));
+        index * 3
+    };
+    let pool = Pool::builder().processes(4).start().wait().unwrap();
+    println!("ready");
+    let results = pool.durable("work").map(task, 0..4000u64).wait().unwrap();
+    println!("right: {}", results.into_iter().eq((0..4000).map(|index| index * 3)));
+}

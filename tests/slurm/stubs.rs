@@ -1,0 +1,50 @@
+//! Commands of Slurm that do what the real ones can't be made to do: hang, lie, forget jobs.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use tempfile::TempDir;
+
+use crate::command::output;
+use crate::pilots::{arguments, live};
+use crate::wait::wait_until;
+
+pub(crate) const TESTS: &[(&str, fn())] = &[
+    ("forgotten_jobs_go_on", forgotten_jobs_go_on),
+    ("a_queue_that_hangs_is_not_needed", a_queue_that_hangs_is_not_needed),
+    ("an_answer_without_a_job_is_an_error", an_answer_without_a_job_is_an_error),
+];
+
+/// Runs the program `pi` with pilots and with a stub of one command, whose script ends with the real
+/// one unless it exits before.
+fn pi_with(command: &str, script: &str) -> Result<String, String> {
+    let directory = TempDir::new().expect("a directory can be created");
+    let stub = directory.path().join(command);
+    let real = output("sh", &["-c", &format!("command -v {command}")], "").expect("it exists");
+    let text = format!("#!/bin/sh\n{script}\nexec {real} \"$@\"\n");
+    fs::write(&stub, text).expect("there is room");
+    fs::set_permissions(&stub, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let path = std::env::var("PATH").expect("it is set");
+    let files = directory.path().join("files");
+    let path = format!("PATH={}:{path}", directory.path().display());
+    let arguments = arguments("pi", &files, &[&path]);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let result = output("env", &arguments, "");
+    wait_until("the end of its pilots", || live(&files) == 0);
+    result
+}
+
+fn forgotten_jobs_go_on() {
+    let script =
+        "n=$(cat ${0}.n 2>/dev/null || echo 0); echo $((n + 1)) >${0}.n\n[ $n -ge 3 ] || exit 0";
+    assert_eq!(pi_with("squeue", script).as_deref(), Ok("pi: 3.14"));
+}
+
+fn a_queue_that_hangs_is_not_needed() {
+    assert_eq!(pi_with("squeue", "exec sleep 60").as_deref(), Ok("pi: 3.14"));
+}
+
+fn an_answer_without_a_job_is_an_error() {
+    let error = pi_with("sbatch", "echo Submitted something; exit 0").expect_err("there is no job");
+    assert!(error.contains("`sbatch` failed: it names no job: \"Submitted something\""), "{error}");
+}
