@@ -84,6 +84,7 @@ impl JobOwner {
 
     /// Returns the name and the role of a head on a host: `pid N`, and its program's name as far as
     /// it is known here.
+    #[cfg(feature = "docker")]
     pub(crate) fn on_host(&self) -> (String, String) {
         let JobOwner::Process { pid, .. } = self else { return (self.to_text(), "program".into()) };
         let path =
