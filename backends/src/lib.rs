@@ -12,7 +12,7 @@
 //! - A job whose parent is gone ends by itself. The next session finds leftovers of dead sessions
 //!   by their labels and removes them.
 
-#[cfg(feature = "docker")]
+#[cfg(feature = "cluster")]
 pub mod cluster;
 #[cfg(feature = "docker")]
 mod docker;
@@ -30,7 +30,7 @@ mod oom;
 mod output;
 #[cfg(any(feature = "docker", feature = "slurm"))]
 mod owner;
-#[cfg(feature = "docker")]
+#[cfg(feature = "cluster")]
 mod progress;
 #[cfg(any(feature = "docker", feature = "slurm"))]
 mod single_flight;
@@ -57,10 +57,10 @@ pub use docker::{Docker, DockerCluster};
 pub use kubernetes::Kubernetes;
 pub use local::Local;
 pub use output::{flush, flush_within, print_message, set_print_wrapper};
-#[cfg(feature = "docker")]
+#[cfg(feature = "cluster")]
 pub use progress::{Progress, Step};
 #[cfg(feature = "slurm")]
-pub use slurm::Slurm;
+pub use slurm::{Slurm, SlurmCluster};
 
 /// Time for the end of a process after `grace`, before its engine kills it.
 #[cfg(feature = "docker")]

@@ -1,8 +1,12 @@
 //! Progress of steps that take a while.
 
+#[cfg(feature = "docker")]
+mod stderr;
+
 use std::fmt::Debug;
-use std::io::Write;
-use std::time::Instant;
+
+#[cfg(feature = "docker")]
+pub(crate) use self::stderr::StderrProgress;
 
 /// Shows steps that take a while.
 pub trait Progress: Debug + Send + Sync {
@@ -20,36 +24,4 @@ pub trait Step: Send {
 
     /// Ends it with success.
     fn done(self: Box<Self>);
-}
-
-/// Shows each step as a line on standard error. The backends use this inside programs.
-#[derive(Debug)]
-pub(crate) struct StderrProgress;
-
-impl Progress for StderrProgress {
-    fn begin(&self, what: &str) -> Box<dyn Step> {
-        let _ = write!(std::io::stderr().lock(), "fiber: {what} … ");
-        Box::new(StderrStep { begun: Instant::now(), done: false })
-    }
-}
-
-struct StderrStep {
-    begun: Instant,
-    done: bool,
-}
-
-impl Step for StderrStep {
-    fn done(mut self: Box<Self>) {
-        self.done = true;
-    }
-}
-
-impl Drop for StderrStep {
-    fn drop(&mut self) {
-        let mut out = std::io::stderr().lock();
-        let _ = match self.done {
-            true => writeln!(out, "done in {:.1} s", self.begun.elapsed().as_secs_f64()),
-            false => writeln!(out, "failed"),
-        };
-    }
 }

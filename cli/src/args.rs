@@ -1,5 +1,7 @@
 //! The command line. The help, the man pages and docs/cli.md are generated from it.
 
+mod slurm;
+
 use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
@@ -11,10 +13,11 @@ use clap::{Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use fiber_backends::cluster::VolumeMount;
 
+pub(crate) use self::slurm::SlurmArgs;
 use crate::stack::Profile;
 use crate::top::Top;
 
-/// Runs programs that use fiber in containers and pods, shows what runs, and cleans up.
+/// Runs programs that use fiber in containers, pods and Slurm jobs, shows what runs, and cleans up.
 #[derive(Debug, Parser)]
 #[command(
     name = "fiber",
@@ -284,6 +287,8 @@ pub(crate) enum Backend {
     Docker,
     /// Pods of the Kubernetes cluster that the kubeconfig names.
     Kubernetes,
+    /// Jobs of the Slurm cluster that this host belongs to.
+    Slurm,
 }
 
 impl fmt::Display for Backend {
@@ -292,11 +297,12 @@ impl fmt::Display for Backend {
             Backend::Local => "local",
             Backend::Docker => "docker",
             Backend::Kubernetes => "kubernetes",
+            Backend::Slurm => "slurm",
         })
     }
 }
 
-/// Starts a program in a container or pod, from which it starts its workers.
+/// Starts a program in a container, pod or Slurm job, from which it starts its workers.
 ///
 /// Without --image, fiber builds the image from the Dockerfile in this directory if there is one,
 /// and else from the program CMD and its libraries: that needs neither a base image nor a registry.
@@ -306,10 +312,16 @@ impl fmt::Display for Backend {
 /// the backend `local`, it simply runs. On Kubernetes, its pod runs as the service account `fiber`
 /// if that exists (see deploy/kubernetes/rbac.yaml) and no other is configured; --gpu requests
 /// nvidia.com/gpu.
+///
+/// On Slurm, the program is the head of a batch job, started once on its first node, in this
+/// directory and this environment. Its workers run on all nodes of the job. The job gets whole nodes,
+/// unless --cpu, --memory or an option after --slurm say how much of each node.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   fiber run --backend docker -a target/release/my-program --its-option
   fiber run --backend kubernetes -v nfs cat /persistent/foo.txt
+  fiber run --backend slurm --nodes 4 --time 2h -a target/release/my-program
+  fiber run --backend slurm --gpu 2 --slurm=--constraint=a100 target/release/my-program
 
 Exit codes: with --attach that of the program; 125 if it could not be started, 126 if CMD can't be executed, 127 if
 there is no such program, 128 and the signal's number if this command was interrupted.")]
@@ -329,13 +341,13 @@ pub(crate) struct Run {
     /// Builds the image from CMD even if there is a Dockerfile.
     #[arg(long)]
     pub(crate) bundle: bool,
-    /// CPU cores for the program itself: 2, or 0.5.
+    /// CPU cores for the program itself: 2, or 0.5. On Slurm: cores of each node.
     #[arg(long, value_name = "CORES", value_parser = cores)]
     pub(crate) cpu: Option<f64>,
-    /// Memory for the program itself: 512MiB, or 2GiB.
+    /// Memory for the program itself: 512MiB, or 2GiB. On Slurm: memory of each node.
     #[arg(long, value_name = "SIZE", value_parser = memory)]
     pub(crate) memory: Option<ByteSize>,
-    /// GPUs for the program itself.
+    /// GPUs for the program itself. On Slurm: GPUs of each node.
     #[arg(long, value_name = "COUNT")]
     pub(crate) gpu: Option<u32>,
     /// A volume for the program and its workers, mounted at /persistent or at PATH; read-only with
@@ -348,10 +360,12 @@ pub(crate) struct Run {
     /// Starts the program again up to COUNT times if it or its node is lost.
     ///
     /// The engine does that if the program's container or pod ends with another exit code than 0,
-    /// or is lost. With the backend `local`, this command does it if a signal killed the program
+    /// or is lost. Slurm queues the job again. With the backend `local`, this command does it if a signal killed the program
     /// or its exit code is 75 (`to be continued`); Ctrl-C and SIGTERM end both for good.
     #[arg(long, value_name = "COUNT", default_value = "0", value_parser = restarts())]
     pub(crate) restarts: u32,
+    #[command(flatten)]
+    pub(crate) slurm: SlurmArgs,
     /// The name of the session [default: fiber- and eight random hexadecimal digits].
     #[arg(long, value_parser = name)]
     pub(crate) name: Option<String>,

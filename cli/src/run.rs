@@ -1,5 +1,7 @@
 //! `fiber run`.
 
+mod slurm;
+
 use std::convert::Infallible;
 use std::future::pending;
 use std::os::unix::process::CommandExt;
@@ -40,10 +42,15 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
         Err(error) => anyhow!(ExitError { code: NOT_STARTED, problem: message(&error) }),
     };
     let config = args.cluster.config().map_err(refused)?;
+    slurm::check(&args, &config.backend).map_err(refused)?;
     if config.backend == "local" {
         return local(&args).await.map_err(refused);
     }
     let run = run_request(&args, &config).map_err(refused)?;
+    if args.slurm.dry_run {
+        slurm::print_script(&run).await.map_err(|error| refused(start_problem(error)))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let cluster = cluster::connect(&config).await.map_err(|error| refused(error.into()))?;
     let cluster = &*cluster;
     let mut signals = Signals::listen().context("signal handlers can't be installed")?;
@@ -54,14 +61,7 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::from(killed_by(signal)));
         }
     };
-    started.map_err(|error| {
-        // The problem alone is enough: the user knows the command.
-        let problem = match error {
-            Error::Start { reason, .. } => reason.start_problem(),
-            other => other.to_string(),
-        };
-        refused(anyhow!(problem))
-    })?;
+    started.map_err(|error| refused(start_problem(error)))?;
     if args.attach {
         eprintln!("Created {}: {}", cluster.unit(), run.name);
         return attach(&config, cluster, &run.name, &mut signals).await;
@@ -71,6 +71,14 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
         false => println!("Created {}: {}", cluster.unit(), run.name),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the problem of a start alone: the user knows the command.
+fn start_problem(error: Error) -> anyhow::Error {
+    match error {
+        Error::Start { reason, .. } => anyhow!(reason.start_problem()),
+        other => anyhow!(other),
+    }
 }
 
 /// Returns how many seconds a program has to end what runs, if it has durable calls. Any other ends
@@ -138,12 +146,12 @@ fn run_request(args: &args::Run, config: &Config) -> anyhow::Result<RunRequest> 
         .image
         .as_ref()
         .or(config.image.as_ref())
-        .filter(|_| args.dockerfile.is_none() && !args.bundle);
+        .filter(|_| args.dockerfile.is_none() && !args.bundle && config.backend != "slurm");
     let (source, command) = if let Some(name) = image {
         (ProgramSource::Image(name.clone()), args.command.clone())
     } else if let Some(file) = &args.dockerfile {
         (ProgramSource::Dockerfile(file.clone()), args.command.clone())
-    } else if dockerfile.is_file() && !args.bundle {
+    } else if dockerfile.is_file() && !args.bundle && config.backend != "slurm" {
         (ProgramSource::Dockerfile(dockerfile.to_path_buf()), args.command.clone())
     } else {
         let missing = "there is nothing to run: give a program (`fiber run CMD`), an image or a \
@@ -163,6 +171,7 @@ fn run_request(args: &args::Run, config: &Config) -> anyhow::Result<RunRequest> 
         volumes: args.volumes.clone(),
         environment: variables,
         restarts: args.restarts,
+        allocation: args.slurm.allocation(),
     })
 }
 

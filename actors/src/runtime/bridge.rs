@@ -1,19 +1,25 @@
 //! The bridge: connects standard input and output with the inspector of the head in the same
-//! container or pod.
+//! container, pod or Slurm job.
 //!
 //! The command `fiber` runs a head's program again in its container, with [`BRIDGE`] as the only
-//! argument: an image may have neither a shell nor another program.
+//! argument: an image may have neither a shell nor another program. In a Slurm job it is a step of
+//! its own.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
+use std::path::Path;
 use std::{env, fs};
 
 use fiber_core::inspect::{self, BRIDGE, GREETING, READY, Socket};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::getuid;
+
+/// The variable with the id of the job that a process is in.
+const SLURM_JOB: &str = "SLURM_JOB_ID";
 
 /// Becomes the bridge and exits, if that is what this process was started for.
 pub(super) fn run_if_asked() {
@@ -40,8 +46,8 @@ fn connect() -> Result<UnixStream, String> {
     let mut found =
         inspect::sockets().map_err(|error| format!("/proc/net/unix can't be read: {error}"))?;
     if found.len() > 1 {
-        // In the network namespace of the host, or of a pod with several containers.
-        let own = own_sockets();
+        // In the network namespace of the machine, or of a pod with several containers.
+        let own = own_sockets(env::var_os(SLURM_JOB).as_deref());
         found.retain(|socket| own.contains(&socket.inode));
     }
     let mut problem = "no program with an inspector runs here".to_string();
@@ -64,12 +70,13 @@ fn connect_to(socket: &Socket) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// Returns the numbers of the sockets that visible processes hold.
-fn own_sockets() -> HashSet<String> {
+/// Returns the numbers of the sockets that visible processes hold, or only those of a Slurm job.
+fn own_sockets(job: Option<&OsStr>) -> HashSet<String> {
     let is_process = |name: &OsStr| name.to_str().is_some_and(|name| name.parse::<u32>().is_ok());
     let entries = |path| fs::read_dir(path).into_iter().flatten().flatten();
     entries("/proc".into())
         .filter(|process| is_process(&process.file_name()))
+        .filter(|process| job.is_none_or(|job| is_of_job(&process.path(), job)))
         .flat_map(|process| entries(process.path().join("fd")))
         .filter_map(|file| {
             let target = fs::read_link(file.path()).ok()?;
@@ -77,6 +84,14 @@ fn own_sockets() -> HashSet<String> {
             Some(inode.to_string())
         })
         .collect()
+}
+
+/// Returns whether a process of `/proc` was started by a Slurm job. Jobs of one user see each other's
+/// processes.
+fn is_of_job(process: &Path, job: &OsStr) -> bool {
+    let wanted = [SLURM_JOB.as_bytes(), b"=", job.as_bytes()].concat();
+    let environment = fs::read(process.join("environ")).unwrap_or_default();
+    environment.split(|byte| *byte == 0).any(|variable| variable == wanted)
 }
 
 /// Returns when one side closes.

@@ -1,8 +1,10 @@
-//! Runs a head's program in its container or pod as the bridge to its inspector.
+//! Runs a head's program in its container, pod or job as the bridge to its inspector.
 
 use std::time::Duration;
 
-use fiber_core::inspect::{BRIDGE, GREETING, READY};
+#[cfg(feature = "docker")]
+use fiber_core::inspect::BRIDGE;
+use fiber_core::inspect::{GREETING, READY};
 use fiber_core::{Error, Result};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::timeout;
@@ -12,6 +14,7 @@ const START: Duration = Duration::from_secs(10);
 /// The longest first line, in bytes.
 const LONGEST_LINE: u64 = 4096;
 /// An init of the image has started the head with one of the first pids.
+#[cfg(feature = "docker")]
 const FIRST_PIDS: std::ops::RangeInclusive<u32> = 2..=9;
 
 /// Returns the commands to try, in this order. `words` is the command line of the container, as far
@@ -20,6 +23,7 @@ const FIRST_PIDS: std::ops::RangeInclusive<u32> = 2..=9;
 /// The first word is the program, unless that is an init such as tini: then one of the others is,
 /// or one of the first processes. Programs other than the head's don't know the argument, and
 /// refuse it.
+#[cfg(feature = "docker")]
 pub(crate) fn commands<'a>(words: impl IntoIterator<Item = &'a str>) -> Vec<[String; 2]> {
     let mut programs: Vec<String> = Vec::new();
     let paths = words.into_iter().enumerate();
@@ -77,6 +81,7 @@ pub(crate) const NO_BRIDGE: &str =
 mod tests {
     use super::*;
 
+    #[cfg(feature = "docker")]
     #[test]
     fn the_program_is_tried_first_and_inits_are_passed_over() {
         let programs = |words: &[&str]| -> Vec<String> {

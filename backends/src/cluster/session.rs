@@ -13,9 +13,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::volume::{Volume, VolumeMount};
 use crate::progress::Progress;
 
-/// A place where sessions run: a Docker engine, or a namespace of a Kubernetes cluster.
+/// A place where sessions run: a Docker engine, a namespace of a Kubernetes cluster, or a Slurm
+/// cluster.
 pub trait Cluster: Debug {
-    /// Returns what one process runs in: `container`, `pod`.
+    /// Returns what one process runs in: `container`, `pod`, `job`.
     fn unit(&self) -> &'static str;
 
     /// Starts a session's head, after building, pushing or pulling its image. If the future is
@@ -127,8 +128,30 @@ pub struct RunRequest {
     pub environment: Vec<(String, String)>,
     /// How many times the engine starts the head again if it is lost or fails.
     pub restarts: u32,
+    /// The machines of the session on Slurm.
+    pub allocation: Allocation,
 }
 
+/// A request for machines to a cluster that queues jobs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Allocation {
+    /// The number of nodes; one without.
+    pub nodes: Option<u32>,
+    /// The time limit; the partition's without.
+    pub time: Option<Duration>,
+    /// The partition.
+    pub partition: Option<String>,
+    /// The account that pays.
+    pub account: Option<String>,
+    /// The quality of service.
+    pub qos: Option<String>,
+    /// Generic resources of each node.
+    pub gres: Option<String>,
+    /// Options of `sbatch` as they are.
+    pub options: Vec<String>,
+}
+
+#[cfg(feature = "docker")]
 impl RunRequest {
     /// Returns the head's role: the program's name.
     pub(crate) fn role(&self) -> String {

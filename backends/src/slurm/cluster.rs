@@ -1,0 +1,328 @@
+//! The sessions of a Slurm cluster, for the command `fiber`.
+//!
+//! The head of a session is the batch script's program. Its job has the session's name, and a
+//! comment by which it is found. Its output goes to a file in a folder of the user, which also is
+//! the record of the session: Slurm forgets jobs some minutes after their end.
+
+mod commands;
+mod inspect;
+mod jobs;
+mod output;
+mod partitions;
+mod records;
+mod script;
+mod status;
+mod submission;
+
+use std::time::Duration;
+
+use fiber_core::{Error, Result};
+use futures_util::future::LocalBoxFuture;
+use futures_util::stream::LocalBoxStream;
+use tokio::time::{Instant, sleep};
+
+use self::jobs::Job;
+use self::records::Records;
+use crate::cluster::session::{
+    ByteStream, Cluster, ExitStatus, OutputChunk, ProcessState, RunRequest, SessionProcess,
+};
+use crate::cluster::volume::Volume;
+use crate::progress::Progress;
+
+/// How long a job may be unknown, or the controller silent, before the job counts as gone.
+const UNKNOWN: Duration = Duration::from_secs(120);
+/// The pause between two questions about a job, at first and at most.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+/// Time for the end of a job after SIGKILL.
+const KILLED: Duration = Duration::from_secs(60);
+
+/// The sessions of this user on a Slurm cluster.
+#[derive(Debug)]
+pub struct SlurmCluster {
+    records: Records,
+}
+
+impl SlurmCluster {
+    /// Connects to the cluster that `SLURM_CONF` names, or this machine's.
+    ///
+    /// # Errors
+    /// [`Error::System`] if Slurm's commands are missing or its controller does not answer.
+    pub async fn connect() -> Result<SlurmCluster> {
+        let connect = async {
+            let cluster = jobs::cluster_name().await?;
+            Records::open(&cluster)
+        };
+        let records =
+            connect.await.map_err(|problem| Error::system("Slurm can't be used", problem))?;
+        Ok(SlurmCluster { records })
+    }
+
+    /// Returns the batch script with which [`Cluster::start`] starts a session.
+    ///
+    /// # Errors
+    /// [`Error::Start`] for a request that Slurm can't be asked for.
+    pub fn batch_script(&self, run: &RunRequest) -> Result<String> {
+        let script = submission::script(&self.records, run);
+        let (_, text) = script.map_err(|problem| Error::not_started(&run.name, problem))?;
+        Ok(text)
+    }
+
+    /// Returns the newest job of each session of which anything is left.
+    async fn sessions(&self) -> Result<Vec<Job>, String> {
+        let mut sessions: Vec<Job> = Vec::new();
+        for job in jobs::all().await? {
+            let is_left = !job.has_ended() || self.records.has(&job.name, &job.id);
+            if !is_left || sessions.iter().any(|newer| newer.name == job.name) {
+                continue;
+            }
+            sessions.push(job);
+        }
+        Ok(sessions)
+    }
+
+    /// Returns the job of a session, if Slurm still knows it.
+    async fn job(&self, name: &str) -> Result<Option<Job>, String> {
+        Ok(self.sessions().await?.into_iter().find(|job| job.name == name))
+    }
+
+    /// Waits until the job of a session fulfils a condition, or is unknown for a while. Bears a
+    /// controller that does not answer.
+    async fn watch(
+        &self,
+        name: &str,
+        mut reached: impl FnMut(&Job) -> bool,
+    ) -> Result<Option<Job>, String> {
+        let mut pause = PAUSE.0;
+        let mut known = Instant::now();
+        let mut seen = false;
+        loop {
+            let problem = match self.job(name).await {
+                Ok(Some(job)) if reached(&job) => return Ok(Some(job)),
+                Ok(Some(_)) => {
+                    (known, seen) = (Instant::now(), true);
+                    None
+                }
+                // It has ended before this command has looked for it.
+                Ok(None) if !seen => return Ok(None),
+                Ok(None) => Some(None),
+                Err(problem) => Some(Some(problem)),
+            };
+            match problem {
+                Some(problem) if known.elapsed() > UNKNOWN => {
+                    return problem.map_or(Ok(None), Err);
+                }
+                _ => sleep(pause).await,
+            }
+            pause = (pause * 3 / 2).min(PAUSE.1);
+        }
+    }
+
+    async fn end(&self, name: &str, grace: u32) -> Result<(), String> {
+        let Some(job) = self.job(name).await?.filter(|job| !job.has_ended()) else {
+            return Ok(());
+        };
+        if job.is_pending() {
+            commands::scancel(&[&job.id]).await?;
+        } else {
+            // A job that ends now is not to be queued again.
+            jobs::forbid_requeue(&job.id).await;
+            if grace > 0 {
+                let whole = if job.is_restarted { "--full" } else { "--batch" };
+                commands::scancel(&["--signal=TERM", whole, &job.id]).await?;
+                let ended = self.watch(name, Job::has_ended);
+                let limit = Duration::from_secs(grace.into());
+                if let Ok(ended) = tokio::time::timeout(limit, ended).await {
+                    return ended.map(drop);
+                }
+            }
+            commands::scancel(&["--signal=KILL", "--full", &job.id]).await?;
+            commands::scancel(&[&job.id]).await?;
+        }
+        match tokio::time::timeout(KILLED, self.watch(name, Job::has_ended)).await {
+            Ok(ended) => ended.map(drop),
+            Err(_) => Err(format!(
+                "job {} does not end: its node may not answer (`scontrol show job {}`)",
+                job.id, job.id
+            )),
+        }
+    }
+
+    /// Returns why a process that is a step can't be ended.
+    async fn end_step(step: &str, grace: u32) -> Result<(), String> {
+        if grace > 0 {
+            commands::scancel(&["--signal=TERM", step]).await?;
+            let deadline = Instant::now() + Duration::from_secs(grace.into());
+            while Instant::now() < deadline {
+                if !jobs::steps().await?.iter().any(|other| other.id == step) {
+                    return Ok(());
+                }
+                sleep(PAUSE.0).await;
+            }
+        }
+        commands::scancel(&["--signal=KILL", step]).await.map(drop)
+    }
+}
+
+impl Cluster for SlurmCluster {
+    fn unit(&self) -> &'static str {
+        "job"
+    }
+
+    fn start<'a>(
+        &'a self,
+        run: &'a RunRequest,
+        progress: &'a dyn Progress,
+    ) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let started = submission::submit(&self.records, run, progress).await;
+            started.map_err(|problem| Error::not_started(&run.name, problem))
+        })
+    }
+
+    fn remove_session<'a>(&'a self, session: &'a str) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let remove = async {
+                for job in jobs::all().await?.iter().filter(|job| job.session == session) {
+                    if !job.has_ended() {
+                        commands::scancel(&[&job.id]).await?;
+                    }
+                    self.records.remove(&job.name, &job.id)?;
+                }
+                Ok(())
+            };
+            let removed: Result<(), String> = remove.await;
+            removed.map_err(|problem| {
+                Error::system(format!("the job of session {session} can't be removed"), problem)
+            })
+        })
+    }
+
+    fn processes(&self) -> LocalBoxFuture<'_, Result<Vec<SessionProcess>>> {
+        Box::pin(async move {
+            let list = async {
+                let sessions = self.sessions().await?;
+                let steps = jobs::steps().await?;
+                let mut processes: Vec<SessionProcess> =
+                    sessions.iter().map(Job::process).collect();
+                for step in steps {
+                    if let Some(job) = sessions.iter().find(|job| job.id == step.job) {
+                        processes.push(step.process(job));
+                    }
+                }
+                let known = |name: &str| sessions.iter().any(|job| job.name == name);
+                for record in self.records.all()?.into_iter().filter(|record| !known(&record.name))
+                {
+                    processes.push(status::forgotten(&record).await);
+                }
+                Ok::<_, String>(processes)
+            };
+            let listed = list.await;
+            listed.map_err(|problem| Error::system("the jobs can't be listed", problem))
+        })
+    }
+
+    fn logs<'a>(
+        &'a self,
+        name: &'a str,
+        follow: bool,
+        tail: Option<u64>,
+    ) -> LocalBoxFuture<'a, Result<LocalBoxStream<'a, Result<OutputChunk>>>> {
+        Box::pin(async move {
+            let opened = output::open(self, name, follow, tail).await;
+            opened.map_err(|problem| output::unreadable(name, problem))
+        })
+    }
+
+    fn wait<'a>(&'a self, name: &'a str) -> LocalBoxFuture<'a, Result<ExitStatus>> {
+        Box::pin(async move {
+            let wait = async {
+                if let Some(job) = self.watch(name, Job::has_ended).await? {
+                    return Ok(job.exit_status());
+                }
+                let record = self.records.all()?.into_iter().find(|record| record.name == name);
+                let known = match record {
+                    Some(record) => status::accounted(&record.id).await,
+                    None => None,
+                };
+                known.ok_or_else(|| "Slurm does not know its job any more".to_string())
+            };
+            let ended: Result<ExitStatus, String> = wait.await;
+            ended.map_err(|problem| {
+                Error::system(format!("the exit status of {name} is unknown"), problem)
+            })
+        })
+    }
+
+    fn stop<'a>(&'a self, name: &'a str, grace: u32) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let ended = match jobs::is_step(name) {
+                true => SlurmCluster::end_step(name, grace).await,
+                false => self.end(name, grace).await,
+            };
+            ended.map_err(|problem| Error::system(format!("{name} can't be stopped"), problem))
+        })
+    }
+
+    fn remove<'a>(&'a self, name: &'a str) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let remove = async {
+                if jobs::is_step(name) {
+                    return SlurmCluster::end_step(name, 0).await;
+                }
+                self.end(name, 0).await?;
+                for record in self.records.all()?.iter().filter(|record| record.name == name) {
+                    self.records.remove(name, &record.id)?;
+                }
+                Ok(())
+            };
+            let removed: Result<(), String> = remove.await;
+            removed.map_err(|problem| Error::system(format!("{name} can't be removed"), problem))
+        })
+    }
+
+    fn sweep(&self) -> LocalBoxFuture<'_, Result<Vec<String>>> {
+        Box::pin(async move {
+            let sweep = async {
+                let jobs = jobs::all().await?;
+                let mut removed = Vec::new();
+                for record in self.records.all()? {
+                    let has_ended = match jobs.iter().find(|job| job.id == record.id) {
+                        Some(job) => job.has_ended(),
+                        // Slurm may have lost it for a moment.
+                        None => record.is_older_than(UNKNOWN),
+                    };
+                    if has_ended {
+                        self.records.remove(&record.name, &record.id)?;
+                        removed.push(record.name);
+                    }
+                }
+                Ok(removed)
+            };
+            let swept: Result<Vec<String>, String> = sweep.await;
+            swept.map_err(|problem| {
+                Error::system("leftovers of dead sessions can't be removed", problem)
+            })
+        })
+    }
+
+    fn inspect<'a>(&'a self, name: &'a str) -> LocalBoxFuture<'a, Result<Box<dyn ByteStream>>> {
+        Box::pin(async move {
+            let job = self.job(name).await;
+            match job.map_err(|problem| Error::system(format!("{name} can't be asked"), problem))? {
+                Some(job) if job.state() == ProcessState::Running => inspect::connect(&job).await,
+                _ => crate::cluster::bridge::failed(name, "it does not run"),
+            }
+        })
+    }
+
+    fn volume<'a>(
+        &'a self,
+        claim: &'a str,
+        _: &'a str,
+        _: &'a dyn Progress,
+    ) -> LocalBoxFuture<'a, Result<Box<dyn Volume + 'a>>> {
+        let problem = "a Slurm cluster has no volumes: its machines share file systems, so copy \
+                       with `cp` or `rsync` on a login node";
+        Box::pin(std::future::ready(Err(Error::system(format!("volume `{claim}`"), problem))))
+    }
+}
