@@ -147,7 +147,7 @@ impl SlurmCluster {
         }
     }
 
-    /// Returns why a process that is a step can't be ended.
+    /// Ends a step: a host of a session.
     async fn end_step(step: &str, grace: u32) -> Result<(), String> {
         if grace > 0 {
             commands::scancel(&["--signal=TERM", step]).await?;
