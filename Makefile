@@ -2,11 +2,11 @@
 
 CARGO ?= cargo
 ARGS ?=
-BACKENDS ?= docker,kubernetes,slurm
+BACKENDS ?= docker,kubernetes,slurm,ssh
 RUNTIME ?= docker
 # The suites whose processes may share a job.
 SHARED ?= managers pipe process queue queue_arrays supervisor sync
-SUITES ?= conformance docker kubernetes slurm engines
+SUITES ?= conformance docker kubernetes slurm engines ssh
 FUZZ_SECONDS ?= 60
 
 # scripts/setup.sh installs into this directory where it does not run as root.
@@ -63,16 +63,18 @@ test-nng: setup
 test-features: setup-local
 	@scripts/test-features.sh
 
-## cluster-up: start a Docker engine, a Kubernetes and a Slurm cluster for the tests, if none answer; as root it installs and builds them; RUNTIME=containerd
+## cluster-up: start a Docker engine, a Kubernetes and a Slurm cluster and machines with sshd for the tests, if none answer; as root it installs and builds them; RUNTIME=containerd
 cluster-up:
 	@tests/cluster/docker-up.sh
 	@tests/cluster/registry.sh
 	@if echo "$(BACKENDS)" | grep -q kubernetes; then RUNTIME="$(RUNTIME)" tests/cluster/k8s-up.sh; fi
 	@if echo "$(BACKENDS)" | grep -q slurm; then tests/cluster/slurm-up.sh; fi
+	@if echo "$(BACKENDS)" | grep -q ssh; then tests/cluster/sshd-up.sh; fi
 
 ## cluster-down: stop what cluster-up started
 cluster-down:
 	@tests/cluster/slurm-down.sh
+	@tests/cluster/sshd-down.sh
 	@tests/cluster/k8s-down.sh
 	@tests/cluster/docker-down.sh
 
@@ -84,10 +86,11 @@ slurm-up:
 slurm-down:
 	@tests/cluster/slurm-down.sh
 
-## test-cluster: the SUITES on BACKENDS (docker,kubernetes,slurm), after cluster-up; ARGS="name" picks some; RUNTIME=containerd
+## test-cluster: the SUITES on BACKENDS (docker,kubernetes,slurm,ssh), after cluster-up; ARGS="name" picks some; RUNTIME=containerd
 test-cluster: setup cluster-up
 	KUBECONFIG="$$(tests/cluster/kubeconfig.sh)" SLURM_CONF="$$(tests/cluster/slurm-conf.sh)" \
 		TEST_BACKENDS="$(BACKENDS)" \
+		TEST_SSH_CONFIG="$$(tests/cluster/ssh-config.sh)" \
 		TEST_REGISTRY="$(if $(filter containerd,$(RUNTIME)),$$(tests/cluster/registry-address.sh))" \
 		$(CARGO) test --workspace --all-features $(SUITES:%=--test %) $(ARGS)
 

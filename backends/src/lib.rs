@@ -1,4 +1,5 @@
-//! Starts and watches fiber's processes: as child processes, Docker containers or Kubernetes pods.
+//! Starts and watches fiber's processes: as child processes, Docker containers, Kubernetes pods or
+//! on machines that ssh reaches.
 //!
 //! A [`Backend`] creates jobs. A [`Job`] is one process of the program, together with the container
 //! or pod that it runs in. All backends keep these promises, which `tests/conformance` checks for
@@ -19,7 +20,7 @@ mod docker;
 #[cfg(feature = "docker")]
 mod error_chain;
 mod gpus;
-#[cfg(any(feature = "docker", feature = "slurm"))]
+#[cfg(any(feature = "docker", feature = "slurm", feature = "ssh"))]
 mod job_handle;
 #[cfg(feature = "kubernetes")]
 pub mod kubernetes;
@@ -32,10 +33,14 @@ mod output;
 mod owner;
 #[cfg(feature = "cluster")]
 mod progress;
+#[cfg(any(feature = "kubernetes", feature = "ssh"))]
+mod route;
 #[cfg(any(feature = "docker", feature = "slurm"))]
 mod single_flight;
 #[cfg(feature = "slurm")]
 mod slurm;
+#[cfg(feature = "ssh")]
+mod ssh;
 
 use std::ffi::OsString;
 use std::fmt::Debug;
@@ -61,6 +66,8 @@ pub use output::{flush, flush_within, print_message, set_print_wrapper};
 pub use progress::{Progress, Step};
 #[cfg(feature = "slurm")]
 pub use slurm::{Slurm, SlurmCluster};
+#[cfg(feature = "ssh")]
+pub use ssh::Ssh;
 
 /// Time for the end of a process after `grace`, before its engine kills it.
 #[cfg(feature = "docker")]
@@ -129,7 +136,7 @@ pub struct Room {
     pub cpu: f64,
     /// Memory in bytes; `None` if it is not limited.
     pub memory: Option<u64>,
-    /// Graphics processors.
+    /// Graphics processors; `u32::MAX` if only the machine itself knows their number.
     pub gpu: u32,
 }
 
@@ -289,11 +296,15 @@ pub fn backend(config: &Config) -> Result<Arc<dyn Backend>> {
         "slurm" => Ok(Arc::new(Slurm::new(config))),
         #[cfg(not(feature = "slurm"))]
         "slurm" => Err(Error::missing_feature("the backend `slurm`", "slurm")),
+        #[cfg(feature = "ssh")]
+        "ssh" => Ok(Arc::new(Ssh::new(config)?)),
+        #[cfg(not(feature = "ssh"))]
+        "ssh" => Err(Error::missing_feature("the backend `ssh`", "ssh")),
         other => Err(Error::from(ConfigProblem::value(
             "backend",
             other,
             "there is no such backend: set `backend` (or FIBER_BACKEND) to `local`, `docker`, \
-             `kubernetes` or `slurm`, or leave it out",
+             `kubernetes`, `slurm` or `ssh`, or leave it out",
         ))),
     }
 }
@@ -311,8 +322,9 @@ impl ListenAddress {
     }
 }
 
-/// Returns the environment variables that the configuration sets for containers.
-#[cfg(feature = "docker")]
+/// Returns the environment variables that the configuration sets for containers, and for processes
+/// on other machines.
+#[cfg(any(feature = "docker", feature = "ssh"))]
 fn configured_environment(config: &Config) -> impl Iterator<Item = (String, String)> {
     config.environment.iter().filter_map(|variable| match variable.split_once('=') {
         Some((name, value)) => Some((name.to_string(), value.to_string())),

@@ -6,7 +6,7 @@
 //! programs that a child started can be killed with it: by this process, or by its [guard](guard)
 //! if this process is killed.
 
-mod guard;
+pub(crate) mod guard;
 mod resources;
 
 use std::io::Write;

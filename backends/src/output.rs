@@ -4,7 +4,7 @@ mod log;
 mod printer;
 
 use std::collections::VecDeque;
-#[cfg(any(feature = "docker", feature = "slurm"))]
+#[cfg(any(feature = "docker", feature = "slurm", feature = "ssh"))]
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,7 +56,7 @@ pub(crate) enum OutputTarget {
         stream: OutputStream,
         prefix: Option<Arc<str>>,
     },
-    #[cfg(any(feature = "docker", feature = "slurm"))]
+    #[cfg(any(feature = "docker", feature = "slurm", feature = "ssh"))]
     File(Arc<std::fs::File>),
 }
 
@@ -144,7 +144,7 @@ impl OutputTarget {
                 };
                 printer::print(*stream, bytes).await;
             }
-            #[cfg(any(feature = "docker", feature = "slurm"))]
+            #[cfg(any(feature = "docker", feature = "slurm", feature = "ssh"))]
             OutputTarget::File(file) => {
                 if let Err(error) = (&mut &**file).write_all(&lines) {
                     tracing::error!(

@@ -289,6 +289,16 @@ pub(crate) enum Backend {
     Kubernetes,
     /// Jobs of the Slurm cluster that this host belongs to.
     Slurm,
+    /// Processes on machines that ssh reaches, with the program itself on this host.
+    Ssh,
+}
+
+impl Backend {
+    /// Returns whether the heads of a backend's sessions are processes of this host, and of no
+    /// engine.
+    pub(crate) fn has_heads_here(name: &str) -> bool {
+        [Backend::Local, Backend::Ssh].iter().any(|backend| backend.to_string() == name)
+    }
 }
 
 impl fmt::Display for Backend {
@@ -298,6 +308,7 @@ impl fmt::Display for Backend {
             Backend::Docker => "docker",
             Backend::Kubernetes => "kubernetes",
             Backend::Slurm => "slurm",
+            Backend::Ssh => "ssh",
         })
     }
 }

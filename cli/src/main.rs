@@ -147,7 +147,7 @@ async fn connect(cluster: &ClusterArgs) -> anyhow::Result<Box<dyn Cluster>> {
 impl ClusterArgs {
     /// Returns whether processes of this host are meant, and no engine.
     fn is_local(&self) -> anyhow::Result<bool> {
-        Ok(self.config()?.backend == Backend::Local.to_string())
+        Ok(Backend::has_heads_here(&self.config()?.backend))
     }
 
     /// Returns the configuration, with the options of the command line.

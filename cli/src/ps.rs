@@ -16,12 +16,12 @@ use crate::{connect, local};
 pub(crate) async fn ps(args: &ClusterArgs, as_json: bool) -> anyhow::Result<ExitCode> {
     let config = args.config()?;
     let mut sessions = Vec::new();
-    if matches!(args.backend, None | Some(Backend::Local)) {
+    if matches!(args.backend, None | Some(Backend::Local | Backend::Ssh)) {
         sessions = local::sessions(args).await?;
     }
     // What is known of this host is shown, even if no engine answers.
     let mut problem = None;
-    if config.backend != Backend::Local.to_string() {
+    if !Backend::has_heads_here(&config.backend) {
         match in_cluster(args).await {
             Ok(found) => {
                 let is_found = |local: &Session| {

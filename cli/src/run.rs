@@ -17,7 +17,7 @@ use futures_util::future::maybe_done;
 use serde_json::json;
 use tokio::time::timeout;
 
-use crate::args;
+use crate::args::{self, Backend};
 use crate::kill::grace;
 use crate::logs::{ForwardEnd, forward};
 use crate::progress::Spinners;
@@ -43,8 +43,8 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     };
     let config = args.cluster.config().map_err(refused)?;
     slurm::check(&args, &config.backend).map_err(refused)?;
-    if config.backend == "local" {
-        return local(&args).await.map_err(refused);
+    if Backend::has_heads_here(&config.backend) {
+        return local(&args, &config).await.map_err(refused);
     }
     let run = run_request(&args, &config).map_err(refused)?;
     if args.slurm.dry_run {
@@ -89,7 +89,7 @@ fn drain_time(config: &Config) -> u32 {
 
 /// Replaces this command by the program, which so keeps its terminal, signals and exit code; or
 /// stays and starts it again, if asked to.
-async fn local(args: &args::Run) -> anyhow::Result<ExitCode> {
+async fn local(args: &args::Run, config: &Config) -> anyhow::Result<ExitCode> {
     let pointless = [
         ("--image", args.image.is_some()),
         ("--dockerfile", args.dockerfile.is_some()),
@@ -113,7 +113,11 @@ async fn local(args: &args::Run) -> anyhow::Result<ExitCode> {
     )?;
     let path = program::find(command)?;
     let mut process = std::process::Command::new(&path);
-    process.arg0(command).args(arguments).envs(environment(args)?).env("FIBER_BACKEND", "local");
+    process
+        .arg0(command)
+        .args(arguments)
+        .envs(environment(args)?)
+        .env("FIBER_BACKEND", &config.backend);
     let error = match args.restarts {
         0 => process.exec(),
         restarts => match supervise::run(process, command, restarts).await {

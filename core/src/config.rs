@@ -90,7 +90,7 @@ options! {
     #[non_exhaustive]
     pub struct Config {
         "Processes" => {
-            /// The backend that starts processes: `local`, `docker`, `kubernetes` or `slurm`.
+            /// The backend that starts processes: `local`, `docker`, `kubernetes`, `slurm` or `ssh`.
             backend: String = "local".into(),
             /// The transport between processes: `unix` (one host) or `nng` (TCP). Processes in
             /// containers always use nng.
@@ -202,15 +202,16 @@ options! {
             /// source is an absolute path or the name of a volume; on Kubernetes, of a claim.
             #[serde(deserialize_with = "lenient::list")]
             mounts: Vec<String> = Vec::new(),
-            /// The environment variables of containers: `NAME=VALUE`, or `NAME` for the value in
-            /// this process.
+            /// The environment variables of containers, and of processes on machines over ssh:
+            /// `NAME=VALUE`, or `NAME` for the value in this process.
             #[serde(deserialize_with = "lenient::list")]
             environment: Vec<String> = vec!["RUST_LOG".into(), "RUST_BACKTRACE".into()],
             /// The user in containers, by name or number: `USER` or `USER:GROUP`. Without one: the
             /// image's user; in an image that fiber built, the user of this process.
             #[serde(deserialize_with = "lenient::text")]
             user: Option<String> = None,
-            /// The working directory in containers. Without one: the image's.
+            /// The working directory in containers, and on machines over ssh. Without one: the
+            /// image's, or the user's home directory.
             working_dir: Option<String> = None,
             /// Whether processes in containers may start containers, for pools in pools. On Docker
             /// they get the engine's socket, which gives them the rights of root on its host; on
@@ -260,6 +261,27 @@ options! {
             /// The directory for the keys and the output of pilots, which all nodes share. Fiber
             /// creates it if it is missing, and removes the files of pilots that have ended.
             slurm_dir: PathBuf = "fiber-slurm".into(),
+        }
+        "ssh only" => {
+            /// The machines: `NAME`, `USER@NAME` or an alias of ssh's configuration, with `:CORES`
+            /// for a limit of the processes there. IPv6 addresses are in brackets. Without a limit:
+            /// the machine's cores.
+            #[serde(deserialize_with = "lenient::list")]
+            hosts: Vec<String> = Vec::new(),
+            /// A file with more machines, one a line, as in `hosts`; `#` begins a comment.
+            #[serde(deserialize_with = "lenient::path")]
+            hosts_file: Option<PathBuf> = None,
+            /// The configuration file for the command `ssh`. Without one: the user's and the
+            /// system's.
+            #[serde(deserialize_with = "lenient::path")]
+            ssh_config: Option<PathBuf> = None,
+            /// The directory on the machines that keeps copies of programs. Without one:
+            /// `fiber/builds` in `$XDG_CACHE_HOME`, which is `~/.cache` by default.
+            #[serde(deserialize_with = "lenient::path")]
+            ssh_cache: Option<PathBuf> = None,
+            /// The size limit of that directory. The builds that were not used for the longest time
+            /// are removed first, and none that is in use.
+            ssh_cache_size: ByteSize = ByteSize::gib(2),
         }
     }
 }

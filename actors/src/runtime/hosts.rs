@@ -380,6 +380,11 @@ impl Runtime {
     /// Takes the room of a machine. Processes for which it has no room wait again.
     fn set_room(&'static self, host: &Host, own: Room) {
         let mut state = host.state.lock();
+        if let Some(room) = &mut state.room
+            && room.gpu == u32::MAX
+        {
+            room.gpu = own.gpu;
+        }
         let (None, Some(link)) = (state.room, state.link.clone()) else { return };
         if host.machine.is_none() {
             return;

@@ -1,14 +1,11 @@
 //! The address at which this process listens for its pods.
 
-use std::io;
-use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
+use std::net::UdpSocket;
 
 use fiber_core::{Config, LinkKind, shortage};
 
+use crate::route::{UNASSIGNED, local_address_towards};
 use crate::{ListenAddress, Locality};
-
-/// An address that is never assigned (RFC 5737): the route to it is the default route.
-const UNASSIGNED: &str = "192.0.2.1";
 
 /// Chooses the configured address, or else the one from which this host connects to the API server:
 /// in a pod, that is the pod's own.
@@ -47,59 +44,4 @@ pub(super) fn choose(config: &Config, api_server: &str) -> Result<ListenAddress,
         advertised: config.advertised_host.clone(),
         locality: Locality::Remote,
     })
-}
-
-/// Returns the address from which this host would connect to another, if it has a route to it.
-/// Sends nothing.
-///
-/// # Errors
-/// A shortage, which may pass: without the address, a wrong one would be used for the whole
-/// session.
-fn local_address_towards(host: &str) -> Result<Option<IpAddr>, String> {
-    let find = || -> io::Result<IpAddr> {
-        let other = (host, 443).to_socket_addrs()?.next().ok_or(io::ErrorKind::NotFound)?;
-        let socket = UdpSocket::bind(if other.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" })?;
-        socket.connect(other)?;
-        Ok(socket.local_addr()?.ip())
-    };
-    match find() {
-        Ok(own) => Ok(Some(own).filter(|own| !own.is_unspecified())),
-        Err(error) if shortage::is_shortage(&error) => Err(format!(
-            "this host's address towards {host} is unknown: {}",
-            shortage::explain(&error)
-        )),
-        Err(_) => Ok(None),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::process::Command;
-
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-
-    use super::*;
-
-    /// The variable of the process whose limit is lowered.
-    const SHORT: &str = "LISTEN_TEST_IS_SHORT";
-    const TEST: &str =
-        "kubernetes::listen::tests::a_shortage_is_not_taken_for_a_host_without_an_address";
-
-    /// The test runs itself in a process of its own, because other tests need descriptors.
-    #[test]
-    fn a_shortage_is_not_taken_for_a_host_without_an_address() {
-        if std::env::var_os(SHORT).is_none() {
-            let mut own = Command::new(std::env::current_exe().unwrap());
-            let ended = own.args(["--exact", TEST]).env(SHORT, "1").output().unwrap();
-            let out = String::from_utf8_lossy(&ended.stdout);
-            return assert!(ended.status.success() && out.contains("1 passed"), "{out}");
-        }
-        let enough = getrlimit(Resource::Nofile);
-        setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..enough }).unwrap();
-        let problem = local_address_towards("127.0.0.1").unwrap_err();
-        setrlimit(Resource::Nofile, enough).unwrap();
-        assert!(problem.contains("ulimit -n"), "{problem}");
-        let found = local_address_towards("127.0.0.1").unwrap();
-        assert!(found.is_some_and(|own| own.is_loopback()), "{found:?}");
-    }
 }

@@ -86,7 +86,7 @@ impl Groups {
 /// The process group of a child: the child itself, which leads it, and the programs that it
 /// started. Dropping this kills the group.
 #[derive(Debug)]
-pub(super) struct Group {
+pub(crate) struct Group {
     leader: Pid,
     index: usize,
 }
@@ -94,7 +94,7 @@ pub(super) struct Group {
 impl Group {
     /// Registers the group of a new child. The child can't have started other programs yet: it
     /// waits for a message from this thread first.
-    pub(super) fn of(leader: Pid) -> Group {
+    pub(crate) fn of(leader: Pid) -> Group {
         let mut groups = GROUPS.lock();
         let free = groups.leaders.iter().position(|leader| *leader == 0);
         let index = free.unwrap_or_else(|| {

@@ -3,7 +3,7 @@
 //! `local` is always tested, other backends if `TEST_BACKENDS` names them
 //! (`TEST_BACKENDS=docker,…`), and then they have to be available. Add a new backend to
 //! [`BACKENDS`]. `TEST_REGISTRY` names a registry for nodes that do not share this host's Docker
-//! engine.
+//! engine, and `TEST_SSH_CONFIG` ssh's configuration for the machines `a`, `b` and `c`.
 //!
 //! The jobs run this program again, with a command in its arguments.
 
@@ -24,14 +24,28 @@ struct Subject {
     always: bool,
     /// Whether its jobs run from images.
     images: bool,
+    /// Whether it limits the resources of its jobs. Otherwise their hosts do.
+    limits: bool,
 }
 
 const BACKENDS: &[Subject] = &[
-    Subject { name: "local", configure: |_| {}, always: true, images: false },
-    Subject { name: "docker", configure: |_| {}, always: false, images: true },
-    Subject { name: "kubernetes", configure: registry_of_nodes, always: false, images: true },
-    Subject { name: "slurm", configure: |_| {}, always: false, images: false },
+    Subject { name: "local", configure: |_| {}, always: true, images: false, limits: true },
+    Subject { name: "docker", configure: |_| {}, always: false, images: true, limits: true },
+    Subject {
+        name: "kubernetes",
+        configure: registry_of_nodes,
+        always: false,
+        images: true,
+        limits: true,
+    },
+    Subject { name: "slurm", configure: |_| {}, always: false, images: false, limits: true },
+    Subject { name: "ssh", configure: machines, always: false, images: false, limits: false },
 ];
+
+fn machines(config: &mut Config) {
+    config.hosts = ["a", "b", "c"].map(String::from).to_vec();
+    config.ssh_config = std::env::var_os("TEST_SSH_CONFIG").map(Into::into);
+}
 
 fn registry_of_nodes(config: &mut Config) {
     config.registry = std::env::var("TEST_REGISTRY").ok().filter(|registry| !registry.is_empty());
@@ -55,7 +69,7 @@ fn main() -> ExitCode {
         return in_an_allocation();
     }
     let mut trials = Vec::new();
-    for Subject { name, configure, always, images } in BACKENDS {
+    for Subject { name, configure, always, images, limits } in BACKENDS {
         let asked = *always || wanted.contains(name);
         if !asked {
             eprintln!(
@@ -63,7 +77,8 @@ fn main() -> ExitCode {
             );
         }
         let of_images = if *images { promises::OF_IMAGES } else { &[] };
-        for (promise, keep) in promises::ALL.iter().chain(of_images) {
+        let of_limits = if *limits { promises::OF_LIMITS } else { &[] };
+        for (promise, keep) in promises::ALL.iter().chain(of_images).chain(of_limits) {
             let test = move || {
                 let mut config = Config::default();
                 config.backend = name.to_string();

@@ -42,8 +42,6 @@ promises![
     terminating_is_a_signal,
     terminating_takes_effect_at_any_time,
     many_jobs_at_once,
-    running_out_of_memory_is_reported,
-    missing_resources_are_named,
     any_name_will_do,
     live_and_finished_jobs_leave_nothing_to_sweep,
 ];
@@ -53,6 +51,14 @@ pub(crate) const OF_IMAGES: &[(&str, Promise)] =
     &[("jobs_that_wait_share_one_failed_attempt", |subject| {
         Box::pin(jobs_that_wait_share_one_failed_attempt(subject))
     })];
+
+/// The promises of backends that limit the resources of their jobs.
+pub(crate) const OF_LIMITS: &[(&str, Promise)] = &[
+    ("running_out_of_memory_is_reported", |subject| {
+        Box::pin(running_out_of_memory_is_reported(subject))
+    }),
+    ("missing_resources_are_named", |subject| Box::pin(missing_resources_are_named(subject))),
+];
 
 /// A backend under test.
 pub(crate) struct Subject {

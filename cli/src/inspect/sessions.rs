@@ -66,7 +66,7 @@ impl Sessions {
     /// Connects to the engine that the command line or the configuration names, if any.
     pub(crate) async fn connect(args: &ClusterArgs) -> anyhow::Result<Sessions> {
         let config = args.config()?;
-        let engine = config.backend != Backend::Local.to_string();
+        let engine = !Backend::has_heads_here(&config.backend);
         let cluster = if engine { Some(cluster::connect(&config).await?) } else { None };
         Ok(Sessions {
             backend: args.backend,

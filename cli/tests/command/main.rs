@@ -131,6 +131,18 @@ fn the_local_backend_executes_the_program() {
     assert_eq!(text(&child.wait_with_output().expect("it ends").stdout).trim(), pid.to_string());
 }
 
+/// Heads are processes of this host also where their workers are on machines over ssh.
+#[test]
+fn the_ssh_backend_executes_the_program_here() {
+    let ending = output(&["run", "--backend", "ssh", "bash", "-c", "echo $FIBER_BACKEND"]);
+    assert_eq!((ending.status.code(), text(&ending.stdout)), (Some(0), "ssh\n".into()));
+    for command in [&["ps"][..], &["top", "--once"]] {
+        let listed =
+            fiber(command).env("FIBER_BACKEND", "ssh").output().expect("it can be started");
+        assert!(listed.status.success(), "{}", text(&listed.stderr));
+    }
+}
+
 #[test]
 fn options_for_containers_are_refused_on_local() {
     let options: [&[&str]; 6] = [

@@ -21,7 +21,7 @@ first pool, process or other object. A call after that panics.
 In the file, lists are written as TOML lists; in the environment, with commas. Durations are written
 `100us`, `500ms`, `10s`, `2m`; sizes `64KiB`, `1GiB`.
 
-[Docker](docker.md) and [Kubernetes](kubernetes.md) explain the backends,
+[Docker](docker.md), [Kubernetes](kubernetes.md) and [ssh](ssh.md) explain the backends,
 [semantics](semantics.md#pools) what pools do with `call_buffer`.
 ";
 

@@ -1,0 +1,144 @@
+//! What is wrong with a machine, and what the user can do about it.
+
+use std::io;
+
+use fiber_core::shortage;
+
+use super::program::Program;
+
+/// Explains why `ssh` can't be run here.
+pub(super) fn of_command(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "the command `ssh` was not found: install an OpenSSH client \
+                                    (Debian: apt-get install openssh-client)"
+            .into(),
+        _ => format!("the command `ssh` can't be run: {}", shortage::explain(error)),
+    }
+}
+
+/// Explains what `ssh` said before anything ran on `machine`.
+pub(super) fn of_connection(machine: &str, words: &[String]) -> String {
+    let said = words.join("\n");
+    let remedy = if said.contains("Could not resolve hostname") {
+        "correct its name in `hosts`, or give it a `HostName` in ssh's configuration".into()
+    } else if said.contains("IDENTIFICATION HAS CHANGED") {
+        "it may be another machine. If its key did change, remove the old one as ssh says, and \
+         confirm the new one"
+            .to_string()
+            + &by_hand(machine)
+    } else if said.contains("Host key verification failed") {
+        format!("nobody has confirmed its key: do so once{}", by_hand(machine))
+    } else if said.contains("Permission denied") {
+        format!(
+            "it refuses the keys of this user: fiber asks for no passwords; a key in an agent, or \
+             one without a passphrase, has to work{}",
+            by_hand(machine)
+        )
+    } else if said.contains("Connection refused") {
+        "is sshd running there, at the `Port` of ssh's configuration?".into()
+    } else if said.contains("No route to host") || said.contains("timed out") {
+        "is it up, and can this host reach it?".into()
+    } else if is_out_of_processes(&said) {
+        "it is out of processes for this user: see `ulimit -u` there".into()
+    } else {
+        format!("see whether ssh works{}", by_hand(machine))
+    };
+    match words.last() {
+        Some(last) => format!("ssh can't use `{machine}` ({}): {remedy}", last.trim()),
+        None => format!("ssh can't use `{machine}`, and says no more: {remedy}"),
+    }
+}
+
+/// Returns whether a shell or sshd could start no process.
+pub(super) fn is_out_of_processes(said: &str) -> bool {
+    ["Cannot fork", "fork failed", "fork: ", "Resource temporarily unavailable"]
+        .iter()
+        .any(|words| said.contains(words))
+}
+
+fn by_hand(machine: &str) -> String {
+    format!(" (`ssh {machine} true`)")
+}
+
+/// Explains why the machine does not start the program, from the script's words.
+pub(super) fn of_machine(machine: &str, program: &Program, refusal: &str) -> String {
+    let (kind, words) = refusal.split_once(' ').unwrap_or((refusal, ""));
+    let words = words.trim();
+    match kind {
+        "machine" => format!(
+            "this program needs {}, and `{machine}` is {words}: take it out of `hosts`, or build \
+             the program for both, as with `--target {}-unknown-linux-musl`, which needs no C \
+             library",
+            program.needs(),
+            std::env::consts::ARCH
+        ),
+        "home" => format!(
+            "`{machine}` has no home directory for this user: set `ssh_cache` to a directory there"
+        ),
+        "room" => {
+            let mut numbers = words.splitn(3, ' ');
+            let mut size = || {
+                let kilobytes = numbers.next().and_then(|number| number.parse::<u64>().ok());
+                bytesize::ByteSize::kib(kilobytes.unwrap_or(0))
+            };
+            let (free, needed) = (size(), size());
+            let place = numbers.next().unwrap_or_default();
+            format!(
+                "the program takes {needed}, and `{machine}` has {free} free in {place}: make room \
+                 there, or set `ssh_cache` to a directory on another disk"
+            )
+        }
+        "directory" => format!("`{machine}` has no directory for `working_dir`: create it there"),
+        "copy" => format!(
+            "the program did not arrive on `{machine}` as it was sent ({words}): is the disk full, \
+             or over quota? `ssh_cache` names another directory"
+        ),
+        _ => format!(
+            "`{machine}` can't keep a copy of the program ({words}): set `ssh_cache` to a \
+             directory there that this user may write to"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_problem_of_ssh_has_its_remedy() {
+        for (words, remedy) in [
+            ("ssh: Could not resolve hostname x: Name or service not known", "correct its name"),
+            ("Host key verification failed.", "do so once (`ssh m true`)"),
+            ("root@m: Permission denied (publickey).", "no passwords"),
+            ("ssh: connect to host m port 22: Connection refused", "is sshd running"),
+            ("ssh: connect to host m port 22: Connection timed out", "is it up"),
+            ("sh: 1: Cannot fork", "ulimit -u"),
+            ("kex_exchange_identification: read: Connection reset by peer", "whether ssh works"),
+        ] {
+            let problem = of_connection("m", &[words.to_string()]);
+            assert!(problem.contains(remedy) && problem.contains(words), "{problem}");
+        }
+        assert!(of_connection("m", &[]).contains("`m`"));
+    }
+
+    #[test]
+    fn a_missing_command_has_a_package() {
+        let problem = of_command(&io::ErrorKind::NotFound.into());
+        assert!(problem.contains("apt-get install openssh-client"), "{problem}");
+    }
+
+    #[test]
+    fn lack_of_room_names_both_sizes() {
+        let program = Program {
+            name: "p".into(),
+            build: "1".into(),
+            size: 5 << 20,
+            machine: "Linux x86_64".into(),
+            loader: String::new(),
+            glibc: String::new(),
+        };
+        let problem = of_machine("m", &program, "room 64 5121 /home/me/.cache/fiber/builds ");
+        assert!(problem.contains("5.0 MiB") && problem.contains("64.0 KiB"), "{problem}");
+        assert!(problem.contains("in /home/me/.cache/fiber/builds:"), "{problem}");
+    }
+}

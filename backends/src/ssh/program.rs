@@ -1,0 +1,152 @@
+//! This program, as a machine has to have it.
+
+use std::fs::File;
+use std::path::Path;
+
+use fiber_core::{BuildId, shortage};
+use object::elf;
+use object::read::elf::{FileHeader, ProgramHeader};
+use object::read::{ReadCache, ReadRef};
+
+pub(super) const EXECUTABLE: &str = "/proc/self/exe";
+
+/// This program, and what it needs from a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Program {
+    /// The file's name, without odd characters.
+    pub(super) name: String,
+    pub(super) build: String,
+    /// The file's size in bytes.
+    pub(super) size: u64,
+    /// The system and the architecture, as in `uname -sm`. Empty for an unusual one.
+    pub(super) machine: String,
+    /// The path of its loader; empty if it is linked statically.
+    pub(super) loader: String,
+    /// The version of glibc that it needs, as `2.34`; empty without glibc.
+    pub(super) glibc: String,
+}
+
+impl Program {
+    /// Returns the program that this process runs.
+    ///
+    /// # Errors
+    /// Its file can't be read, with a remedy.
+    pub(super) fn current() -> Result<Program, String> {
+        let unreadable =
+            |error: std::io::Error| format!("{EXECUTABLE}: {}", shortage::explain(&error));
+        let path = std::fs::read_link(EXECUTABLE).map_err(unreadable)?;
+        let build = BuildId::current().map_err(|error| error.to_string())?.to_string();
+        let file = File::open(EXECUTABLE).map_err(unreadable)?;
+        let size = file.metadata().map_err(unreadable)?.len();
+        let needs = Needs::of(&ReadCache::new(file)).unwrap_or_default();
+        let Needs { machine, loader, glibc } = needs;
+        let glibc = glibc.map(|(major, minor)| format!("{major}.{minor}")).unwrap_or_default();
+        Ok(Program { name: file_name(&path), build, size, machine, loader, glibc })
+    }
+
+    /// Describes what it needs.
+    pub(super) fn needs(&self) -> String {
+        let libc = match (&*self.glibc, &*self.loader) {
+            ("", "") => String::new(),
+            ("", loader) => format!(" with {loader}"),
+            (version, _) => format!(" with glibc {version} or later"),
+        };
+        format!("{}{libc}", self.machine)
+    }
+}
+
+/// Returns the file name of a program, with only such characters as no shell minds.
+fn file_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
+    let name: String = name.trim_end_matches(" (deleted)").chars().map(plain).collect();
+    // A name of dots would be a directory, and one after a dot a copy in progress.
+    format!("{}{name}", if name.is_empty() || name.starts_with('.') { "program" } else { "" })
+}
+
+#[derive(Default)]
+struct Needs {
+    machine: String,
+    loader: String,
+    glibc: Option<(u32, u32)>,
+}
+
+impl Needs {
+    /// Reads what a program needs. `None` if it is no 64-bit ELF file.
+    fn of<'data, R: ReadRef<'data>>(data: R) -> Option<Needs> {
+        let header = elf::FileHeader64::<object::Endianness>::parse(data).ok()?;
+        let endian = header.endian().ok()?;
+        let machine = match header.e_machine(endian) {
+            elf::EM_X86_64 => "Linux x86_64",
+            elf::EM_AARCH64 => "Linux aarch64",
+            elf::EM_RISCV => "Linux riscv64",
+            _ => "",
+        };
+        let segments = header.program_headers(endian, data).ok()?;
+        let loader = segments.iter().find_map(|segment| segment.interpreter(endian, data).ok()?);
+        let loader = loader.map(|path| String::from_utf8_lossy(path).into_owned());
+        Some(Needs {
+            machine: machine.into(),
+            loader: loader.unwrap_or_default(),
+            glibc: newest_glibc(header, endian, data),
+        })
+    }
+}
+
+/// Returns the newest version of glibc whose symbols a program uses.
+fn newest_glibc<'data, R: ReadRef<'data>>(
+    header: &elf::FileHeader64<object::Endianness>,
+    endian: object::Endianness,
+    data: R,
+) -> Option<(u32, u32)> {
+    let sections = header.sections(endian, data).ok()?;
+    let (mut libraries, strings) = sections.gnu_verneed(endian, data).ok()??;
+    let strings = sections.strings(endian, data, strings).ok()?;
+    let mut newest = None;
+    while let Ok(Some((_, mut versions))) = libraries.next() {
+        while let Ok(Some(version)) = versions.next() {
+            let name = version.name(endian, strings).unwrap_or_default();
+            newest = newest.max(std::str::from_utf8(name).ok().and_then(glibc_version));
+        }
+    }
+    newest
+}
+
+/// Parses `GLIBC_2.34` or `GLIBC_2.2.5`.
+fn glibc_version(symbols: &str) -> Option<(u32, u32)> {
+    let mut numbers = symbols.strip_prefix("GLIBC_")?.split('.');
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_program_knows_what_it_needs() {
+        let program = Program::current().unwrap();
+        assert_eq!(program.machine, format!("Linux {}", std::env::consts::ARCH));
+        assert!(Path::new(&program.loader).exists(), "{program:?}");
+        assert!(program.size > 1000);
+        // Only the tests' C library is known to be glibc.
+        if cfg!(target_env = "gnu") {
+            assert!(program.glibc.starts_with("2."), "{program:?}");
+            assert!(program.needs().contains("with glibc 2."), "{}", program.needs());
+        }
+    }
+
+    #[test]
+    fn versions_are_compared_as_numbers() {
+        assert_eq!(glibc_version("GLIBC_2.2.5"), Some((2, 2)));
+        assert!(glibc_version("GLIBC_2.34") > glibc_version("GLIBC_2.4"));
+        assert_eq!(glibc_version("GLIBC_PRIVATE"), None);
+        assert_eq!(glibc_version("GCC_3.0"), None);
+    }
+
+    #[test]
+    fn names_are_plain() {
+        assert_eq!(file_name(Path::new("/a/my prog'ram (deleted)")), "my_prog_ram");
+        assert_eq!(file_name(Path::new("/a/..")), "program");
+        assert_eq!(file_name(Path::new("/a/.new")), "program.new");
+    }
+}

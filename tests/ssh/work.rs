@@ -1,0 +1,58 @@
+//! Programs that work on machines.
+
+use crate::machines::{Cut, NoSshd, WARNINGS, processes_on, program};
+use crate::wait::wait_until;
+
+crate::tests![
+    a_pool_works_on_three_machines,
+    managers_queues_pipes_locks_and_rings_work_between_machines,
+    output_comes_here,
+    a_machine_that_is_off_is_left_out,
+    the_work_of_a_machine_whose_sshd_is_killed_goes_on,
+    the_work_of_a_machine_whose_wire_is_cut_goes_on,
+];
+
+fn a_pool_works_on_three_machines() {
+    program("pi", "a:1,b:1,root@c:1").run().code(0).says(&["pi: 3.14"]);
+}
+
+fn managers_queues_pipes_locks_and_rings_work_between_machines() {
+    let ended = program("together", "a:2,b:2,c:2").run().code(0);
+    ended.says(&["consumed: (10100, 2)", "balance: 10101", "ring: [true, true, true]"]);
+}
+
+fn output_comes_here() {
+    let mut program = program("talk", "a").env("FIBER_OUTPUT", "prefix").start();
+    program.line("[pool-1/worker-1] from a worker");
+    program.say("go on");
+    program.end().code(0);
+}
+
+fn a_machine_that_is_off_is_left_out() {
+    let ended = program("work", "a:2,off:2,b:2").env(WARNINGS, "1").run().code(0);
+    assert!(ended.errors.contains("no host could be started on `off`"), "{}", ended.errors);
+    assert!(ended.errors.contains("is it up, and can this host reach it?"), "{}", ended.errors);
+    ended.says(&["right: true", "ready again: 4"]);
+}
+
+fn the_work_of_a_machine_whose_sshd_is_killed_goes_on() {
+    let program = program("work", "a:4,b:4").start();
+    program.line("begun:");
+    assert!(!processes_on(&program, "b").is_empty());
+    let gone = NoSshd::on("b");
+    wait_until("its processes have ended", || processes_on(&program, "b").is_empty());
+    let ended = program.end().code(0);
+    drop(gone);
+    ended.says(&["right: true", "ready again: 4"]);
+}
+
+fn the_work_of_a_machine_whose_wire_is_cut_goes_on() {
+    let program = program("work", "a:4,b:4").start();
+    program.line("begun:");
+    assert!(!processes_on(&program, "b").is_empty());
+    let cut = Cut::of("b");
+    wait_until("its processes have ended", || processes_on(&program, "b").is_empty());
+    let ended = program.end().code(0);
+    drop(cut);
+    ended.says(&["right: true", "ready again: 4"]);
+}
