@@ -226,7 +226,7 @@ impl Handler<ControllerRequest> for Controller {
                 self.scale(wanted, context);
                 let _ = noted.send(());
             }
-            ControllerRequest::Retire(child) => self.stop_worker(child, context),
+            ControllerRequest::Retire(child) => self.stop_worker(child),
             ControllerRequest::StartFailed(child, problem) => {
                 self.start_failed(child, problem, context)
             }

@@ -71,6 +71,8 @@ pub(crate) struct Scheduler<W, C> {
     counts: Counts,
     /// Workers without pending tasks.
     idle: usize,
+    /// Workers that drain.
+    draining: usize,
     /// Threads of all workers.
     threads: u64,
     /// Whether no task is handed out any more, because the program is about to end.
@@ -88,6 +90,7 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
             functions: HashMap::new(),
             counts: Counts::default(),
             idle: 0,
+            draining: 0,
             threads: 0,
             halted: false,
         }
@@ -100,7 +103,7 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
 
     /// Returns how many workers take tasks.
     pub(crate) fn workers(&self) -> usize {
-        self.workers.values().filter(|worker| worker.draining.is_none()).count()
+        self.workers.len() - self.draining
     }
 
     /// Returns how many tasks were submitted and are not completed.
@@ -167,7 +170,8 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
         quota: Option<u64>,
         effects: &mut Effects<W, C>,
     ) {
-        self.workers.insert(id, Worker::new(handle, threads, quota));
+        let former = self.workers.insert(id, Worker::new(handle, threads, quota));
+        debug_assert!(former.is_none(), "each incarnation of a worker has its own id");
         self.threads += threads;
         self.idle += 1;
         self.fill(id, effects);
@@ -278,29 +282,43 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
         self.retire_if_done(id, effects);
     }
 
-    /// Returns whether any worker was ever given a task.
-    pub(crate) fn any_used(&self) -> bool {
-        self.workers.values().any(|worker| worker.usage == Usage::Used)
+    /// Returns whether any worker was ever given a task, or `is` true of its handle.
+    pub(crate) fn any_used_or(&self, is: impl Fn(&W) -> bool) -> bool {
+        self.workers.values().any(|worker| worker.usage == Usage::Used || is(&worker.handle))
     }
 
-    /// Removes a worker, once it has completed its pending tasks: of the host with the fewest
-    /// workers, so that whole hosts may end, the one with the fewest tasks. Returns its handle.
-    pub(crate) fn drain_one(
+    /// Removes `count` workers, each once it has completed its pending tasks: all of the host with
+    /// the fewest workers first, so that whole hosts may end, and there those with the fewest
+    /// tasks. Returns their handles.
+    pub(crate) fn drain_some(
         &mut self,
+        count: usize,
         host: impl Fn(&W) -> Option<HostNumber>,
         effects: &mut Effects<W, C>,
-    ) -> Option<W> {
+    ) -> Vec<W> {
         let working = || self.workers.iter().filter(|(_, worker)| worker.draining.is_none());
-        let mut neighbours: HashMap<HostNumber, usize> = HashMap::new();
-        for number in working().filter_map(|(_, worker)| host(&worker.handle)) {
-            *neighbours.entry(number).or_default() += 1;
+        // The number of workers, and the fewest tasks of one.
+        let mut hosts: HashMap<HostNumber, (usize, u64)> = HashMap::new();
+        for (_, worker) in working() {
+            if let Some(number) = host(&worker.handle) {
+                let (workers, fewest) = hosts.entry(number).or_insert((0, u64::MAX));
+                *workers += 1;
+                *fewest = worker.pending_tasks.min(*fewest);
+            }
         }
-        let in_host = |worker: &Worker<W>| host(&worker.handle).map(|number| neighbours[&number]);
-        let (&id, _) =
-            working().min_by_key(|(id, worker)| (in_host(worker), worker.pending_tasks, *id))?;
-        let handle = self.workers.get(&id)?.handle.clone();
-        self.drain(id, Drain::Superfluous, effects);
-        Some(handle)
+        let rank = |id: &WorkerId, worker: &Worker<W>| {
+            let number = host(&worker.handle);
+            (number.map(|number| (hosts[&number], number)), worker.pending_tasks, *id)
+        };
+        let mut ranked: Vec<_> = working().map(|(id, worker)| rank(id, worker)).collect();
+        ranked.sort_unstable();
+        ranked.truncate(count);
+        let mut drained = Vec::with_capacity(ranked.len());
+        for (_, _, id) in ranked {
+            drained.extend(self.workers.get(&id).map(|worker| worker.handle.clone()));
+            self.drain(id, Drain::Superfluous, effects);
+        }
+        drained
     }
 
     /// Hands out no more tasks. Returns the callers of the durable calls.
@@ -337,6 +355,7 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
             return;
         }
         worker.draining = Some(cause);
+        self.draining += 1;
         if worker.pending_tasks == 0 {
             self.idle -= 1;
         }

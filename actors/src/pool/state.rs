@@ -261,9 +261,10 @@ impl PoolState {
     pub(super) fn lost(&self, worker: &Worker, exit: &Exit) {
         let (count, died_unused) = self.with_scheduler(|scheduler, effects| {
             let usage = scheduler.lost(worker.id, exit, effects);
-            let others_work =
-                scheduler.any_used() || scheduler.handles().iter().any(|other| !other.is_young());
-            (scheduler.workers(), usage == Usage::Unused && worker.is_young() && !others_work)
+            let died_unused = usage == Usage::Unused
+                && worker.is_young()
+                && !scheduler.any_used_or(|other| !other.is_young());
+            (scheduler.workers(), died_unused)
         });
         self.readiness.send_modify(|readiness| readiness.ready = count);
         if exit.reason.is_displacement() {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use actix::{ActorContext, ActorFutureExt, AsyncContext, Context, WrapFuture};
 use fiber_core::Result;
+use futures_util::future::join_all;
 
 use super::worker_start::WorkerStart;
 use super::{Controller, Phase};
@@ -29,6 +30,7 @@ impl Controller {
         let (Phase::Running(supervisor), Some(pool)) = (&self.phase, self.pool.upgrade()) else {
             return;
         };
+        let mut added = Vec::new();
         while self.children.len() < self.wanted {
             let child = format!("worker-{}", self.next);
             self.next += 1;
@@ -37,26 +39,32 @@ impl Controller {
             let spec = ChildSpec::new(child, start)
                 .shutdown(Shutdown::After(self.runtime.config().shutdown_timeout));
             let supervisor = supervisor.clone();
-            let added = async move { supervisor.add_child_in_background(spec).await };
-            context.spawn(
-                added.into_actor(self).map(|added, controller, _| controller.child_added(added)),
-            );
+            added.push(async move { supervisor.add_child_in_background(spec).await });
         }
-        while self.children.len() > self.wanted {
-            // Missing workers go first.
-            if let Some(child) = self.missing.pop() {
-                self.children.remove(&child);
-                self.stop_worker(child, context);
-                continue;
+        if !added.is_empty() {
+            // One future for all: an event polls each future of an actor.
+            context.spawn(join_all(added).into_actor(self).map(|all, controller, _| {
+                all.into_iter().for_each(|added| controller.child_added(added));
+            }));
+        }
+        // Missing workers go first.
+        while self.children.len() > self.wanted
+            && let Some(child) = self.missing.pop()
+        {
+            self.children.remove(&child);
+            self.stop_worker(child);
+        }
+        let superfluous = self.children.len().saturating_sub(self.wanted);
+        if superfluous > 0 {
+            let drained = pool.with_scheduler(|scheduler, effects| {
+                scheduler.drain_some(superfluous, |worker| worker.host, effects)
+            });
+            for worker in &drained {
+                self.children.remove(&worker.child);
             }
-            let Some(worker) = pool.with_scheduler(|scheduler, effects| {
-                scheduler.drain_one(|worker| worker.host, effects)
-            }) else {
-                break;
-            };
-            self.children.remove(&worker.child);
-            pool.readiness
-                .send_modify(|readiness| readiness.ready = readiness.ready.saturating_sub(1));
+            pool.readiness.send_modify(|readiness| {
+                readiness.ready = readiness.ready.saturating_sub(drained.len());
+            });
         }
     }
 
@@ -66,11 +74,12 @@ impl Controller {
         }
     }
 
-    pub(super) fn stop_worker(&self, child: String, context: &mut Context<Controller>) {
+    /// Stops a worker, which may take as long as its tasks.
+    pub(super) fn stop_worker(&self, child: String) {
         if let Phase::Running(supervisor) = &self.phase {
             let supervisor = supervisor.clone();
-            context
-                .spawn(async move { drop(supervisor.stop_child(&child).await) }.into_actor(self));
+            // Not a future of this actor: there may be many, and an event polls each of those.
+            actix::spawn(async move { drop(supervisor.stop_child(&child).await) });
         }
     }
 

@@ -21,7 +21,7 @@ impl Controller {
         self.missing.ready(&child);
         if !self.children.contains(&child) {
             // A drained worker died before it stopped, and the supervisor replaced it.
-            return self.stop_worker(child, context);
+            return self.stop_worker(child);
         }
         self.publish_wanted();
         if self.missing.warning == Warning::Logged
@@ -65,7 +65,7 @@ impl Controller {
             return;
         }
         if !self.children.contains(&child) {
-            return self.stop_worker(child, context);
+            return self.stop_worker(child);
         }
         self.missing.start_failed(child, problem.clone(), self.ready(), Instant::now());
         self.publish_wanted();

@@ -78,6 +78,7 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
         let before = self.counts.redelivered;
         let usage = worker.usage;
         self.threads -= worker.threads;
+        self.draining -= usize::from(worker.draining.is_some());
         if worker.pending_tasks == 0 && worker.draining.is_none() {
             self.idle -= 1;
         }

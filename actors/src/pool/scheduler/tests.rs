@@ -170,10 +170,35 @@ fn a_worker_that_sigterm_asks_to_end_is_retired_and_replaced() {
     scheduler.returned(1, 1, 1, 1, &mut effects);
     assert!(effects.assignments.is_empty(), "it gets no task back");
     // The pool may be scaled down meanwhile. Then another worker goes, and this one is replaced.
-    assert_eq!(scheduler.drain_one(|_| None, &mut effects), None);
+    assert!(scheduler.drain_some(1, |_| None, &mut effects).is_empty());
     scheduler.complete(1, results(1, 0, 1, false), &mut effects);
     assert_eq!(effects.retired, [(1, false)]);
     assert_eq!(scheduler.idle(), 0);
+}
+
+#[test]
+fn a_pool_that_shrinks_gives_up_whole_hosts() {
+    let mut scheduler = Scheduler::new();
+    let mut effects = Effects::default();
+    scheduler.begin(1, caller(1), EntryRef { offset: 1, name: 0 }, options());
+    // Workers 1 to 4 are in host 0, 5 to 7 in host 1, 8 and 9 in host 2.
+    let host = |worker: &u64| Some(if *worker < 5 { 0 } else { worker / 8 + 1 });
+    (1..=9).for_each(|id| scheduler.join(id, id, 1, None, &mut effects));
+    scheduler.submit(Run::new(1, 0, 8, arguments(8)), &mut effects);
+    let busy: Vec<_> = effects.assignments.iter().map(|(worker, _)| *worker).collect();
+    let is_idle = |worker: &u64| !busy.contains(worker);
+    assert!(scheduler.drain_some(0, host, &mut effects).is_empty());
+    let first = scheduler.drain_some(3, host, &mut effects);
+    let hosts: Vec<_> = first.iter().filter_map(host).collect();
+    assert_eq!(hosts, [2, 2, 1]);
+    assert_eq!(scheduler.workers(), 6);
+    let rest = scheduler.drain_some(100, host, &mut effects);
+    assert_eq!((rest.len(), scheduler.workers()), (6, 0));
+    assert!(rest[..2].iter().all(|worker| host(worker) == Some(1)), "it has lost a worker");
+    let idle = [&first[..2], &first[2..], &rest[2..]].map(|some| some.iter().position(is_idle));
+    assert!(idle.iter().all(|place| place.is_none_or(|place| place == 0)), "idle ones go first");
+    scheduler.lost(8, &Exit::new(ExitReason::Shutdown, Vec::new()), &mut effects);
+    assert_eq!(scheduler.workers(), 0, "it was not counted any more");
 }
 
 #[test]

@@ -307,7 +307,7 @@ impl Simulation {
                 );
             }
             Step::Drain => {
-                if let Some(drained) = self.scheduler.drain_one(|_| None, &mut effects) {
+                if let Some(drained) = self.scheduler.drain_some(1, |_| None, &mut effects).pop() {
                     self.model.unlimited.remove(&drained);
                     assert!(self.model.draining.insert(drained), "no worker is drained twice");
                 }
