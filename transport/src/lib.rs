@@ -187,7 +187,8 @@ pub struct Connection {
     pub link: Arc<dyn Link>,
     /// The receiving half.
     pub incoming: Box<dyn Incoming>,
-    busy_poll: BusyPoll,
+    /// `None` if the connection by whose way its messages come polls.
+    busy_poll: Option<BusyPoll>,
 }
 
 impl Debug for Connection {
@@ -199,7 +200,13 @@ impl Debug for Connection {
 impl Connection {
     /// Makes a connection of its halves.
     pub fn new(link: Arc<dyn Link>, incoming: impl Incoming + 'static) -> Connection {
-        Connection { link, incoming: Box::new(incoming), busy_poll: BusyPoll::default() }
+        Connection { link, incoming: Box::new(incoming), busy_poll: Some(BusyPoll::default()) }
+    }
+
+    /// Makes a connection whose messages come by way of another one. Many may share that one: it
+    /// alone keeps the thread awake.
+    pub fn relayed(link: Arc<dyn Link>, incoming: impl Incoming + 'static) -> Connection {
+        Connection { link, incoming: Box::new(incoming), busy_poll: None }
     }
 
     /// Returns the next message, as [`Incoming::poll_next`] does. Keeps the thread awake for a
@@ -207,9 +214,11 @@ impl Connection {
     pub async fn next(&mut self) -> Option<io::Result<Received>> {
         poll_fn(|context| {
             let message = self.incoming.poll_next(context);
-            match message {
-                Poll::Ready(_) => self.busy_poll.restart(),
-                Poll::Pending => self.busy_poll.poll(context),
+            if let Some(busy_poll) = &mut self.busy_poll {
+                match message {
+                    Poll::Ready(_) => busy_poll.restart(),
+                    Poll::Pending => busy_poll.poll(context),
+                }
             }
             message
         })
@@ -219,7 +228,9 @@ impl Connection {
     /// Lets the thread sleep at once: the last message, such as a heartbeat, does not announce
     /// another.
     pub fn allow_sleep(&mut self) {
-        self.busy_poll.stop();
+        if let Some(busy_poll) = &mut self.busy_poll {
+            busy_poll.stop();
+        }
     }
 }
 

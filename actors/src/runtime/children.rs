@@ -76,10 +76,10 @@ impl Children {
                 let Some(mut record) = self.records.get_mut(&id) else { return };
                 record.figures = figures.or(record.figures.take());
                 record.below = below;
+                let Some(events) = events else { return };
                 let name = record.name.clone();
                 drop(record);
-                let events = events.and_then(|events| serde_json::from_str(&events).ok());
-                for mut event in events.unwrap_or_else(Vec::<Event>::new) {
+                for mut event in serde_json::from_str::<Vec<Event>>(&events).unwrap_or_default() {
                     event.kind.add_process(&name);
                     publish(event);
                 }

@@ -7,7 +7,8 @@
 //! - This file: which host gets which process, and the life of hosts, in the parent.
 //! - `host_main`: the host itself. `wire`: the messages between both.
 //! - `shared`: messages that go to several processes of a host.
-//! - `room`: what processes take of a machine.
+//! - `room`: what processes take of a machine. `placed`: those of one host; `waiting`: those that
+//!   wait for room.
 //!
 //! There are two ways to choose. Where an engine finds a place for each job, a host is for a fixed
 //! number of processes of one [group], and the fullest host that has a place is chosen, so that
@@ -20,11 +21,13 @@ mod host_main;
 mod hosted_job;
 mod hosted_link;
 mod machines;
+mod placed;
 mod room;
 mod shared;
+mod waiting;
 mod wire;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -41,8 +44,10 @@ use tokio::time::sleep;
 use self::host_main::HostMain;
 pub(super) use self::hosted_job::HostedJob;
 use self::machines::Machines;
-use self::room::Use;
+use self::placed::PlacedProcesses;
 use self::shared::HostWire;
+use self::waiting::WaitingProcesses;
+pub(super) use self::wire::is_relayed_control;
 use self::wire::{Arrived, FromHost, Number};
 use super::Runtime;
 use super::child_main::StartRequest;
@@ -95,8 +100,10 @@ pub(super) struct Hosts {
 #[derive(Default)]
 struct State {
     hosts: Vec<Arc<Host>>,
+    /// The machines that have a host.
+    taken: HashSet<String>,
     /// Processes that wait for room.
-    queue: VecDeque<Arc<HostedJob>>,
+    waiting: WaitingProcesses,
     /// Whether the backend is asked for another machine.
     growing: bool,
 }
@@ -116,7 +123,7 @@ struct Host {
 
 #[derive(Debug, Default)]
 struct HostState {
-    processes: HashMap<Number, Arc<HostedJob>>,
+    processes: PlacedProcesses,
     /// The link to it, once it is ready.
     link: Option<Arc<HostWire>>,
     /// The room on its machine, once that is known.
@@ -130,28 +137,34 @@ struct HostState {
 impl Host {
     /// Returns whether it has a place for a process.
     fn has_place(&self, job: &HostedJob) -> bool {
-        let mut state = self.state.lock();
+        let state = self.state.lock();
         if state.closed {
             return false;
         }
-        state.forget_ended();
         match &self.of {
             Some((group, meta)) => {
                 Arc::ptr_eq(group, &job.group)
                     && meta == job.meta()
                     && state.processes.len() < group.per_job
             }
-            None => state.room.is_none_or(|room| state.usage().leaves_room(&room, job.meta())),
+            None => {
+                let taken = state.processes.taken();
+                state.room.is_none_or(|room| taken.leaves_room(&room, job.meta()))
+            }
         }
     }
 
     fn free_share(&self) -> f64 {
         let state = self.state.lock();
-        state.usage().free_share(state.room.as_ref())
+        state.processes.taken().free_share(state.room.as_ref())
     }
 
-    fn add(&self, job: Arc<HostedJob>) {
+    fn add(self: &Arc<Host>, job: Arc<HostedJob>) {
+        job.assign(self);
         let mut state = self.state.lock();
+        if job.has_ended() {
+            return;
+        }
         match &state.link {
             Some(link) => job.start(self.number, link),
             None => job.wait(match &state.waiting {
@@ -159,18 +172,12 @@ impl Host {
                 None => JobState::AwaitsHost,
             }),
         }
-        state.processes.insert(job.number, job);
-    }
-}
-
-impl HostState {
-    /// Forgets processes that were killed before they started.
-    fn forget_ended(&mut self) {
-        self.processes.retain(|_, job| !job.has_ended());
+        state.processes.insert(job);
     }
 
-    fn usage(&self) -> Use {
-        Use::of(self.processes.values().map(|job| job.meta()))
+    /// Forgets a process that was killed before it started.
+    fn forget(&self, number: Number) {
+        self.state.lock().processes.remove(number);
     }
 }
 
@@ -216,7 +223,7 @@ impl Runtime {
         let number = self.hosts.last.fetch_add(1, Ordering::Relaxed);
         let job = HostedJob::new(number, group, spec, retry_creation, (id, self.id()));
         let job = Arc::new(job);
-        self.hosts.state.lock().queue.push_back(Arc::clone(&job));
+        self.hosts.state.lock().waiting.push(Arc::clone(&job));
         self.place_processes();
         job
     }
@@ -224,21 +231,15 @@ impl Runtime {
     /// Puts the processes that wait into hosts, and starts hosts for them.
     fn place_processes(&'static self) {
         let mut state = self.hosts.state.lock();
-        let waiting = std::mem::take(&mut state.queue);
-        for job in waiting.into_iter().filter(|job| !job.has_ended()) {
-            match self.choose(&mut state, &job) {
-                Some(host) => host.add(job),
-                None => {
-                    let full = self.hosts.machines.full();
-                    job.wait(JobState::Waiting(WaitReason::Resources(full)));
-                    state.queue.push_back(job);
-                }
-            }
-        }
-        let first = state.queue.front().map(|job| *job.meta());
-        if let Some(meta) = first
-            && !state.growing
-        {
+        let mut waiting = std::mem::take(&mut state.waiting);
+        waiting.place(|job| {
+            let host = self.choose(&mut state, job);
+            host.inspect(|host| host.add(Arc::clone(job))).is_some()
+        });
+        state.waiting = waiting;
+        let Some(meta) = state.waiting.first() else { return };
+        state.waiting.tell(self.hosts.machines.full());
+        if !state.growing {
             state.growing = true;
             self.spawn(move || self.grow(meta));
         }
@@ -256,8 +257,7 @@ impl Runtime {
             });
         }
         // A machine without a host is all free.
-        let taken =
-            |name: &str| state.hosts.iter().any(|host| host.machine.as_deref() == Some(name));
+        let taken = |name: &str| state.taken.contains(name);
         if let Some(machine) = self.hosts.machines.next_free(taken, job.meta()) {
             return Some(self.start_host(state, Some(machine), None, job));
         }
@@ -276,10 +276,16 @@ impl Runtime {
         }
     }
 
+    /// Lets processes wait that have no host any more.
+    fn wait_for_room(&self, processes: Vec<Arc<HostedJob>>) {
+        let mut state = self.hosts.state.lock();
+        processes.into_iter().for_each(|job| state.waiting.push(job));
+    }
+
     /// Ends the processes that wait for room that does not come.
     fn fail_waiting(&self, problem: &str) {
-        let waiting = std::mem::take(&mut self.hosts.state.lock().queue);
-        waiting.into_iter().for_each(|job| job.ended(not_started(problem.to_string())));
+        let waiting = self.hosts.state.lock().waiting.take_all();
+        waiting.for_each(|job| job.ended(not_started(problem.to_string())));
     }
 
     /// Starts a host, for a process first of all.
@@ -306,6 +312,7 @@ impl Runtime {
             state: Mutex::new(HostState { room: room.flatten(), ..HostState::default() }),
             commands,
         });
+        state.taken.extend(host.machine.clone());
         state.hosts.push(Arc::clone(&host));
         let output = if host.of.is_some() { first.spec.output } else { self.config().output };
         let (started, retry) = (Arc::clone(&host), first.retry_creation);
@@ -373,7 +380,7 @@ impl Runtime {
         state.link = Some(Arc::clone(&wire));
         // On a machine, its own answer says first how many processes it has room for.
         if host.machine.is_none() || state.room.is_some() {
-            state.processes.values().for_each(|job| job.start(host.number, &wire));
+            state.processes.iter().for_each(|job| job.start(host.number, &wire));
         }
     }
 
@@ -390,26 +397,24 @@ impl Runtime {
             return;
         }
         state.room = Some(own);
-        let mut processes: Vec<_> = state.processes.drain().map(|(_, job)| job).collect();
-        processes.sort_by_key(|job| job.number);
         let mut waiting = Vec::new();
-        for job in processes {
-            if state.usage().leaves_room(&own, job.meta()) {
+        for job in state.processes.take_all() {
+            if state.processes.taken().leaves_room(&own, job.meta()) {
                 job.start(host.number, &link);
-                state.processes.insert(job.number, job);
+                state.processes.insert(job);
             } else {
                 waiting.push(job);
             }
         }
         drop(state);
         if !waiting.is_empty() {
-            self.hosts.state.lock().queue.extend(waiting);
+            self.wait_for_room(waiting);
             self.place_processes();
         }
     }
 
     fn receive_from_host(&'static self, host: &Arc<Host>, message: Received) {
-        let job = |number| host.state.lock().processes.get(&number).cloned();
+        let job = |number| host.state.lock().processes.get(number).cloned();
         match wire::read(message) {
             Some(Arrived::Relayed(number, message)) => {
                 if let Some(link) = job(number).and_then(|job| job.link()) {
@@ -434,7 +439,7 @@ impl Runtime {
                 }
             }
             Some(Arrived::Command(FromHost::Ended { number, exit })) => {
-                let ended = host.state.lock().processes.remove(&number);
+                let ended = host.state.lock().processes.remove(number);
                 if let Some(job) = ended {
                     job.ended(exit);
                     self.process_ended(host);
@@ -455,7 +460,7 @@ impl Runtime {
 
     /// Ends a host that remains without processes. A machine's host stays.
     fn end_if_unused(&'static self, host: &Arc<Host>) {
-        let is_empty = host.state.lock().processes.values().all(|job| job.has_ended());
+        let is_empty = host.state.lock().processes.is_empty();
         if host.of.is_some() && is_empty {
             let host = Arc::clone(host);
             tokio::task::spawn_local(async move {
@@ -473,7 +478,7 @@ impl Runtime {
         tracing::warn!("no host could be started on `{machine}`: {problem}");
         let pause = self.hosts.machines.failed(machine, &problem);
         let processes = self.remove_host(host);
-        self.hosts.state.lock().queue.extend(processes);
+        self.wait_for_room(processes);
         match self.hosts.machines.all_failed() {
             Some(problems) => self.fail_waiting(&problems),
             None => self.place_processes(),
@@ -499,12 +504,15 @@ impl Runtime {
 
     /// Takes a host off the list, and returns its processes in the order of their creation.
     fn remove_host(&self, host: &Arc<Host>) -> Vec<Arc<HostedJob>> {
-        self.hosts.state.lock().hosts.retain(|other| !Arc::ptr_eq(other, host));
+        let mut state = self.hosts.state.lock();
+        state.hosts.retain(|other| !Arc::ptr_eq(other, host));
+        if let Some(machine) = &host.machine {
+            state.taken.remove(machine);
+        }
+        drop(state);
         let mut state = host.state.lock();
         state.closed = true;
-        let mut processes: Vec<_> = state.processes.drain().map(|(_, job)| job).collect();
-        processes.sort_by_key(|job| job.number);
-        processes
+        state.processes.take_all()
     }
 }
 
@@ -512,7 +520,6 @@ impl Host {
     /// Ends the host if it has no processes, unless it ends already.
     fn end_if_idle(&self) {
         let mut state = self.state.lock();
-        state.forget_ended();
         if !state.closed && state.processes.is_empty() {
             state.closed = true;
             let _ = self.commands.send(ProcessCommand::Shutdown);
@@ -560,7 +567,7 @@ impl SchedulingPolicy for HostScheduling {
             return;
         }
         state.waiting = reason.map(str::to_string);
-        for job in state.processes.values() {
+        for job in state.processes.iter() {
             job.wait(match reason {
                 Some(reason) => JobState::Waiting(WaitReason::Resources(reason.to_string())),
                 None => JobState::AwaitsHost,
@@ -569,6 +576,6 @@ impl SchedulingPolicy for HostScheduling {
     }
 
     fn may_wait_longer(&self) -> bool {
-        !self.host.state.lock().processes.values().all(|job| job.has_ended())
+        !self.host.state.lock().processes.is_empty()
     }
 }

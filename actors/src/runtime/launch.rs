@@ -75,6 +75,8 @@ pub(crate) struct Launched {
     pub(crate) address: Option<String>,
     /// The host in which it runs, if it shares a job.
     pub(crate) host: Option<HostNumber>,
+    /// Whether it is a host, whose messages are those of other processes.
+    is_host: bool,
     peer: MeshPeer,
     job_guard: JobGuard,
 }
@@ -209,7 +211,8 @@ pub(crate) async fn launch(runtime: &'static Runtime, launch: Launch) -> Result<
         Ok(Ready { info, connection, peer, address }) => {
             runtime.children.connected(&info, &connection.link);
             let host = hosted.and_then(|job| job.host());
-            return Ok(Launched { info, connection, address, host, peer, job_guard });
+            let is_host = place == ChildPlace::Host;
+            return Ok(Launched { info, connection, address, host, is_host, peer, job_guard });
         }
         Err(failure) => failure,
     };

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use super::shared::{KeptMessages, into_shared};
 use super::wire::{self, Arrived, FromHost, HostedProcess, Number, ToHost};
-use crate::endpoint::message_limit;
+use crate::endpoint::{CONTROL, message_limit};
 use crate::runtime::launch::{MAX_LAG, create, ended};
 use crate::runtime::listen::{expect_child, unexpect_child};
 use crate::runtime::parent_info::{ChildPlace, ParentInfo};
@@ -221,7 +221,14 @@ impl Host {
             tokio::select! {
                 biased;
                 message = next(&mut connection) => match message {
-                    Some(Ok(message)) => self.relay(number, message),
+                    Some(Ok(message)) => {
+                        if message.first() == Some(&CONTROL)
+                            && let Some(connection) = &mut connection
+                        {
+                            connection.allow_sleep();
+                        }
+                        self.relay(number, message);
+                    }
                     end => {
                         self.closed(number, end.and_then(Result::err));
                         connection = None;

@@ -1,6 +1,6 @@
 //! A hosted process as a job, as its parent sees it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use fiber_backends::{Job, JobSpec, JobState};
 use fiber_core::{Exit, ExitReason, Meta, ProcessId};
@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use super::hosted_link::HostedLink;
 use super::shared::HostWire;
 use super::wire::{self, HostedProcess, Number, ToHost};
-use super::{HostGroup, HostNumber, hosted_output};
+use super::{Host, HostGroup, HostNumber, hosted_output};
 use crate::runtime::listen::hand_over;
 use fiber_transport::{HandshakeError, Peer};
 
@@ -39,6 +39,8 @@ struct Placed {
     /// The number of its host, and the link to it, once it is to start there.
     host: Option<(HostNumber, Arc<HostWire>)>,
     link: Option<Arc<HostedLink>>,
+    /// The host in which it is or will be.
+    assigned: Weak<Host>,
 }
 
 impl HostedJob {
@@ -59,6 +61,11 @@ impl HostedJob {
 
     pub(super) fn has_ended(&self) -> bool {
         matches!(*self.states.borrow(), JobState::Ended(_))
+    }
+
+    /// Notes the host in which it will start.
+    pub(super) fn assign(&self, host: &Arc<Host>) {
+        self.placed.lock().assigned = Arc::downgrade(host);
     }
 
     /// Notes why the process does not start yet.
@@ -130,11 +137,6 @@ impl HostedJob {
             link.end(None);
         }
     }
-
-    fn send(&self, command: fn(Number) -> ToHost) -> bool {
-        let host = self.placed.lock().host.clone();
-        host.is_some_and(|(_, host)| host.send(wire::command(&command(self.number))).is_ok())
-    }
 }
 
 impl Job for HostedJob {
@@ -154,13 +156,77 @@ impl Job for HostedJob {
     }
 
     fn terminate(&self) {
-        self.send(ToHost::Terminate);
+        let host = self.placed.lock().host.clone();
+        if let Some((_, host)) = host {
+            let _ = host.send(wire::command(&ToHost::Terminate(self.number)));
+        }
     }
 
     fn kill(&self) {
-        if !self.has_ended() && !self.send(ToHost::Kill) {
-            // It has not started, or its host is gone.
-            self.ended(Exit::new(ExitReason::Signal(SIGKILL), Vec::new()));
+        let placed = self.placed.lock();
+        let kill = wire::command(&ToHost::Kill(self.number));
+        if self.has_ended() || placed.host.as_ref().is_some_and(|(_, host)| host.send(kill).is_ok())
+        {
+            return;
         }
+        // It has not started, or its host is gone. The lock keeps it from starting meanwhile.
+        self.wait(JobState::Ended(Exit::new(ExitReason::Signal(SIGKILL), Vec::new())));
+        let (link, assigned) = (placed.link.clone(), placed.assigned.clone());
+        drop(placed);
+        if let Some(link) = link {
+            link.end(None);
+        }
+        if let Some(host) = assigned.upgrade() {
+            host.forget(self.number);
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::path::PathBuf;
+
+    use fiber_core::OutputMode;
+
+    use super::*;
+
+    /// Makes a process that no host has.
+    pub(in crate::runtime::hosts) fn job(number: Number, meta: Meta) -> Arc<HostedJob> {
+        let spec = JobSpec {
+            name: "worker".into(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            secrets: Vec::new(),
+            restarts: 0,
+            meta,
+            output: OutputMode::Inherit,
+            log_dir: PathBuf::new(),
+            machine: None,
+            processes: 1,
+        };
+        let (id, parent) = (ProcessId::random(), ProcessId::random());
+        Arc::new(HostedJob::new(number, HostGroup::new("pool", 2), spec, false, (id, parent)))
+    }
+
+    #[test]
+    fn a_host_forgets_a_process_that_was_killed_before_its_start() {
+        let (commands, _inbox) = tokio::sync::mpsc::unbounded_channel();
+        let host = Arc::new(Host {
+            number: 1,
+            name: "host-1".into(),
+            machine: None,
+            of: None,
+            state: Mutex::default(),
+            commands,
+        });
+        let killed = job(1, Meta::new());
+        host.add(Arc::clone(&killed));
+        host.add(job(2, Meta::new()));
+        killed.kill();
+        assert!(killed.has_ended());
+        assert_eq!(host.state.lock().processes.len(), 1);
+        // Not even if it is killed while it waits for a host.
+        host.add(killed);
+        assert_eq!(host.state.lock().processes.len(), 1);
     }
 }

@@ -31,7 +31,7 @@ impl HostedLink {
         let link = HostedLink { number, host, arriving, closed: AtomicBool::new(false) };
         let link = Arc::new(link);
         let incoming = HostedIncoming { link: Arc::clone(&link), messages };
-        let connection = Connection::new(Arc::clone(&link) as Arc<dyn Link>, incoming);
+        let connection = Connection::relayed(Arc::clone(&link) as Arc<dyn Link>, incoming);
         (link, connection)
     }
 

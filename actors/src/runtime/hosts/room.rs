@@ -20,12 +20,16 @@ pub(super) struct Use {
 }
 
 impl Use {
-    pub(super) fn of<'a>(processes: impl Iterator<Item = &'a Meta>) -> Use {
-        processes.fold(Use::default(), |used, meta| Use {
-            cpu: used.cpu + cores(meta),
-            memory: used.memory + meta.memory.map_or(0, |size| size.as_u64()),
-            gpu: used.gpu + meta.gpu.unwrap_or(0),
-        })
+    pub(super) fn add(&mut self, meta: &Meta) {
+        self.cpu += cores(meta);
+        self.memory += meta.memory.map_or(0, |size| size.as_u64());
+        self.gpu += meta.gpu.unwrap_or(0);
+    }
+
+    pub(super) fn subtract(&mut self, meta: &Meta) {
+        self.cpu -= cores(meta);
+        self.memory -= meta.memory.map_or(0, |size| size.as_u64());
+        self.gpu -= meta.gpu.unwrap_or(0);
     }
 
     /// Returns whether `room` has enough for another process.
@@ -68,13 +72,18 @@ mod tests {
     #[test]
     fn a_machine_is_full_when_one_resource_is() {
         let two = [Meta::new().cpu(1.5).memory(300), Meta::new()];
-        let used = Use::of(two.iter());
+        let mut used = Use::default();
+        two.iter().for_each(|meta| used.add(meta));
         assert!(used.leaves_room(&ROOM, &Meta::new().cpu(1.5)));
         assert!(!used.leaves_room(&ROOM, &Meta::new().cpu(1.6)));
         assert!(!used.leaves_room(&ROOM, &Meta::new().memory(701)));
         assert!(used.leaves_room(&ROOM, &Meta::new().gpu(1)));
         assert!(!used.leaves_room(&ROOM, &Meta::new().gpu(2)));
-        assert!(Use::default().free_share(Some(&ROOM)) > used.free_share(Some(&ROOM)));
+        let share = used.free_share(Some(&ROOM));
+        assert!(Use::default().free_share(Some(&ROOM)) > share);
+        used.subtract(&two[0]);
+        assert!(used.free_share(Some(&ROOM)) > share);
+        assert!(used.leaves_room(&ROOM, &Meta::new().memory(1000)));
     }
 
     #[test]

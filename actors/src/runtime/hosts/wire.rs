@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::shared::Key;
-use crate::endpoint::MAIN;
+use crate::endpoint::{CONTROL, MAIN};
 
 const RELAYED: u8 = 0;
 const COMMAND: u8 = 1;
@@ -103,6 +103,12 @@ pub(super) fn shared_head(number: Number, key: Key, message: &[u8]) -> Vec<u8> {
     head
 }
 
+/// Returns whether a message of a host, with the byte of its channel, is a control message of a
+/// process in it, such as a heartbeat.
+pub(in crate::runtime) fn is_relayed_control(message: &[u8]) -> bool {
+    message.starts_with(&[MAIN, RELAYED]) && message.get(RELAY_HEAD) == Some(&CONTROL)
+}
+
 /// Reads a message behind the byte of its channel; `None` if it is malformed.
 pub(super) fn read<C: DeserializeOwned>(mut message: Received) -> Option<Arrived<C>> {
     match message.bytes.try_get_u8().ok()? {
@@ -130,6 +136,15 @@ mod tests {
         let mut bytes = Bytes::from([&message.head[..], &message.body].concat());
         bytes.advance(1);
         bytes.into()
+    }
+
+    #[test]
+    fn heartbeats_of_processes_are_known_as_such() {
+        let relayed = |channel| [relay_head(7, 1), vec![channel]].concat();
+        assert!(is_relayed_control(&relayed(CONTROL)));
+        assert!(!is_relayed_control(&relayed(MAIN)));
+        assert!(!is_relayed_control(&relay_head(7, 0)));
+        assert!(!is_relayed_control(&command(&ToHost::Kill(8)).head));
     }
 
     #[test]

@@ -16,6 +16,7 @@ use super::{JobGuard, Launched, MAX_LAG};
 use crate::endpoint::{CONTROL, HeartbeatMonitor, MAIN, MESH, SPANS};
 use crate::runtime::Runtime;
 use crate::runtime::child_exit::ChildExit;
+use crate::runtime::hosts::is_relayed_control;
 use crate::runtime::protocol::ControlMessage;
 use crate::runtime::telemetry;
 
@@ -52,7 +53,7 @@ async fn monitor_with(
     mut commands: mpsc::UnboundedReceiver<ProcessCommand>,
     mut receive: impl FnMut(Received),
 ) -> Exit {
-    let Launched { mut connection, job_guard, mut peer, host, .. } = launched;
+    let Launched { mut connection, job_guard, mut peer, host, is_host, .. } = launched;
     let mut states = job_guard.job.states();
     let mut receive = |mut message: Received| match message.first() {
         Some(&MAIN) => {
@@ -84,6 +85,9 @@ async fn monitor_with(
                             runtime.children.receive(job_guard.id, message);
                         }
                         continue;
+                    }
+                    if is_host && is_relayed_control(&message) {
+                        connection.allow_sleep();
                     }
                     receive(message);
                 }

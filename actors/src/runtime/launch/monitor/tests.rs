@@ -95,6 +95,7 @@ impl Subject {
         let build = BuildId::current().unwrap().clone();
         let host = "nowhere".into();
         let launched = Launched {
+            is_host: false,
             host: None,
             info: PeerInfo { id, to: own, role: Role::Child, build, pid: 1, host },
             peer: runtime.mesh.add_link(id, &connection.link),
