@@ -116,7 +116,7 @@ fn was_cut(error: &io::Error) -> bool {
 }
 
 /// Returns the name of this host.
-fn host_name() -> String {
+pub(crate) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 

@@ -13,6 +13,7 @@ mod many;
 mod observed;
 mod queues;
 mod rings;
+mod scale;
 mod sealed;
 mod starting;
 mod tasks;
@@ -25,6 +26,7 @@ pub(crate) use containers::{WITH_BACKEND, answer_with_backend, be_bare_if_asked}
 pub(crate) use durable::{PROGRAM as DURABLE_PROGRAM, answer_durable};
 pub(crate) use hosts::{THROUGH_HOST, answer_through_host};
 pub(crate) use observed::{SESSION, be_session};
+pub(crate) use scale::{AT_SCALE, be_at_scale};
 pub(crate) use sealed::{ARRAYS_OVER_NNG, answer_arrays_over_nng, serve_if_asked};
 pub(crate) use trips::{OVER_NNG, answer_over_nng};
 
@@ -53,6 +55,7 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "queue", measure: queues::queue },
     Case { name: "pipe", measure: queues::pipe },
     Case { name: "many", measure: many::many },
+    Case { name: "scale", measure: scale::scale },
     Case { name: "observed", measure: observed::observed },
     Case { name: "durable", measure: durable::durable },
     Case { name: "commands", measure: commands::commands },

@@ -38,6 +38,7 @@ fn main() -> ExitCode {
         [name] if name == cases::CALL_OVER_NNG => cases::answer_call_over_nng(),
         [name] if name == cases::DURABLE_PROGRAM => cases::answer_durable(),
         [name] if name == cases::THROUGH_HOST => cases::answer_through_host(),
+        [name] if name == cases::AT_SCALE => cases::be_at_scale(),
         [name] if name == cases::SESSION => cases::be_session(),
         names => run(names),
     };

@@ -3,6 +3,7 @@
 mod arrays;
 mod deaths;
 mod output;
+mod scale;
 mod workers;
 
 use std::collections::BTreeSet;

@@ -46,6 +46,8 @@ pub struct PoolBuilder {
     threads: usize,
     initializer: Option<Result<Initializer>>,
     tasks_per_worker: Option<u64>,
+    #[cfg(feature = "simulation")]
+    simulated: bool,
 }
 
 impl PoolBuilder {
@@ -57,6 +59,8 @@ impl PoolBuilder {
             threads: 1,
             initializer: None,
             tasks_per_worker: None,
+            #[cfg(feature = "simulation")]
+            simulated: false,
         }
     }
 
@@ -151,6 +155,16 @@ impl PoolBuilder {
         self
     }
 
+    /// Lets the workers be threads of the processes in which `processes_per_job` of them would be:
+    /// a session with more workers than one machine has room for, to measure and to test its
+    /// parent. Such workers have no children, actors or shared objects.
+    #[cfg(feature = "simulation")]
+    #[doc(hidden)]
+    pub fn simulated(mut self) -> PoolBuilder {
+        self.simulated = true;
+        self
+    }
+
     /// Makes the pool and returns at once.
     ///
     /// The workers start with the first call. They request the resources in `#[fiber::meta]` of
@@ -201,13 +215,16 @@ impl PoolBuilder {
         };
         // A job requests no more than the pool can use.
         let most = *bounds.end();
+        let group = HostGroup::new;
+        #[cfg(feature = "simulation")]
+        let group = if self.simulated { HostGroup::simulated } else { group };
         let spec = controller::PoolSpec {
             output: self.options.output_mode(config),
             meta: self.options.meta,
             worker_main,
             quota: self.tasks_per_worker,
             bounds,
-            hosts: HostGroup::new(name.clone(), most.min(per_job)),
+            hosts: group(name.clone(), most.min(per_job)),
         };
         let state = Arc::new_cyclic(|weak| {
             let controller = controller::start(

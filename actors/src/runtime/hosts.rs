@@ -24,6 +24,8 @@ mod machines;
 mod placed;
 mod room;
 mod shared;
+#[cfg(feature = "simulation")]
+mod simulated;
 mod waiting;
 mod wire;
 
@@ -67,12 +69,21 @@ pub(crate) struct HostGroup {
     per_job: usize,
     /// Whether there will be no more processes.
     closed: AtomicBool,
+    /// Whether the processes are threads of their hosts: see `simulated`.
+    simulated: bool,
 }
 
 impl HostGroup {
     pub(crate) fn new(name: impl Into<String>, per_job: usize) -> Arc<HostGroup> {
         let closed = AtomicBool::new(false);
-        Arc::new(HostGroup { name: name.into(), per_job, closed })
+        Arc::new(HostGroup { name: name.into(), per_job, closed, simulated: false })
+    }
+
+    /// Makes a group whose processes are threads of their hosts.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn simulated(name: impl Into<String>, per_job: usize) -> Arc<HostGroup> {
+        let closed = AtomicBool::new(false);
+        Arc::new(HostGroup { name: name.into(), per_job, closed, simulated: true })
     }
 
     /// Notes that there will be no more processes: hosts without any end at once.
@@ -333,6 +344,7 @@ impl Runtime {
             // The processes of a machine's host request what they need from fiber.
             None => (usize::MAX, Meta::new()),
         };
+        let simulates = host.of.as_ref().is_some_and(|(group, _)| group.simulated);
         let launching = launch(
             self,
             Launch {
@@ -342,7 +354,7 @@ impl Runtime {
                 retry_creation,
                 meta,
                 output,
-                request: StartRequest::new(&HostMain),
+                request: StartRequest::new(&HostMain { simulates }),
                 scheduling: Some(Box::new(HostScheduling { host: Arc::clone(&host) })),
                 kind: JobKind::Host { machine: host.machine.clone(), processes },
             },

@@ -7,8 +7,8 @@ use std::num::NonZero;
 use std::rc::Rc;
 use std::sync::{Arc, mpsc as std_mpsc};
 
-use fiber_backends::{JobSpec, Room, gpu_count};
-use fiber_core::{Error, Exit, ExitReason, Signals, variables};
+use fiber_backends::{Job, JobSpec, Room, gpu_count};
+use fiber_core::{Error, Exit, ExitReason, ProcessId, Signals, variables};
 use fiber_transport::{Connection, Link, Message, Peer, Received};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
@@ -27,7 +27,10 @@ const SIGTERM: i32 = 15;
 
 /// See the module's documentation.
 #[derive(Serialize, Deserialize)]
-pub(super) struct HostMain;
+pub(super) struct HostMain {
+    /// Whether its processes are threads: see `simulated`.
+    pub(super) simulates: bool,
+}
 
 impl ChildMain for HostMain {
     fn start(self, runtime: &'static Runtime, link: Arc<dyn Link>) -> StartedMain {
@@ -38,6 +41,7 @@ impl ChildMain for HostMain {
             processes: RefCell::default(),
             kept: RefCell::default(),
             terminating: Cell::new(false),
+            simulates: self.simulates,
             end,
         });
         tokio::task::spawn_local(Rc::clone(&host).forward_sigterm());
@@ -67,6 +71,8 @@ struct Host {
     kept: RefCell<KeptMessages>,
     /// Whether SIGTERM asked this host to end.
     terminating: Cell<bool>,
+    #[cfg_attr(not(feature = "simulation"), expect(dead_code, reason = "nothing is simulated"))]
+    simulates: bool,
     /// Ends the main thread.
     end: std_mpsc::Sender<()>,
 }
@@ -203,7 +209,7 @@ impl Host {
         let mut connecting = Some(expect_child(id));
         let created = tokio::select! {
             biased;
-            created = create(runtime, spec, process.retry_creation) => created,
+            created = self.create(id, spec, process.retry_creation) => created,
             command = commands.recv() => Err(Exit::new(ended_by(command), Vec::new())),
         };
         let job = match created {
@@ -257,6 +263,19 @@ impl Host {
         }
         runtime.jobs.remove(&id);
         exit
+    }
+
+    async fn create(
+        &self,
+        _id: ProcessId,
+        spec: JobSpec,
+        retry: bool,
+    ) -> Result<Arc<dyn Job>, Exit> {
+        #[cfg(feature = "simulation")]
+        if self.simulates {
+            return Ok(super::simulated::start(self.runtime, _id));
+        }
+        create(self.runtime, spec, retry).await
     }
 
     /// Makes the job of a process beside this one.
