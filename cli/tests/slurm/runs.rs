@@ -66,11 +66,12 @@ fn a_program_that_fails_is_queued_again() {
     attached.line("start 0");
     started.wait_until("it is queued again", |session| session["restarts"] == 1);
     let job = job(&started.name).expect("it is queued");
-    started.wait_until("it starts again", |session| {
-        // Slurm lets jobs that are queued again wait for two minutes.
+    started.wait_until("it ends again", |session| {
+        // Slurm lets jobs that are queued again wait for two minutes, from the end of their nodes'
+        // work on.
         let begin = [&format!("JobId={job}"), "StartTime=now"];
         let _ = crate::command::output("scontrol", &["update", begin[0], begin[1]], "");
-        session["state"] != "starting"
+        session["state"] == "ended"
     });
     attached.line("start 1");
     attached.end().code(7);
