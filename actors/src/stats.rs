@@ -50,11 +50,24 @@ pub(crate) trait RecordedTasks {
     /// Returns how many tasks run.
     fn running(&self) -> u64;
 
-    /// Returns the usual time of a task of the slowest function, as far as it is known.
-    fn usual_time(&self) -> Duration;
+    /// Returns the usual time of a task of the fastest function that has tasks left, as far as it is
+    /// known.
+    fn usual_time(&self) -> Option<Duration>;
+
+    /// Begins no task, of any call, that would not end within this time.
+    fn set_time_left(&self, left: Duration, unfit: Unfit);
 
     /// Returns whether outcomes are on their way into a journal.
     fn is_recording(&self) -> bool;
+}
+
+/// What becomes of calls whose tasks do not fit into the time that is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unfit {
+    /// They fail, so that the program can use the results that it has.
+    Fail,
+    /// They wait, because the program ends in order and begins again.
+    Wait,
 }
 
 /// The sources by their numbers, in the order of their registration.

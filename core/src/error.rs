@@ -110,6 +110,16 @@ pub enum Error {
         /// Why.
         reason: PoolEndReason,
     },
+    /// Tasks of a call were not begun, because they would not have ended before the time limit of the
+    /// program's allocation. The results that the call had are right.
+    TimeLimit {
+        /// The function's name.
+        function: &'static str,
+        /// The usual time of its tasks; zero if none has ended.
+        usual: Duration,
+        /// The time that was left for tasks.
+        left: Duration,
+    },
     /// Something did not happen in time.
     TimedOut {
         /// The event that did not happen.

@@ -9,6 +9,7 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ("hosts_have_the_size_of_the_allocation", hosts_have_the_size_of_the_allocation),
     ("a_copy_of_the_program_leaves_nothing", a_copy_of_the_program_leaves_nothing),
     ("a_time_limit_lets_running_tasks_end", a_time_limit_lets_running_tasks_end),
+    ("a_plain_program_learns_of_the_time_limit", a_plain_program_learns_of_the_time_limit),
     ("outside_of_an_allocation_the_error_says_so", outside_of_an_allocation_the_error_says_so),
 ];
 
@@ -48,6 +49,14 @@ fn a_copy_of_the_program_leaves_nothing() {
         .filter(|file| file.file_name().to_string_lossy().ends_with(&format!("-of-{}", job.id)))
         .collect();
     assert!(left.is_empty(), "{left:?}");
+}
+
+fn a_plain_program_learns_of_the_time_limit() {
+    let ends_at = "export SLURM_JOB_END_TIME=$(($(date +%s) + 13))";
+    let line = crate::batch::line("unrecorded");
+    let out = Batch::submit(&[], &format!("{ends_at}\nexec {line}")).succeeds();
+    assert!(out.contains("in order: true"), "{out}");
+    assert!(out.contains("no more tasks of `") && out.contains("time limit"), "{out}");
 }
 
 fn outside_of_an_allocation_the_error_says_so() {

@@ -22,6 +22,8 @@
 //!   others. Its end counts against no task, nor does an eviction or a preemption.
 //! - A worker that runs a task past its timeout is killed. Timeouts have a limit of their own,
 //!   apart from deaths.
+//! - A task that by the usual time of its function would not end before the program's time limit is
+//!   not handed out.
 
 mod call;
 mod caller;
@@ -29,10 +31,10 @@ mod deaths;
 mod dispatch;
 mod effects;
 mod figures;
+mod time_limit;
 mod worker;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::time::Duration;
 
 use fiber_core::entry::EntryRef;
 
@@ -77,6 +79,8 @@ pub(crate) struct Scheduler<W, C> {
     threads: u64,
     /// Whether no task is handed out any more, because the program is about to end.
     halted: bool,
+    /// The time for tasks until the program ends; infinite without a time limit.
+    nanos_left: f64,
 }
 
 impl<W: Clone, C: Caller> Scheduler<W, C> {
@@ -93,6 +97,7 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
             draining: 0,
             threads: 0,
             halted: false,
+            nanos_left: f64::INFINITY,
         }
     }
 
@@ -337,14 +342,6 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
             pending.min(worker.threads)
         });
         workers.sum()
-    }
-
-    /// Returns the usual time of a task of the slowest function of the durable calls, as far as it is
-    /// known.
-    pub(crate) fn usual_time_of_durable(&self) -> Duration {
-        let durable = self.calls.values().filter(|call| call.caller.is_durable());
-        let nanos = durable.filter_map(|call| Some(self.functions.get(&call.entry)?.nanos));
-        Duration::from_nanos(nanos.fold(0.0, f64::max) as u64)
     }
 
     /// Gives a worker no more tasks, and retires it once it has completed or returned its pending

@@ -21,7 +21,7 @@ use super::wire::{FromWorker, PoolCommand, ToWorker, WorkerEvent};
 use super::worker::BLOCKED_AFTER;
 use super::worker_handle::Worker;
 use crate::runtime::{ProcessCommand, Runtime, is_draining};
-use crate::stats::{RecordedTasks, Registration};
+use crate::stats::{RecordedTasks, Registration, Unfit};
 use crate::timeline;
 
 /// How long a worker without tasks keeps a broadcast value that was dropped.
@@ -373,8 +373,18 @@ impl RecordedTasks for PoolState {
         self.scheduler.lock().running_durable()
     }
 
-    fn usual_time(&self) -> Duration {
+    fn usual_time(&self) -> Option<Duration> {
         self.scheduler.lock().usual_time_of_durable()
+    }
+
+    fn set_time_left(&self, left: Duration, unfit: Unfit) {
+        let expired = self.with_scheduler(|scheduler, _| {
+            scheduler.set_time_left(left);
+            if unfit == Unfit::Fail { scheduler.expire() } else { Vec::new() }
+        });
+        for (exchange, usual) in expired {
+            exchange.end(Error::TimeLimit { function: exchange.function, usual, left });
+        }
     }
 
     fn is_recording(&self) -> bool {

@@ -1,8 +1,9 @@
 //! The time limit of a program whose engine sets one, such as Slurm for an allocation.
 //!
-//! A program with durable calls ends in order before it: in time for the tasks that run, by the usual
-//! time of their functions, and for what ends with the program. A program without them has nothing to
-//! gain from an early end.
+//! No task begins that by the usual time of its function would not end before it. A program with
+//! durable calls then ends in order, in time for the tasks that run and for what ends with the
+//! program. In a program without them the calls that have tasks left fail, in time for the program to
+//! use the results that it has.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
@@ -11,9 +12,10 @@ use tokio::time::sleep;
 
 use super::Runtime;
 use super::drain::{DrainCause, has_durable_calls};
-use crate::stats::{RecordedTasks, sources};
+use crate::stats::{RecordedTasks, Unfit, sources};
 
-/// Time for the last outcomes to be recorded, and for the children to end.
+/// Time for the last outcomes to be recorded, for the children to end, and for what a program without
+/// durable calls does with its results.
 const RESERVE: Duration = Duration::from_secs(10);
 /// How often the runtime compares the time that is left with that of the tasks.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -30,24 +32,36 @@ pub(super) fn watch(runtime: &'static Runtime) {
 
 async fn end_in_time(runtime: &'static Runtime, end: SystemTime) {
     let left = || end.duration_since(SystemTime::now()).unwrap_or_default();
-    while !is_near(left(), usual_time()) {
+    let mut is_announced = false;
+    loop {
+        let is_durable = has_durable_calls();
+        if is_durable && is_near(left(), usual_time()) {
+            runtime.drain(DrainCause::TimeLimit, left().saturating_sub(RESERVE)).await;
+            runtime.end_to_be_continued().await;
+        }
+        let unfit = if is_durable { Unfit::Wait } else { Unfit::Fail };
+        let for_tasks = left().saturating_sub(RESERVE);
+        sources()
+            .iter()
+            .filter_map(|source| source.recorded_tasks())
+            .for_each(|tasks| tasks.set_time_left(for_tasks, unfit));
+        if for_tasks.is_zero() && !is_announced {
+            is_announced = true;
+            tracing::warn!(
+                "this program is killed in {:?}, at its time limit; `Pool::durable` would keep its \
+                 results",
+                left()
+            );
+        }
         sleep(INTERVAL).await;
     }
-    if has_durable_calls() {
-        runtime.drain(DrainCause::TimeLimit, left().saturating_sub(RESERVE)).await;
-        runtime.end_to_be_continued().await;
-    }
-    tracing::warn!(
-        "this program is killed in {:?}, at its time limit; `Pool::durable` would keep its results",
-        left()
-    );
 }
 
-/// Returns the usual time of the slowest function whose tasks are to be recorded.
+/// Returns the usual time of the fastest function that has tasks to be recorded.
 fn usual_time() -> Duration {
     let times = sources();
     let times = times.iter().filter_map(|source| source.recorded_tasks());
-    times.map(RecordedTasks::usual_time).max().unwrap_or_default()
+    times.filter_map(RecordedTasks::usual_time).min().unwrap_or_default()
 }
 
 /// Returns whether a task that begins now might not end in time.

@@ -40,6 +40,7 @@ fn variant(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         WorkerDied { function, index, deaths, exit }
         Cancelled { function }
         PoolEnded { pool, reason }
+        TimeLimit { function, usual, left }
         TimedOut { what, limit }
         Encode { what, cause }
         Decode { what, cause }

@@ -29,6 +29,12 @@ impl fmt::Display for Error {
             }
             Error::Cancelled { function } => write!(f, "the call of `{function}` was cancelled"),
             Error::PoolEnded { pool, reason } => write!(f, "pool `{pool}` {reason}"),
+            Error::TimeLimit { function, usual, left } => write!(
+                f,
+                "no more tasks of `{function}` begin: they usually take {usual:.1?}, and the time \
+                 limit of the allocation leaves {left:.1?} for tasks (`Pool::durable` keeps the \
+                 results for the next start)"
+            ),
             Error::TimedOut { what, limit } => write!(f, "{what} did not happen within {limit:?}"),
             Error::Encode { what, cause } => {
                 write!(f, "a value of type `{what}` can't be serialised: {cause}")

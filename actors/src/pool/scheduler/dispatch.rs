@@ -1,6 +1,7 @@
 //! Handing out tasks to workers.
 
 use super::call::Call;
+use super::time_limit::fitting;
 use super::worker::mark_available;
 use super::{Caller, Effects, MIN_PENDING, Scheduler, WorkerId};
 use crate::pool::run::Run;
@@ -63,6 +64,7 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
     /// Hands out tasks to one worker, until it is full or the queue is empty.
     pub(super) fn fill(&mut self, id: WorkerId, effects: &mut Effects<W, C>) {
         let (worker_count, least) = (self.workers.len() as u64, self.min_pending());
+        let nanos_left = self.nanos_left;
         loop {
             let Some(worker) = self.workers.get_mut(&id) else { return };
             let blocked = worker.blocked && worker.pending_tasks >= worker.threads;
@@ -77,6 +79,11 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
                 return mark_available(&mut self.available, worker, id);
             };
             let Some(call) = self.calls.get_mut(&call_id) else { return };
+            let nanos = self.functions.get(&call.entry).map_or(0.0, |function| function.nanos);
+            if nanos >= nanos_left {
+                self.queue.remove(&(served, call_id));
+                continue;
+            }
             let Some(room) = call.room(least) else {
                 self.queue.remove(&(served, call_id));
                 call.caller.throttle();
@@ -87,12 +94,12 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
                 continue;
             };
 
-            let nanos = self.functions.get(&call.entry).map_or(0.0, |function| function.nanos);
             let suspect = !call.suspects.is_empty();
             let count = if suspect {
                 u64::from(worker.pending_tasks == 0)
             } else {
-                call.count_for(worker, nanos, worker_count, room)
+                let count = call.count_for(worker, nanos, worker_count, room);
+                count.min(fitting(worker, nanos, nanos_left))
             };
             if count == 0 {
                 // The worker's next outcome fills it again.
@@ -117,7 +124,7 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
     }
 
     /// Queues the tasks that callers have prepared, where a call has none queued.
-    fn fetch(&mut self) {
+    pub(super) fn fetch(&mut self) {
         for index in 0..self.feeding.len() {
             let call = self.calls.get(&self.feeding[index]).filter(|call| call.ready.is_empty());
             if let Some(run) = call.and_then(|call: &Call<C>| call.caller.take_prepared()) {

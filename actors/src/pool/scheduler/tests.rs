@@ -17,14 +17,14 @@ use super::*;
 
 /// A caller that has submitted all its tasks.
 #[derive(Clone, Debug)]
-struct TestCaller {
-    id: CallId,
+pub(super) struct TestCaller {
+    pub(super) id: CallId,
     order: Order,
     buffer: Rc<Buffer>,
 }
 
 /// A caller that takes all outcomes together.
-fn caller(id: CallId) -> TestCaller {
+pub(super) fn caller(id: CallId) -> TestCaller {
     TestCaller { id, order: Order::Together, buffer: Rc::new(Buffer::new(0, Release::Completed)) }
 }
 
@@ -65,7 +65,7 @@ impl Caller for TestCaller {
 }
 
 /// Returns the encoded arguments of `count` tasks.
-fn arguments(count: u64) -> Bytes {
+pub(super) fn arguments(count: u64) -> Bytes {
     let mut bytes = Vec::new();
     (0..count).for_each(|task| push_item(&mut bytes, &task.to_le_bytes(), false));
     bytes.into()
@@ -75,7 +75,7 @@ fn arguments(count: u64) -> Bytes {
 const OUTCOME: u64 = 11;
 
 /// Returns the message of a worker that has completed `count` tasks.
-fn results(call: CallId, first: u64, count: u64, failed: bool) -> Results {
+pub(super) fn results(call: CallId, first: u64, count: u64, failed: bool) -> Results {
     let mut outcomes = Vec::new();
     (0..count).for_each(|_| push_item(&mut outcomes, b"outcome", failed));
     assert_eq!(outcomes.len() as u64, count * OUTCOME);
@@ -91,7 +91,7 @@ fn results(call: CallId, first: u64, count: u64, failed: bool) -> Results {
     }
 }
 
-fn options() -> CallOptions {
+pub(super) fn options() -> CallOptions {
     CallOptions { chunk: 1, timeout: None, retries: 0, max_deaths: 3, max_timeouts: 1 }
 }
 
@@ -321,7 +321,7 @@ fn full_buffer() -> (Scheduler<WorkerId, TestCaller>, TestCaller, Effects<Worker
     (scheduler, caller, effects)
 }
 
-fn assigned(effects: &Effects<WorkerId, TestCaller>) -> Vec<u64> {
+pub(super) fn assigned(effects: &Effects<WorkerId, TestCaller>) -> Vec<u64> {
     let range = |(_, a): &(WorkerId, Assignment)| a.first..a.first + u64::from(a.count);
     effects.assignments.iter().flat_map(range).collect()
 }
