@@ -8,6 +8,7 @@ crate::tests![
     managers_queues_pipes_locks_and_rings_work_between_machines,
     output_comes_here,
     a_machine_that_is_off_is_left_out,
+    a_machine_that_is_not_waited_for_is_no_failure,
     the_work_of_a_machine_whose_sshd_is_killed_goes_on,
     the_work_of_a_machine_whose_wire_is_cut_goes_on,
 ];
@@ -33,6 +34,12 @@ fn a_machine_that_is_off_is_left_out() {
     assert!(ended.errors.contains("no host could be started on `off`"), "{}", ended.errors);
     assert!(ended.errors.contains("is it up, and can this host reach it?"), "{}", ended.errors);
     ended.says(&["right: true", "ready again: 4"]);
+}
+
+fn a_machine_that_is_not_waited_for_is_no_failure() {
+    // The program ends before it is known that the machine is off.
+    let ended = program("pi", "a:2,silent:2").env(WARNINGS, "1").run().code(0);
+    assert!(!ended.errors.contains("could be started"), "{}", ended.errors);
 }
 
 fn the_work_of_a_machine_whose_sshd_is_killed_goes_on() {

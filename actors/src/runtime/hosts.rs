@@ -53,6 +53,7 @@ pub(super) use self::wire::is_relayed_control;
 use self::wire::{Arrived, FromHost, Number};
 use super::Runtime;
 use super::child_main::StartRequest;
+use super::exit::is_exiting;
 use super::launch::{
     JobKind, Launch, Launched, ProcessCommand, SchedulingPolicy, launch, monitor, not_started,
 };
@@ -486,6 +487,10 @@ impl Runtime {
     /// there are any.
     fn host_failed(&'static self, host: &Arc<Host>, exit: Exit) {
         let Some(machine) = &host.machine else { return self.host_ended(host, exit) };
+        if is_exiting() {
+            // This process has killed it.
+            return self.host_ended(host, exit);
+        }
         let problem = exit.start_failure().start_problem();
         tracing::warn!("no host could be started on `{machine}`: {problem}");
         let pause = self.hosts.machines.failed(machine, &problem);
