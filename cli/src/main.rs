@@ -44,6 +44,8 @@ const WARNINGS: &str =
     "off,fiber_actors=warn,fiber_actors::runtime::listen=error,fiber_backends=warn";
 
 fn main() -> ExitCode {
+    // The arguments of a helper of `fiber map` may be those of another command.
+    fiber_backends::run_if_helper();
     if is_part_of_a_map() {
         fiber::init();
     }

@@ -35,7 +35,7 @@ fn address(program: &Program, link: &str) -> String {
         String::from_utf8(parent.to_vec()).ok()
     });
     let value = value.expect("its children receive the address");
-    let address = value.splitn(4, ':').nth(3).expect("it has an address").to_string();
+    let address = value.splitn(6, ',').nth(5).expect("it has an address").to_string();
     assert!(address.starts_with(link), "{address}");
     address
 }

@@ -55,7 +55,8 @@ impl IdleParent {
 
     /// Makes a program its child on another host, which connects at `address`.
     pub(crate) fn child(&self, program: Setup, address: &str) -> Setup {
-        let info = format!("{}:{}:elsewhere:{address}", ProcessId::random(), self.id);
+        let (child, own) = (ProcessId::random(), self.id);
+        let info = format!("{child},{own},elsewhere,{own},alone,{address}");
         program.env("FIBER_PARENT", info).env("FIBER_KEY", self.key.reveal())
     }
 

@@ -8,6 +8,7 @@ use crate::wait::wait_until;
 crate::tests![
     an_attached_run_ends_as_its_program_does,
     workers_run_on_all_nodes,
+    a_map_runs_its_commands_on_all_nodes,
     a_signal_ends_the_whole_session,
     a_dry_run_prints_a_script_that_slurm_takes,
     a_program_that_fails_is_queued_again,
@@ -34,6 +35,18 @@ fn an_attached_run_ends_as_its_program_does() {
 fn workers_run_on_all_nodes() {
     // One for each of the two cores that the job has on a node.
     run(&["-a", "--nodes", "2"], "cores").run().code(0).says(&["workers: 4"]);
+}
+
+fn a_map_runs_its_commands_on_all_nodes() {
+    // Each of the four workers runs one, if they take longer than the start of the slowest.
+    let map =
+        ["map", "--", "sh", "-c", "sleep 2; echo $SLURMD_NODENAME", ":::", "1", "2", "3", "4"];
+    let run = ["run", "-a", "--nodes", "2", "--cpu", "2", "-e", "TMPDIR=/tmp"];
+    let nodes = output(fiber(&[&run[..], &[env!("CARGO_BIN_EXE_fiber")], &map].concat()));
+    let mut nodes: Vec<&str> = nodes.lines().collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    assert!(nodes.len() == 2 && nodes.iter().all(|node| node.starts_with('n')), "{nodes:?}");
 }
 
 fn a_signal_ends_the_whole_session() {
