@@ -112,7 +112,7 @@ fn a_peer_without_the_key_is_refused() {
     let key = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
     for link in ["unix", "nng"] {
         let (mut program, address) = at_work(link);
-        let parent = format!("1:2:{}:{address}", std::process::id());
+        let parent = format!("1,2,{},2,alone,{address}", std::process::id());
         let ending = Setup::new("main with init")
             .env("FIBER_PARENT", parent)
             .env("FIBER_KEY", key)
