@@ -20,6 +20,8 @@ mod docker;
 #[cfg(feature = "docker")]
 mod error_chain;
 mod gpus;
+#[cfg(any(feature = "slurm", feature = "ssh"))]
+mod interface;
 #[cfg(any(feature = "docker", feature = "slurm", feature = "ssh"))]
 mod job_handle;
 #[cfg(feature = "kubernetes")]
@@ -58,6 +60,8 @@ use tokio::sync::watch;
 
 #[cfg(feature = "docker")]
 pub use docker::{Docker, DockerCluster};
+#[cfg(any(feature = "slurm", feature = "ssh"))]
+pub use interface::configured_interface;
 #[cfg(feature = "kubernetes")]
 pub use kubernetes::Kubernetes;
 pub use local::Local;

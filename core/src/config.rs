@@ -237,6 +237,13 @@ options! {
             #[serde(deserialize_with = "lenient::list")]
             tolerations: Vec<String> = Vec::new(),
         }
+        "Slurm and ssh" => {
+            /// The interface by which machines reach each other: its name, as `ib0`, or its network,
+            /// as `10.1.0.0/16`. Each machine listens at its own address there. Without one: that on
+            /// the route between them. `bind_host` wins over it in the process that it is set for.
+            #[serde(deserialize_with = "lenient::text")]
+            interface: Option<String> = None,
+        }
         "Slurm only" => {
             /// Whether the program's file is copied to the nodes (`srun --bcast`, into `/tmp`), which
             /// share no file system with this one. The copy is removed when the program runs.
@@ -244,6 +251,8 @@ options! {
             /// How many jobs of its own a program may have in Slurm's queue for more machines, if
             /// its allocation has no room or there is none: pilots, each with a node for itself.
             slurm_pilots: usize = 0,
+            /// Whether the script of the first pilot is printed, and none is submitted.
+            slurm_dry_run: bool = false,
             /// The partition of pilots. Without one: the cluster's default.
             slurm_partition: Option<String> = None,
             /// The account of pilots.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Buf;
 use fiber_backends::{ListenAddress, Locality, backend};
-use fiber_core::{LinkKind, SessionKey, entry, variables};
+use fiber_core::{Config, LinkKind, SessionKey, entry, variables};
 use fiber_transport::{Connection, Role, local_ip_towards};
 use rustix::process::Signal;
 
@@ -110,7 +110,8 @@ fn run(info: ParentInfo, key: SessionKey) -> ! {
             connection.link.set_peer_timeout(config.heartbeat_timeout);
             telemetry::send_to_parent(&connection.link, message_limit(&config));
             config.clone().inherit();
-            let (listen_on, interface) = listen_address(&info);
+            let configured = configured_interface(&config).unwrap_or_else(|error| fail(&error));
+            let (listen_on, interface) = listen_address(&info, configured);
             let endpoint = Endpoint::new(info.id, *config, key, own_arbiter);
             let runtime = Runtime::new(endpoint, backend, listen_on, info.place, interface, false);
             *CURRENT.lock() = Some(runtime);
@@ -141,9 +142,24 @@ fn run(info: ParentInfo, key: SessionKey) -> ! {
     }
 }
 
+/// Returns the interface that the configuration names for this machine, if it names one.
+#[cfg(any(feature = "slurm", feature = "ssh"))]
+fn configured_interface(config: &Config) -> Result<Option<IpAddr>, String> {
+    fiber_backends::configured_interface(config)
+}
+
+/// Returns `None`: no backend has machines.
+#[cfg(not(any(feature = "slurm", feature = "ssh")))]
+fn configured_interface(_: &Config) -> Result<Option<IpAddr>, String> {
+    Ok(None)
+}
+
 /// Returns where a child listens, if its backend does not say it, and the interface by which other
 /// machines reach what runs in its host, if they do.
-fn listen_address(info: &ParentInfo) -> (Option<ListenAddress>, Option<IpAddr>) {
+fn listen_address(
+    info: &ParentInfo,
+    configured: Option<IpAddr>,
+) -> (Option<ListenAddress>, Option<IpAddr>) {
     let on = |link, bind, locality| ListenAddress { link, bind, advertised: None, locality };
     match info.place {
         ChildPlace::Alone if info.parent_pid.is_some() => (None, None),
@@ -154,7 +170,7 @@ fn listen_address(info: &ParentInfo) -> (Option<ListenAddress>, Option<IpAddr>) 
         // Only the processes in it connect to a host.
         ChildPlace::Host => {
             let own = on(LinkKind::Unix, Ipv4Addr::LOCALHOST.into(), Locality::Child);
-            (Some(own), interface_towards(&info.address))
+            (Some(own), configured.or_else(|| interface_towards(&info.address)))
         }
         ChildPlace::InHost(interface) => {
             (Some(on(LinkKind::Nng, interface, Locality::Child)), Some(interface))

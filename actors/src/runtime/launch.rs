@@ -147,7 +147,7 @@ pub(crate) async fn launch(runtime: &'static Runtime, launch: Launch) -> Result<
         Locality::Remote => (None, MAX_LAG_REMOTE),
     };
     let parent = runtime.endpoint.id;
-    let child_config = if hosted.is_some() || place == ChildPlace::Host {
+    let mut child_config = if hosted.is_some() || place == ChildPlace::Host {
         let mut beside = beside_host(config);
         if address.locality == Locality::Remote && !runtime.hosts.have_machines() {
             // The container has the GPUs that its engine gives to it, and counts them from 0. A
@@ -159,6 +159,10 @@ pub(crate) async fn launch(runtime: &'static Runtime, launch: Launch) -> Result<
     } else {
         config.clone()
     };
+    if place != ChildPlace::Host || !runtime.hosts.have_machines() {
+        // A container's interfaces are not those of machines.
+        child_config.interface = None;
+    }
     let address = address.url.clone();
     let info = ParentInfo { id, parent, parent_pid, listener: parent, place, address };
     let name = launch.name.clone();

@@ -11,6 +11,7 @@ use futures_util::future::LocalBoxFuture;
 use super::allocation::{self, Allocation, Node};
 use super::queue::Queue;
 use super::{commands, launcher, listen, pilot, step};
+use crate::interface::bind_address;
 use crate::owner::{new_session, spawn_sweep};
 use crate::single_flight::SingleFlightCell;
 use crate::{Backend, Job, JobSpec, ListenAddress, Machine};
@@ -66,7 +67,8 @@ impl Slurm {
         let nodes = self.nodes().await?;
         let own = own_node(nodes);
         let other = nodes.iter().find(|node| Some(&node.name) != own.as_ref());
-        let address = if self.config.bind_host.is_some() || other.is_none() && !self.has_pilots() {
+        let is_configured = bind_address(&self.config)?.is_some();
+        let address = if is_configured || other.is_none() && !self.has_pilots() {
             None
         } else {
             let name = other.map(|node| node.name.as_str());

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs, UdpSocket};
 
 use fiber_core::{Config, LinkKind};
 
+use crate::interface::bind_address;
 use crate::{ListenAddress, Locality};
 
 /// Chooses the configured address, or else the one from which this machine connects to another node.
@@ -12,13 +13,13 @@ use crate::{ListenAddress, Locality};
 /// # Errors
 /// The reason why other nodes can't reach this process, with a remedy.
 pub(super) fn choose(config: &Config, other_node: Option<&str>) -> Result<ListenAddress, String> {
-    let bind = match (config.bind_host, other_node) {
+    let bind = match (bind_address(config)?, other_node) {
         (Some(bind), _) => bind,
         (None, None) => Ipv4Addr::LOCALHOST.into(),
         (None, Some(node)) => towards(node).map_err(|error| {
             format!(
-                "there is no route to the node at `{node}` ({error}): set `bind_host` to an address \
-                 of this machine that the nodes can reach"
+                "there is no route to the node at `{node}` ({error}): set `interface` to one \
+                 that the nodes share, or `bind_host` to an address of this machine"
             )
         })?,
     };

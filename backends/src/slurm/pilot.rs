@@ -8,6 +8,7 @@ use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fiber_core::{Config, Exit, ExitReason};
@@ -18,7 +19,7 @@ use super::commands::{self, QueuedJob};
 use super::launcher;
 use super::queue::Queue;
 use crate::job_handle::{self, JobCommand, JobCommands};
-use crate::output::Tail;
+use crate::output::{Tail, print_message};
 use crate::owner::JobOwner;
 use crate::{Job, JobSpec, JobState, WaitReason};
 
@@ -173,6 +174,15 @@ pub(super) async fn submit(
     let directory = std::path::absolute(&config.slurm_dir).map_err(|error| error.to_string())?;
     let key = directory.join(format!("{id}.key"));
     let script = PilotScript::new(config, id, &key, spec)?;
+    if config.slurm_dry_run {
+        static PRINTED: AtomicBool = AtomicBool::new(false);
+        if !PRINTED.swap(true, Ordering::Relaxed) {
+            print_message(script.to_string()).await;
+        }
+        return Err("`slurm_dry_run` is set: the script of a pilot is printed, and none is \
+                    submitted"
+            .into());
+    }
     let files = PilotFiles::create(&key, spec)?;
     let mut arguments: Vec<OsString> = script.options.iter().map(OsString::from).collect();
     arguments.push(format!("--wrap={}", script.command).into());

@@ -16,6 +16,7 @@ use tokio::time::timeout;
 
 use super::machines::SshMachine;
 use super::{problem, ssh};
+use crate::interface::bind_address;
 use crate::route::{UNASSIGNED, local_address_towards};
 use crate::{ListenAddress, Locality};
 
@@ -84,7 +85,7 @@ fn choose(config: &Config, mut found: HashMap<String, IpAddr>) -> Result<Routes,
         *machines_of.entry(*own).or_default() += 1;
     }
     let first = machines_of.iter().max_by_key(|(_, machines)| **machines).map(|(own, _)| *own);
-    let bind = match (config.bind_host, first) {
+    let bind = match (bind_address(config)?, first) {
         (Some(bind), _) => bind,
         (None, Some(only)) if machines_of.len() == 1 => only,
         (None, Some(_)) if machines_of.keys().any(IpAddr::is_ipv6) => Ipv6Addr::UNSPECIFIED.into(),
