@@ -10,6 +10,10 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ("cancelled_steps_lose_nothing", cancelled_steps_lose_nothing),
     ("a_node_that_goes_down_loses_nothing", a_node_that_goes_down_loses_nothing),
     ("a_silent_controller_loses_nothing", a_silent_controller_loses_nothing),
+    (
+        "a_host_that_dies_under_a_silent_controller_loses_nothing",
+        a_host_that_dies_under_a_silent_controller_loses_nothing,
+    ),
     ("a_preempted_program_begins_again", a_preempted_program_begins_again),
     ("a_killed_program_leaves_nothing", a_killed_program_leaves_nothing),
 ];
@@ -46,16 +50,34 @@ impl Drop for Silenced {
     }
 }
 
-fn a_silent_controller_loses_nothing() {
+/// Stops the controller.
+fn silence() -> Silenced {
     let config = slurm("scontrol", &["show", "config"]);
     let file = config.lines().find_map(|line| line.strip_prefix("SlurmctldPidFile"));
     let file = file.expect("it has one").trim_start_matches([' ', '=']).trim();
     let pid = std::fs::read_to_string(file).expect("it runs").trim().parse().expect("a pid");
     let controller = Pid::from_raw(pid).expect("it is not 0");
+    kill_process(controller, Signal::STOP).expect("it runs");
+    Silenced(controller)
+}
+
+fn a_silent_controller_loses_nothing() {
     let job = Batch::run("work");
     job.prints("begun");
-    kill_process(controller, Signal::STOP).expect("it runs");
-    let silenced = Silenced(controller);
+    let silenced = silence();
+    job.prints("right: true");
+    drop(silenced);
+    job.succeeds();
+}
+
+fn a_host_that_dies_under_a_silent_controller_loses_nothing() {
+    let job = Batch::run("work after deaths");
+    job.prints("begun");
+    let out = job.out();
+    let host = out.lines().find_map(|line| line.strip_prefix("host ")).expect("it was printed");
+    let host = Pid::from_raw(host.parse().expect("a number")).expect("it is not 0");
+    let silenced = silence();
+    kill_process(host, Signal::KILL).expect("it runs");
     job.prints("right: true");
     drop(silenced);
     job.succeeds();

@@ -19,8 +19,12 @@ mod tasks;
 mod wait;
 
 use std::process::ExitCode;
+use std::sync::{PoisonError, RwLock};
 
 use libtest_mimic::{Arguments, Trial};
+
+/// Tests that stop the cluster's controller run alone.
+static CONTROLLER: RwLock<()> = RwLock::new(());
 
 fn main() -> ExitCode {
     if let Ok(scenario) = std::env::var(batch::SCENARIO) {
@@ -40,7 +44,13 @@ fn main() -> ExitCode {
     ];
     let trials = topics.iter().flat_map(|(topic, tests)| {
         tests.iter().map(move |(name, test)| {
+            // The commands of other tests would wait for the controller, and then give up.
+            let stops_controller = name.contains("silent_controller");
             let run = move || {
+                let _alone = stops_controller
+                    .then(|| CONTROLLER.write().unwrap_or_else(PoisonError::into_inner));
+                let _beside = (!stops_controller)
+                    .then(|| CONTROLLER.read().unwrap_or_else(PoisonError::into_inner));
                 test();
                 Ok(())
             };

@@ -12,6 +12,16 @@ use crate::wait::wait_until;
 pub(crate) const TESTS: &[(&str, fn())] = &[
     ("pi_with_pilots_leaves_no_job_and_no_file", pi_with_pilots_leaves_no_job_and_no_file),
     ("a_killed_program_leaves_no_pilot", a_killed_program_leaves_no_pilot),
+    (
+        "orphaned_pilots_are_cancelled_by_the_next_program",
+        orphaned_pilots_are_cancelled_by_the_next_program,
+    ),
+    ("options_reach_slurm_verbatim", options_reach_slurm_verbatim),
+    ("an_interface_is_found_by_its_network", an_interface_is_found_by_its_network),
+    (
+        "a_dry_run_prints_the_script_and_submits_nothing",
+        a_dry_run_prints_the_script_and_submits_nothing,
+    ),
     ("refused_pilots_name_the_reason", refused_pilots_name_the_reason),
 ];
 
@@ -69,6 +79,84 @@ fn a_killed_program_leaves_no_pilot() {
     program.kill().expect("it runs");
     program.wait().expect("it is a child");
     wait_until("the end of its pilots", || live(directory.path()) == 0);
+}
+
+/// A program whose pilots wait for an hour. Dropping this kills it.
+struct Waiting(std::process::Child);
+
+impl Waiting {
+    fn start(directory: &Path, options: &str) -> Waiting {
+        let options = format!("FIBER_SLURM_OPTIONS=--begin=now+1hour,{options}");
+        let program = Command::new("env")
+            .args(arguments("endless", directory, &[&options]))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        let program = Waiting(program.expect("it can be started"));
+        wait_until("a pending pilot", || live(directory) > 0);
+        program
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn orphaned_pilots_are_cancelled_by_the_next_program() {
+    let directory = TempDir::new().expect("a directory can be created");
+    drop(Waiting::start(directory.path(), "--nice=1"));
+    assert!(live(directory.path()) > 0, "nothing of the program is left to cancel them");
+    let other = TempDir::new().expect("a directory can be created");
+    let arguments = arguments("pi", other.path(), &[]);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    assert_eq!(output("env", &arguments, "").as_deref(), Ok("pi: 3.14"));
+    wait_until("the end of the orphaned pilots", || live(directory.path()) == 0);
+}
+
+fn options_reach_slurm_verbatim() {
+    let directory = TempDir::new().expect("a directory can be created");
+    let name = "it's $HOME & *;[1-3]";
+    let program = Waiting::start(directory.path(), &format!("--nice=77,--job-name={name}"));
+    let jobs = slurm("scontrol", &["show", "job", "-o"]);
+    let place = directory.path().display().to_string();
+    let own = jobs.lines().find(|job| job.contains(&place)).expect("it is pending");
+    assert!(own.contains(&format!("JobName={name} ")) && own.contains("Nice=77 "), "{own}");
+    drop(program);
+    // Nothing of the program is left to do it.
+    for job in jobs.lines().filter(|job| job.contains(&place)) {
+        let id = job.split(['=', ' ']).nth(1).expect("its id");
+        let _ = output("scancel", &[id], "");
+    }
+}
+
+fn an_interface_is_found_by_its_network() {
+    let directory = TempDir::new().expect("a directory can be created");
+    let start = |interface: &str| {
+        let option = format!("FIBER_INTERFACE={interface}");
+        let arguments = arguments("pi", directory.path(), &[&option]);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        output("env", &arguments, "")
+    };
+    assert_eq!(start("127.0.0.0/8").as_deref(), Ok("pi: 3.14"));
+    let error = start("ib77").expect_err("there is none");
+    assert!(error.contains("`ib77`") && error.contains("`lo` (127.0.0.1)"), "{error}");
+}
+
+fn a_dry_run_prints_the_script_and_submits_nothing() {
+    let directory = TempDir::new().expect("a directory can be created");
+    let option = "FIBER_SLURM_DRY_RUN=true";
+    let arguments = arguments("pi", directory.path(), &[option]);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let error = output("env", &arguments, "").expect_err("nothing is submitted");
+    for part in ["#!/bin/sh\n", "#SBATCH --exclusive\n", "#SBATCH --time=5\n", "`slurm_dry_run`"] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    assert_eq!(error.matches("#!/bin/sh").count(), 1, "{error}");
+    assert!(pilots(directory.path()).is_empty());
+    assert_eq!(directory.path().read_dir().expect("it exists").count(), 0);
 }
 
 fn refused_pilots_name_the_reason() {

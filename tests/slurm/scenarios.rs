@@ -15,7 +15,8 @@ pub(crate) fn run(name: &str) {
     match name {
         "pi" => tasks::pi(4),
         "places" => places(),
-        "work" => work(),
+        "work" => work(1),
+        "work after deaths" => work(3),
         "endless" => endless(),
         "recorded" => recorded(),
         "unrecorded" => unrecorded(),
@@ -48,15 +49,18 @@ fn places() {
     println!("the key is exported: {}", pool.apply(key, ()).wait().unwrap());
 }
 
-/// Maps 600 tasks of 20 ms, and reports when 50 results are there, and whether all are right.
-fn work() {
+/// Maps 600 tasks of 20 ms, and reports when 50 results are there, and whether all are right. A task
+/// fails after `max_deaths` deaths.
+fn work(max_deaths: u32) {
     let task = |index: u64| {
         std::thread::sleep(Duration::from_millis(20));
         index * 3
     };
     let pool = Pool::builder().processes(4).start().wait().unwrap();
     println!("ready");
-    let mut results = pool.max_deaths(1).imap(task, 0..600u64).wait();
+    let host = pool.apply(|()| std::os::unix::process::parent_id(), ()).wait().unwrap();
+    println!("host {host}");
+    let mut results = pool.max_deaths(max_deaths).imap(task, 0..600u64).wait();
     let mut all: Vec<u64> = results.by_ref().take(50).map(Result::unwrap).collect();
     println!("begun");
     all.extend(results.map(Result::unwrap));
