@@ -389,7 +389,10 @@ impl Runtime {
     fn host_ready(&'static self, host: &Host, launched: &Launched) {
         let mut state = host.state.lock();
         state.waiting = None;
-        let wire = Arc::new(HostWire::new(Arc::clone(&launched.connection.link)));
+        let wire = Arc::new(HostWire::new(
+            Arc::clone(&launched.connection.link),
+            Arc::clone(&launched.is_failing),
+        ));
         state.link = Some(Arc::clone(&wire));
         // On a machine, its own answer says first how many processes it has room for.
         if host.machine.is_none() || state.room.is_some() {

@@ -11,6 +11,7 @@ mod readiness;
 
 use std::cell::Cell;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use fiber_backends::{Job, JobSpec, JobState, Locality};
@@ -77,6 +78,10 @@ pub(crate) struct Launched {
     pub(crate) host: Option<HostNumber>,
     /// Whether it is a host, whose messages are those of other processes.
     is_host: bool,
+    /// Set when it is being lost, which takes a while: its link has ended, or it is killed.
+    pub(super) is_failing: Arc<AtomicBool>,
+    /// The same of its host. What a process does not send meanwhile is no fault of its own.
+    is_host_failing: Option<Arc<AtomicBool>>,
     peer: MeshPeer,
     job_guard: JobGuard,
 }
@@ -214,9 +219,18 @@ pub(crate) async fn launch(runtime: &'static Runtime, launch: Launch) -> Result<
     let failure = match outcome {
         Ok(Ready { info, connection, peer, address }) => {
             runtime.children.connected(&info, &connection.link);
-            let host = hosted.and_then(|job| job.host());
-            let is_host = place == ChildPlace::Host;
-            return Ok(Launched { info, connection, address, host, is_host, peer, job_guard });
+            let (host, is_host_failing) = hosted.and_then(|job| job.host()).unzip();
+            return Ok(Launched {
+                info,
+                connection,
+                address,
+                host,
+                is_host: place == ChildPlace::Host,
+                is_failing: Arc::default(),
+                is_host_failing,
+                peer,
+                job_guard,
+            });
         }
         Err(failure) => failure,
     };

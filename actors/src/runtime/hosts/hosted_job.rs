@@ -1,5 +1,6 @@
 //! A hosted process as a job, as its parent sees it.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
 use fiber_backends::{Job, JobSpec, JobState};
@@ -120,9 +121,10 @@ impl HostedJob {
         hand_over(self.id, Ok(Peer { info, connection }));
     }
 
-    /// Returns the number of its host, once it is to start there.
-    pub(in crate::runtime) fn host(&self) -> Option<HostNumber> {
-        self.placed.lock().host.as_ref().map(|(number, _)| *number)
+    /// Returns the number of its host, and whether that is being lost, once it is to start there.
+    pub(in crate::runtime) fn host(&self) -> Option<(HostNumber, Arc<AtomicBool>)> {
+        let placed = self.placed.lock();
+        placed.host.as_ref().map(|(number, wire)| (*number, wire.is_failing()))
     }
 
     /// Returns the link to the process, if there is one.

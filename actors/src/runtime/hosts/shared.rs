@@ -7,6 +7,7 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
 use fiber_core::blob::{Blob, Blobs};
@@ -25,13 +26,19 @@ const SHORT: usize = 4 << 10;
 #[derive(Debug)]
 pub(super) struct HostWire {
     link: Arc<dyn Link>,
+    /// Set when the host is being lost.
+    is_failing: Arc<AtomicBool>,
     /// The messages that the host keeps, with the processes for which it does.
     kept: Mutex<HashMap<Key, HashSet<Number>>>,
 }
 
 impl HostWire {
-    pub(super) fn new(link: Arc<dyn Link>) -> HostWire {
-        HostWire { link, kept: Mutex::default() }
+    pub(super) fn new(link: Arc<dyn Link>, is_failing: Arc<AtomicBool>) -> HostWire {
+        HostWire { link, is_failing, kept: Mutex::default() }
+    }
+
+    pub(super) fn is_failing(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_failing)
     }
 
     pub(super) fn send(&self, message: Message) -> Result<(), Closed> {
@@ -166,7 +173,7 @@ mod tests {
     #[test]
     fn a_message_crosses_the_wire_once_and_is_kept_while_a_process_needs_it() {
         let link = Arc::new(ToKept::default());
-        let wire = HostWire::new(Arc::clone(&link) as Arc<dyn Link>);
+        let wire = HostWire::new(Arc::clone(&link) as Arc<dyn Link>, Arc::default());
         let seen = || std::mem::take(&mut link.0.lock().1);
         let message = || Message::with_body(b"wor".to_vec(), Bytes::from_static(b"ds"));
         for (number, key) in [(1, 7), (2, 7), (2, 8)] {

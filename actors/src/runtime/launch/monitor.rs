@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Buf;
@@ -54,6 +55,7 @@ async fn monitor_with(
     mut receive: impl FnMut(Received),
 ) -> Exit {
     let Launched { mut connection, job_guard, mut peer, host, is_host, .. } = launched;
+    let (is_failing, is_host_failing) = (launched.is_failing, launched.is_host_failing);
     let mut states = job_guard.job.states();
     let mut receive = |mut message: Received| match message.first() {
         Some(&MAIN) => {
@@ -92,6 +94,7 @@ async fn monitor_with(
                     receive(message);
                 }
                 end => {
+                    is_failing.store(true, Ordering::Release);
                     let problem = match end {
                         Some(Err(error)) => error.to_string(),
                         _ => "it was closed by the other side".to_string(),
@@ -137,6 +140,7 @@ async fn monitor_with(
                 }
                 Some(ProcessCommand::Terminate) => job_guard.job.terminate(),
                 Some(ProcessCommand::Kill(reason)) => {
+                    is_failing.store(true, Ordering::Release);
                     verdict.get_or_insert(reason);
                     if runtime.listening.serves_remote_children() {
                         let _ = connection.link.send(ControlMessage::Kill.message());
@@ -147,6 +151,12 @@ async fn monitor_with(
                 None => commands_open = false,
             },
             () = heartbeats.lost(), if verdict.is_none() => {
+                if is_host_failing.as_ref().is_some_and(|failing| failing.load(Ordering::Acquire)) {
+                    // The end of its host comes, and says why.
+                    heartbeats.received();
+                    continue;
+                }
+                is_failing.store(true, Ordering::Release);
                 verdict =
                     Some(ExitReason::HeartbeatLost(runtime.endpoint.config.heartbeat_timeout));
                 job_guard.job.kill();

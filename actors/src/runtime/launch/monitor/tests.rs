@@ -78,9 +78,13 @@ struct Subject {
 impl Subject {
     /// Creates a job at work.
     async fn start() -> (Subject, Launched) {
+        Subject::start_with(Config::default()).await
+    }
+
+    async fn start_with(config: Config) -> (Subject, Launched) {
         let (key, id) = (SessionKey::random(), ProcessId::random());
         let own = ProcessId::random();
-        let endpoint = Endpoint::new(own, Config::default(), key.clone(), Arbiter::current());
+        let endpoint = Endpoint::new(own, config, key.clone(), Arbiter::current());
         let runtime =
             Runtime::new(endpoint, Arc::new(NoBackend), None, ChildPlace::Alone, None, true);
         let at = ListenAt::new(Ipv4Addr::LOCALHOST);
@@ -97,6 +101,8 @@ impl Subject {
         let launched = Launched {
             is_host: false,
             host: None,
+            is_failing: Arc::default(),
+            is_host_failing: None,
             info: PeerInfo { id, to: own, role: Role::Child, build, pid: 1, host },
             peer: runtime.mesh.add_link(id, &connection.link),
             connection,
@@ -154,4 +160,29 @@ fn a_job_that_is_silent_after_its_link_closed_is_killed_and_given_up_after_its_t
 #[test]
 fn a_killed_job_has_ten_seconds() {
     assert_eq!(KILL_TIMEOUT, Duration::from_secs(10));
+}
+
+#[test]
+fn a_process_whose_host_is_being_lost_ends_for_the_reason_of_its_host() {
+    System::new().block_on(async {
+        let mut config = Config::default();
+        (config.heartbeat, config.heartbeat_timeout) = (SHORT / 20, SHORT / 10);
+        let (subject, mut launched) = Subject::start_with(config).await;
+        launched.is_host_failing = Some(Arc::new(true.into()));
+        let (_commands, inbox) = mpsc::unbounded_channel();
+        let lost = ExitReason::HostEnded {
+            host: "host-b".into(),
+            reason: Box::new(ExitReason::HeartbeatLost(SHORT)),
+        };
+        let end = monitor_with(SHORT, subject.runtime, launched, inbox, drop);
+        let host_ends = async {
+            // The process is silent for much longer than it may be alone.
+            sleep(2 * SHORT).await;
+            let exit = Exit::new(lost.clone(), Vec::new());
+            subject.job.states.send_replace(JobState::Ended(exit));
+            subject.child.link.close();
+        };
+        let (exit, ()) = join(timeout(LONG, end), host_ends).await;
+        assert_eq!(exit.expect("it ends").reason, lost);
+    });
 }
