@@ -31,8 +31,8 @@ pub(crate) const READER_GONE: u8 = killed_by(13);
 
 /// The exit code of a command that SIGTERM has ended.
 const TERMINATED: u8 = killed_by(15);
-/// Time for the exit status to arrive after the end.
-const STATUS_TIMEOUT: Duration = Duration::from_secs(1);
+/// Time for the exit status to arrive after the end: a busy engine takes seconds to tell it.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time for the end of a program after `grace`, in seconds.
 const PROGRAM_END: u32 = 25;
 
