@@ -110,3 +110,24 @@ fn work_goes_on_while_hosts_and_workers_are_killed() {
     assert_eq!(call.wait().unwrap(), (0..3000).collect::<Vec<_>>());
     assert!(pool.stats().deaths >= 10);
 }
+
+#[test]
+fn sigterm_at_a_host_ends_its_workers_in_order() {
+    let pool = pool(2, 2).max_deaths(1);
+    let host = hosts(&pool, 2)[0];
+    let (sender, ends) = std::sync::mpsc::channel();
+    pool.on_event(move |event| {
+        if let fiber::stats::EventKind::WorkerEnded { exit, .. } = &event.kind {
+            let _ = sender.send(exit.reason.clone());
+        }
+    });
+    let pid = rustix::process::Pid::from_raw(host.cast_signed()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    for _ in 0..2 {
+        let reason = ends.recv_timeout(Duration::from_secs(30)).expect("it ends");
+        assert_eq!(reason, fiber::error::ExitReason::Terminated);
+    }
+    wait_until(|| !is_running(host));
+    pool.wait_until_ready().wait().unwrap();
+    assert_eq!(pool.stats().deaths, 0);
+}
