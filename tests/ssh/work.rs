@@ -39,7 +39,7 @@ fn a_machine_that_is_off_is_left_out() {
 fn a_machine_that_is_not_waited_for_is_no_failure() {
     // As a rule, the program ends before it is known that the machine is off.
     let ended = program("pi", "a:2,off:2").env(WARNINGS, "1").run().code(0);
-    assert!(!ended.errors.contains("was killed"), "{}", ended.errors);
+    assert!(!ended.errors.contains("`off`: it was killed"), "{}", ended.errors);
 }
 
 fn the_work_of_a_machine_whose_sshd_is_killed_goes_on() {
