@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
-use crate::kubectl::{get, registry, try_kubectl};
+use crate::kubectl::{get, kubectl, registry, try_kubectl};
 use crate::program::{Program, ProgramOutput, Setup, pid};
 use crate::wait::{wait_for_end, wait_until};
 
@@ -53,6 +53,16 @@ pub(crate) fn made(kind: &str, program: u32) -> Vec<Value> {
 
 pub(crate) fn pods(program: u32) -> Vec<Value> {
     made("pods", program)
+}
+
+/// Deletes a pod that the cluster knows to be running. Kubelet 1.20 kills a pod at once, with all its
+/// processes, if it is deleted before its status says that its containers run.
+pub(crate) fn delete_running(pod: &str) {
+    wait_until("the pod runs", || {
+        let status = &get(&["pod", pod])["status"];
+        status["phase"] == "Running" && status["containerStatuses"][0]["ready"] == true
+    });
+    kubectl(&["delete", "pod", pod, "--wait=false"]);
 }
 
 pub(crate) fn name(object: &Value) -> String {

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use rustix::process::Signal;
 
-use crate::cluster::{leaves_nothing, made, name, names, pods, program, text};
+use crate::cluster::{delete_running, leaves_nothing, made, name, names, pods, program, text};
 use crate::kubectl::{get, kubectl};
 use crate::wait::{LONG, wait_until};
 
@@ -160,7 +160,7 @@ fn output_of_pods_is_forwarded() {
 fn a_deleted_pod_ends_its_task_and_returns_the_others() {
     let mut program = program("drained").start();
     let pod = program.line("runs in: ");
-    kubectl(&["delete", "pod", &pod, "--wait=false"]);
+    delete_running(&pod);
     assert_eq!(program.line("others: "), "59");
     program.say("go on");
     assert_eq!(program.line("ended in: "), pod);
@@ -172,7 +172,7 @@ fn a_deleted_pod_whose_task_never_ends_counts_against_no_task() {
     let first = program.line("runs in: ");
     let deleted = &get(&["pod", &first])["spec"]["terminationGracePeriodSeconds"];
     assert_eq!(*deleted, 6, "longer than `grace`");
-    kubectl(&["delete", "pod", &first, "--wait=false"]);
+    delete_running(&first);
     let second = program.line("runs in: ");
     assert_ne!(first, second);
     program.say("go on");

@@ -112,6 +112,10 @@ impl Pool {
     /// tasks that were pending at the worker run again one at a time, each alone in a worker, so
     /// that the next death is certain.
     ///
+    /// The death of a [host](crate::PoolBuilder::processes_per_job) ends many workers, and one of
+    /// their tasks at most is its cause: a task is abandoned after 3 × `count` deaths of hosts. An OOM
+    /// kill of the whole job counts as a death of each worker.
+    ///
     /// The pool can't distinguish a worker that is killed from outside, by SIGKILL or by the OOM
     /// killer, from one that its task has killed. Such deaths count: raise the limit where they are
     /// frequent. Evictions, preemptions and SIGTERM never count, nor do ends that the pool causes:

@@ -173,9 +173,10 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
         handle: W,
         threads: u64,
         quota: Option<u64>,
+        host: Option<HostNumber>,
         effects: &mut Effects<W, C>,
     ) {
-        let former = self.workers.insert(id, Worker::new(handle, threads, quota));
+        let former = self.workers.insert(id, Worker::new(handle, threads, quota, host));
         debug_assert!(former.is_none(), "each incarnation of a worker has its own id");
         self.threads += threads;
         self.idle += 1;
@@ -295,25 +296,20 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
     /// Removes `count` workers, each once it has completed its pending tasks: all of the host with
     /// the fewest workers first, so that whole hosts may end, and there those with the fewest
     /// tasks. Returns their handles.
-    pub(crate) fn drain_some(
-        &mut self,
-        count: usize,
-        host: impl Fn(&W) -> Option<HostNumber>,
-        effects: &mut Effects<W, C>,
-    ) -> Vec<W> {
+    pub(crate) fn drain_some(&mut self, count: usize, effects: &mut Effects<W, C>) -> Vec<W> {
         let working = || self.workers.iter().filter(|(_, worker)| worker.draining.is_none());
         // The number of workers, and the fewest tasks of one.
         let mut hosts: HashMap<HostNumber, (usize, u64)> = HashMap::new();
         for (_, worker) in working() {
-            if let Some(number) = host(&worker.handle) {
+            if let Some(number) = worker.host {
                 let (workers, fewest) = hosts.entry(number).or_insert((0, u64::MAX));
                 *workers += 1;
                 *fewest = worker.pending_tasks.min(*fewest);
             }
         }
         let rank = |id: &WorkerId, worker: &Worker<W>| {
-            let number = host(&worker.handle);
-            (number.map(|number| (hosts[&number], number)), worker.pending_tasks, *id)
+            let host = worker.host.map(|number| (hosts[&number], number));
+            (host, worker.pending_tasks, *id)
         };
         let mut ranked: Vec<_> = working().map(|(id, worker)| rank(id, worker)).collect();
         ranked.sort_unstable();
@@ -356,7 +352,10 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
         if worker.pending_tasks == 0 {
             self.idle -= 1;
         }
-        self.retire_if_done(id, effects);
+        // The workers of a host that has ended are about to be lost.
+        if cause != Drain::HostEnded {
+            self.retire_if_done(id, effects);
+        }
     }
 
     fn remove_if_done(&mut self, id: CallId) {

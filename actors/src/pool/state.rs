@@ -248,7 +248,8 @@ impl PoolState {
         let child = worker.child.clone();
         self.worker_started(&worker);
         let count = self.with_scheduler(|scheduler, effects| {
-            scheduler.join(worker.id, worker, threads, quota, effects);
+            let host = worker.host;
+            scheduler.join(worker.id, worker, threads, quota, host, effects);
             scheduler.workers()
         });
         drop(broadcasts);

@@ -399,7 +399,10 @@ impl PodTask {
             }
             ExitReason::Signal(_) | ExitReason::LinkLost(_) => match disruption(pod) {
                 Some(reason) => reason,
-                None => events::removal(&self.server, &self.name).await.unwrap_or(reason),
+                None => match events::removal(&self.server, &self.name).await {
+                    Some(removal) => removal,
+                    None => without_reason(reason, pod),
+                },
             },
             ExitReason::NotStarted(message) => ExitReason::NotStarted(self.explain(&message, None)),
             other => other,
@@ -429,6 +432,19 @@ impl PodTask {
             );
         }
         message.to_string()
+    }
+}
+
+/// Returns the exit reason of a pod that ended for no reason that Kubernetes gives. If somebody has
+/// deleted it, its kubelet has sent SIGTERM, and SIGKILL later.
+fn without_reason(reason: ExitReason, pod: &Pod) -> ExitReason {
+    match reason {
+        ExitReason::Signal(9 | 15) | ExitReason::LinkLost(_)
+            if pod.metadata.deletion_timestamp.is_some() =>
+        {
+            ExitReason::Terminated
+        }
+        other => other,
     }
 }
 
@@ -464,6 +480,9 @@ fn set_state(states: &watch::Sender<JobState>, state: JobState) {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use k8s_openapi::jiff::Timestamp;
+
     use super::*;
 
     #[test]
@@ -473,5 +492,17 @@ mod tests {
         assert!(displaced(&ExitReason::Preempted("by pod x".into()), false).is_some());
         assert_eq!(displaced(&evicted, true), None);
         assert_eq!(displaced(&ExitReason::LinkLost(DELETED.into()), false), None);
+    }
+
+    #[test]
+    fn a_pod_that_somebody_deletes_was_asked_to_end() {
+        let mut pod = Pod::default();
+        let killed = || ExitReason::Signal(9);
+        assert_eq!(without_reason(killed(), &pod), killed(), "nobody deletes it");
+        pod.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+        assert_eq!(without_reason(killed(), &pod), ExitReason::Terminated);
+        let lost = ExitReason::LinkLost(DELETED.into());
+        assert_eq!(without_reason(lost, &pod), ExitReason::Terminated);
+        assert_eq!(without_reason(ExitReason::Signal(11), &pod), ExitReason::Signal(11));
     }
 }

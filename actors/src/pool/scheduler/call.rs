@@ -45,6 +45,7 @@ pub(super) struct Call<C> {
 #[derive(Clone, Copy, Default)]
 pub(super) struct FailureCounts {
     pub(super) deaths: u32,
+    pub(super) host_deaths: u32,
     pub(super) timeouts: u32,
     /// Failures of the task itself.
     pub(super) own: u32,

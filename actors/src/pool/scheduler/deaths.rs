@@ -13,6 +13,10 @@ use super::worker::{Blame, FailureCause, Worker, find};
 use super::{Caller, Completion, Drain, Effects, Scheduler, Usage, WorkerId, function_name};
 use crate::pool::run::{CallId, Run};
 
+/// How many deaths of hosts abandon a task, for each death of a worker that may. A host dies with all
+/// its workers, and one of their tasks at most is the cause.
+pub(super) const HOST_DEATHS_PER_DEATH: u32 = 3;
+
 /// The end of a worker.
 #[derive(Debug)]
 pub(crate) struct Loss {
@@ -75,6 +79,7 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
     /// abandons them. Returns whether the worker was ever given a task.
     pub(crate) fn lost(&mut self, id: WorkerId, exit: &Exit, effects: &mut Effects<W, C>) -> Usage {
         let Some(worker) = self.workers.remove(&id) else { return Usage::Unused };
+        self.note_end_of_host(&worker, exit, effects);
         let before = self.counts.redelivered;
         let usage = worker.usage;
         self.threads -= worker.threads;
@@ -98,6 +103,18 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
         let loss = Loss { draining: worker.draining, blamed, redelivered, running };
         effects.losses.push((worker.handle, exit.clone(), loss));
         usage
+    }
+
+    /// Gives no more tasks to the other workers of a host that has ended. They are lost next.
+    fn note_end_of_host(&mut self, lost: &Worker<W>, exit: &Exit, effects: &mut Effects<W, C>) {
+        let is_first = lost.draining != Some(Drain::HostEnded);
+        let (ExitReason::HostEnded { .. }, Some(_), true) = (&exit.reason, lost.host, is_first)
+        else {
+            return;
+        };
+        let others = self.workers.iter().filter(|(_, worker)| worker.host == lost.host);
+        let others: Vec<_> = others.map(|(id, _)| *id).collect();
+        others.into_iter().for_each(|id| self.drain(id, Drain::HostEnded, effects));
     }
 
     /// Returns the tasks that a worker has reported to be running.
@@ -176,13 +193,18 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
         let failures = call.failures.entry(run.start).or_default();
         match cause {
             FailureCause::Death => failures.deaths += 1,
+            FailureCause::HostDeath => failures.host_deaths += 1,
             FailureCause::Timeout => failures.timeouts += 1,
         }
         let options = call.options;
-        if failures.deaths < options.max_deaths && failures.timeouts < options.max_timeouts {
+        let max_host_deaths = options.max_deaths.saturating_mul(HOST_DEATHS_PER_DEATH);
+        if failures.deaths < options.max_deaths
+            && failures.host_deaths < max_host_deaths
+            && failures.timeouts < options.max_timeouts
+        {
             return self.run_again(run, Requeue::Suspect);
         }
-        let workers = failures.deaths + failures.timeouts;
+        let workers = failures.deaths + failures.host_deaths + failures.timeouts;
         let stack = ended.stacks.get(&(run.call, run.start)).cloned();
         let exit = ended.exit.clone().with_stack(stack);
         let abandoned = Completion::Abandoned { index: run.start, workers, exit };

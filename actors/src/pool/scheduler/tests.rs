@@ -105,7 +105,7 @@ fn workers_until_abandoned(options: CallOptions, ends: impl Fn(u64) -> ExitReaso
     scheduler.submit(Run::new(1, 0, 1, arguments(1)), &mut Effects::default());
     for worker in 0..100 {
         let mut effects = Effects::default();
-        scheduler.join(worker, worker, 1, None, &mut effects);
+        scheduler.join(worker, worker, 1, None, None, &mut effects);
         assert_eq!(effects.assignments.len(), 1, "the task runs again");
         let reason = ends(worker);
         let mut effects = Effects::default();
@@ -159,10 +159,53 @@ fn evictions_preemptions_and_sigterm_never_count_against_a_task() {
 }
 
 #[test]
+fn deaths_of_hosts_have_a_limit_of_their_own() {
+    let limited = |max_deaths| CallOptions { max_deaths, ..options() };
+    let lost = |reason: ExitReason| ExitReason::HostEnded {
+        host: "pool-1/host-1".to_string(),
+        reason: Box::new(reason),
+    };
+    let killed = |_| lost(ExitReason::Signal(9));
+    let out_of_memory = |_| lost(ExitReason::OutOfMemory);
+    let in_turn = |worker| if worker % 2 == 0 { killed(worker) } else { ExitReason::Signal(9) };
+    assert_eq!(workers_until_abandoned(limited(3), killed), 9);
+    assert_eq!(workers_until_abandoned(limited(1), killed), 3);
+    assert_eq!(workers_until_abandoned(limited(3), in_turn), 6, "its own three deaths abandon it");
+    assert_eq!(workers_until_abandoned(limited(2), out_of_memory), 2, "it used up the memory");
+}
+
+#[test]
+fn a_host_that_ends_with_all_its_workers_counts_once_against_a_task() {
+    let mut scheduler = Scheduler::new();
+    scheduler.begin(
+        1,
+        caller(1),
+        EntryRef { offset: 1, name: 0 },
+        CallOptions { max_deaths: 1, ..options() },
+    );
+    scheduler.submit(Run::new(1, 0, 1, arguments(1)), &mut Effects::default());
+    let mut effects = Effects::default();
+    (0..8).for_each(|id| scheduler.join(id, id, 1, None, Some(5), &mut effects));
+    assert_eq!(effects.assignments.len(), 1);
+    let exit = ExitReason::HostEnded {
+        host: "pool-1/host-5".to_string(),
+        reason: Box::new(ExitReason::Signal(9)),
+    };
+    for id in 0..8 {
+        scheduler.lost(id, &Exit::new(exit.clone(), Vec::new()), &mut effects);
+    }
+    assert_eq!((scheduler.workers(), scheduler.idle()), (0, 0));
+    assert_eq!(effects.assignments.len(), 1, "its neighbours are lost, too");
+    assert!(effects.completions.is_empty() && effects.retired.is_empty());
+    scheduler.join(8, 8, 1, None, Some(6), &mut effects);
+    assert_eq!(effects.assignments.len(), 2);
+}
+
+#[test]
 fn a_worker_that_sigterm_asks_to_end_is_retired_and_replaced() {
     let mut scheduler = Scheduler::new();
     scheduler.begin(1, caller(1), EntryRef { offset: 1, name: 0 }, options());
-    scheduler.join(1, 1, 2, None, &mut Effects::default());
+    scheduler.join(1, 1, 2, None, None, &mut Effects::default());
     scheduler.submit(Run::new(1, 0, 2, arguments(2)), &mut Effects::default());
     let mut effects = Effects::default();
     scheduler.drain(1, Drain::Terminating, &mut effects);
@@ -170,7 +213,7 @@ fn a_worker_that_sigterm_asks_to_end_is_retired_and_replaced() {
     scheduler.returned(1, 1, 1, 1, &mut effects);
     assert!(effects.assignments.is_empty(), "it gets no task back");
     // The pool may be scaled down meanwhile. Then another worker goes, and this one is replaced.
-    assert!(scheduler.drain_some(1, |_| None, &mut effects).is_empty());
+    assert!(scheduler.drain_some(1, &mut effects).is_empty());
     scheduler.complete(1, results(1, 0, 1, false), &mut effects);
     assert_eq!(effects.retired, [(1, false)]);
     assert_eq!(scheduler.idle(), 0);
@@ -183,16 +226,16 @@ fn a_pool_that_shrinks_gives_up_whole_hosts() {
     scheduler.begin(1, caller(1), EntryRef { offset: 1, name: 0 }, options());
     // Workers 1 to 4 are in host 0, 5 to 7 in host 1, 8 and 9 in host 2.
     let host = |worker: &u64| Some(if *worker < 5 { 0 } else { worker / 8 + 1 });
-    (1..=9).for_each(|id| scheduler.join(id, id, 1, None, &mut effects));
+    (1..=9).for_each(|id| scheduler.join(id, id, 1, None, host(&id), &mut effects));
     scheduler.submit(Run::new(1, 0, 8, arguments(8)), &mut effects);
     let busy: Vec<_> = effects.assignments.iter().map(|(worker, _)| *worker).collect();
     let is_idle = |worker: &u64| !busy.contains(worker);
-    assert!(scheduler.drain_some(0, host, &mut effects).is_empty());
-    let first = scheduler.drain_some(3, host, &mut effects);
+    assert!(scheduler.drain_some(0, &mut effects).is_empty());
+    let first = scheduler.drain_some(3, &mut effects);
     let hosts: Vec<_> = first.iter().filter_map(host).collect();
     assert_eq!(hosts, [2, 2, 1]);
     assert_eq!(scheduler.workers(), 6);
-    let rest = scheduler.drain_some(100, host, &mut effects);
+    let rest = scheduler.drain_some(100, &mut effects);
     assert_eq!((rest.len(), scheduler.workers()), (6, 0));
     assert!(rest[..2].iter().all(|worker| host(worker) == Some(1)), "it has lost a worker");
     let idle = [&first[..2], &first[2..], &rest[2..]].map(|some| some.iter().position(is_idle));
@@ -210,7 +253,7 @@ fn all_tasks_of_a_worker_that_time_out_together_fail() {
         EntryRef { offset: 1, name: 0 },
         CallOptions { timeout: Some(LIMIT), ..options() },
     );
-    scheduler.join(1, 1, 2, None, &mut Effects::default());
+    scheduler.join(1, 1, 2, None, None, &mut Effects::default());
     let mut effects = Effects::default();
     scheduler.submit(Run::new(1, 0, 2, arguments(2)), &mut effects);
     scheduler.overdue(1, 1, 0, None, &mut effects);
@@ -224,7 +267,7 @@ fn each_thread_gets_one_long_task() {
     let mut scheduler = Scheduler::new();
     let mut effects = Effects::default();
     scheduler.begin(1, caller(1), EntryRef { offset: 1, name: 0 }, options());
-    scheduler.join(1, 1, 2, None, &mut effects);
+    scheduler.join(1, 1, 2, None, None, &mut effects);
     scheduler.submit(Run::new(1, 0, 100, arguments(100)), &mut effects);
     let count = |effects: &Effects<_, _>| {
         effects.assignments.iter().map(|(_, a): &(u64, Assignment)| a.count).sum::<u32>()
@@ -246,7 +289,7 @@ fn suspects_run_alone() {
         EntryRef { offset: 1, name: 0 },
         CallOptions { chunk: 10, ..options() },
     );
-    scheduler.join(1, 1, 1, None, &mut effects);
+    scheduler.join(1, 1, 1, None, None, &mut effects);
     scheduler.submit(Run::new(1, 0, 10, arguments(10)), &mut effects);
     let mut effects = Effects::default();
     scheduler.lost(1, &Exit::new(ExitReason::Signal(9), Vec::new()), &mut effects);
@@ -254,7 +297,7 @@ fn suspects_run_alone() {
     for index in 0..10 {
         let mut effects = Effects::default();
         if index == 0 {
-            scheduler.join(2, 2, 1, None, &mut effects);
+            scheduler.join(2, 2, 1, None, None, &mut effects);
         } else {
             scheduler.complete(2, results(1, index - 1, 1, false), &mut effects);
         }
@@ -271,7 +314,7 @@ fn calls_share_a_worker_by_the_time_of_their_tasks() {
         scheduler.begin(call, caller(call), EntryRef { offset: call, name: 0 }, options());
         scheduler.submit(Run::new(call, 0, 1000, arguments(1000)), &mut effects);
     }
-    scheduler.join(1, 1, 1, None, &mut effects);
+    scheduler.join(1, 1, 1, None, None, &mut effects);
     let (mut assigned, mut nanos) = (effects.assignments, [0u64; 2]);
     for _ in 0..200 {
         let (_, assignment) = assigned.remove(0);
@@ -294,7 +337,7 @@ fn a_worker_that_returned_all_its_tasks_gets_tasks_again() {
     let mut effects = Effects::default();
     scheduler.begin(1, caller(1), EntryRef { offset: 1, name: 0 }, options());
     scheduler.submit(Run::new(1, 0, 10, arguments(10)), &mut effects);
-    scheduler.join(7, 7, 1, None, &mut effects);
+    scheduler.join(7, 7, 1, None, None, &mut effects);
     scheduler.complete(7, Results { busy: 1_500_000, ..results(1, 0, 1, false) }, &mut effects);
     scheduler.complete(7, Results { busy: 5_000_000, ..results(1, 1, 1, false) }, &mut effects);
     let mut effects = Effects::default();
@@ -315,7 +358,7 @@ fn full_buffer() -> (Scheduler<WorkerId, TestCaller>, TestCaller, Effects<Worker
     };
     scheduler.begin(1, caller.clone(), EntryRef { offset: 1, name: 0 }, options());
     scheduler.submit(Run::new(1, 0, 100, arguments(100)), &mut effects);
-    scheduler.join(1, 1, 1, None, &mut effects);
+    scheduler.join(1, 1, 1, None, None, &mut effects);
     let mut effects = Effects::default();
     scheduler.complete(1, Results { busy: 1, ..results(1, 0, 1, false) }, &mut effects);
     (scheduler, caller, effects)
@@ -351,7 +394,7 @@ fn the_task_that_the_caller_waits_for_ignores_a_full_buffer() {
     caller.buffer.store_outcomes(0, 10 * OUTCOME);
     let mut effects = Effects::default();
     scheduler.lost(1, &Exit::new(ExitReason::Shutdown, Vec::new()), &mut effects);
-    scheduler.join(2, 2, 1, None, &mut effects);
+    scheduler.join(2, 2, 1, None, None, &mut effects);
     assert_eq!(assigned(&effects), [1]);
 }
 
@@ -366,7 +409,7 @@ fn tasks_return_when_outcomes_are_larger_than_expected() {
     };
     scheduler.begin(1, caller.clone(), EntryRef { offset: 1, name: 0 }, options());
     scheduler.submit(Run::new(1, 0, 100, arguments(100)), &mut effects);
-    scheduler.join(1, 1, 1, None, &mut effects);
+    scheduler.join(1, 1, 1, None, None, &mut effects);
     scheduler.complete(1, Results { busy: 1, ..results(1, 0, 1, false) }, &mut Effects::default());
     let mut outcome = Vec::new();
     push_item(&mut outcome, &[0; 600], false);

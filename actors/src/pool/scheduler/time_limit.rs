@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn no_task_begins_that_would_not_end_in_time() {
         let mut scheduler = TestScheduler::new();
-        scheduler.join(1, 1, 1, None, &mut Effects::default());
+        scheduler.join(1, 1, 1, None, None, &mut Effects::default());
         assert_eq!(begin(&mut scheduler, 1, 10, 1), [0]);
         scheduler.set_time_left(seconds(6));
         assert_eq!(complete(&mut scheduler, 1, 0, 5 * SECOND), [(1, 1)], "it takes 5 s of 6 s");
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn nothing_begins_when_no_time_is_left() {
         let mut scheduler = TestScheduler::new();
-        scheduler.join(1, 1, 1, None, &mut Effects::default());
+        scheduler.join(1, 1, 1, None, None, &mut Effects::default());
         scheduler.set_time_left(Duration::ZERO);
         assert!(begin(&mut scheduler, 1, 10, 1).is_empty());
     }
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn a_chunk_is_no_longer_than_the_time_that_is_left() {
         let mut scheduler = TestScheduler::new();
-        scheduler.join(1, 1, 1, None, &mut Effects::default());
+        scheduler.join(1, 1, 1, None, None, &mut Effects::default());
         begin(&mut scheduler, 1, 1, 1);
         complete(&mut scheduler, 1, 0, SECOND);
         scheduler.set_time_left(Duration::from_millis(3500));
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn all_threads_of_a_worker_work_to_the_limit() {
         let mut scheduler = TestScheduler::new();
-        scheduler.join(1, 1, 2, None, &mut Effects::default());
+        scheduler.join(1, 1, 2, None, None, &mut Effects::default());
         assert_eq!(begin(&mut scheduler, 1, 10, 1), [0, 1]);
         scheduler.set_time_left(Duration::from_millis(1200));
         assert_eq!(complete(&mut scheduler, 1, 0, SECOND), [(1, 2)]);
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn a_call_expires_after_its_last_task_that_fits() {
         let mut scheduler = TestScheduler::new();
-        scheduler.join(1, 1, 1, None, &mut Effects::default());
+        scheduler.join(1, 1, 1, None, None, &mut Effects::default());
         begin(&mut scheduler, 1, 10, 1);
         complete(&mut scheduler, 1, 0, 5 * SECOND);
         scheduler.set_time_left(seconds(4));
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn a_call_whose_tasks_all_run_does_not_expire() {
         let mut scheduler = TestScheduler::new();
-        scheduler.join(1, 1, 1, None, &mut Effects::default());
+        scheduler.join(1, 1, 1, None, None, &mut Effects::default());
         begin(&mut scheduler, 1, 1, 1);
         scheduler.set_time_left(Duration::ZERO);
         assert!(scheduler.expire().is_empty());
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn the_fastest_durable_function_with_tasks_left_says_when_the_program_ends() {
         let mut scheduler = TestScheduler::new();
-        scheduler.join(1, 1, 2, None, &mut Effects::default());
+        scheduler.join(1, 1, 2, None, None, &mut Effects::default());
         assert_eq!(scheduler.usual_time_of_durable(), None);
         begin(&mut scheduler, 1, 10, 1);
         assert_eq!(scheduler.usual_time_of_durable(), None, "odd calls are not durable");

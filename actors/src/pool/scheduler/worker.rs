@@ -8,10 +8,13 @@ use fiber_core::stacks::ThreadStack;
 use super::WorkerId;
 use super::figures::{LongRunning, WorkerCounts};
 use crate::pool::run::{CallId, Run};
+use crate::runtime::HostNumber;
 
 /// A worker and its pending tasks.
 pub(super) struct Worker<W> {
     pub(super) handle: W,
+    /// The host in which it runs, if it shares a job.
+    pub(super) host: Option<HostNumber>,
     pub(super) threads: u64,
     pub(super) pending: BTreeMap<(CallId, u64), Run>,
     pub(super) pending_tasks: u64,
@@ -46,6 +49,8 @@ pub(crate) enum Drain {
     Superfluous,
     /// SIGTERM asked the worker to end. Another one takes its place.
     Terminating,
+    /// The worker's host has ended, and the worker with it.
+    HostEnded,
 }
 
 /// Whether a worker was ever given a task.
@@ -68,14 +73,22 @@ pub(super) enum Blame {
 pub(super) enum FailureCause {
     /// The worker died while it ran the task.
     Death,
+    /// The worker's host died while the worker ran the task.
+    HostDeath,
     /// The worker was killed because the task ran past its timeout.
     Timeout,
 }
 
 impl<W> Worker<W> {
-    pub(super) fn new(handle: W, threads: u64, quota: Option<u64>) -> Worker<W> {
+    pub(super) fn new(
+        handle: W,
+        threads: u64,
+        quota: Option<u64>,
+        host: Option<HostNumber>,
+    ) -> Worker<W> {
         Worker {
             handle,
+            host,
             threads,
             pending: BTreeMap::new(),
             pending_tasks: 0,
@@ -140,6 +153,12 @@ impl<W> Worker<W> {
         if reason.is_displacement() {
             return Blame::NoTask;
         }
+        let cause = match reason {
+            ExitReason::HostEnded { reason, .. } if **reason != ExitReason::OutOfMemory => {
+                FailureCause::HostDeath
+            }
+            _ => FailureCause::Death,
+        };
         let running: Vec<_> = self
             .long_running
             .iter()
@@ -148,14 +167,14 @@ impl<W> Worker<W> {
             .collect();
         let known = running.len() as u64;
         if known > 0 && (known >= self.threads || known == self.pending_tasks) {
-            return Blame::Tasks(FailureCause::Death, running);
+            return Blame::Tasks(cause, running);
         }
         if self.pending_tasks <= self.threads {
             let tasks = self
                 .pending
                 .values()
                 .flat_map(|run| (run.start..run.end).map(|index| (run.call, index)));
-            return Blame::Tasks(FailureCause::Death, tasks.collect());
+            return Blame::Tasks(cause, tasks.collect());
         }
         Blame::Unknown
     }

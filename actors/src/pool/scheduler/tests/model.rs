@@ -181,7 +181,7 @@ impl Simulation {
                 if quota.is_none() {
                     self.model.unlimited.insert(id);
                 }
-                self.scheduler.join(id, id, threads, quota, &mut effects);
+                self.scheduler.join(id, id, threads, quota, None, &mut effects);
             }
             Step::Complete { worker, first, tasks, failed } => {
                 let Some(worker) = Simulation::select(&self.model.workers, worker) else { return };
@@ -307,7 +307,7 @@ impl Simulation {
                 );
             }
             Step::Drain => {
-                if let Some(drained) = self.scheduler.drain_some(1, |_| None, &mut effects).pop() {
+                if let Some(drained) = self.scheduler.drain_some(1, &mut effects).pop() {
                     self.model.unlimited.remove(&drained);
                     assert!(self.model.draining.insert(drained), "no worker is drained twice");
                 }
