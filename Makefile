@@ -113,14 +113,18 @@ deny:
 package: setup
 	$(CARGO) package --workspace --exclude fiber-examples --all-features --locked $(ARGS)
 
+# The clusters of cluster-up, for the cases that use them if they are up.
+BENCH_CLUSTERS = KUBECONFIG="$${KUBECONFIG:-$$(tests/cluster/kubeconfig.sh)}" \
+	SLURM_CONF="$$(tests/cluster/slurm-conf.sh)" BENCH_SSH_CONFIG="$$(tests/cluster/ssh-config.sh)"
+
 ## bench: fiber beside multiprocessing, bare sockets and other crates; prints a table, writes docs/benchmarks.md
 bench: setup
-	KUBECONFIG="$${KUBECONFIG:-$$(tests/cluster/kubeconfig.sh)}" $(CARGO) bench --bench suite -- $(ARGS)
+	$(BENCH_CLUSTERS) $(CARGO) bench --bench suite -- $(ARGS)
 
 ## bench-all: the same beside Ray, Dask, joblib, HyperQueue, GNU parallel, Open MPI and gloo, which it installs
 bench-all: setup
 	@scripts/setup.sh peers
-	KUBECONFIG="$${KUBECONFIG:-$$(tests/cluster/kubeconfig.sh)}" \
+	$(BENCH_CLUSTERS) \
 		BENCH_PYTHON="$$(scripts/setup.sh python)" BENCH_PEERS=multiprocessing,ray,dask,joblib,hyperqueue \
 		$(CARGO) bench --bench suite -- $(ARGS)
 

@@ -9,6 +9,7 @@ mod durable;
 mod endless;
 mod evolution;
 mod hosts;
+mod machines;
 mod many;
 mod observed;
 mod queues;
@@ -25,6 +26,7 @@ pub(crate) use actors::{OVER_NNG as CALL_OVER_NNG, answer_over_nng as answer_cal
 pub(crate) use containers::{WITH_BACKEND, answer_with_backend, be_bare_if_asked};
 pub(crate) use durable::{PROGRAM as DURABLE_PROGRAM, answer_durable};
 pub(crate) use hosts::{THROUGH_HOST, answer_through_host};
+pub(crate) use machines::{IN_ALLOCATION, READY_WORKERS, answer_in_allocation, answer_ready};
 pub(crate) use observed::{SESSION, be_session};
 pub(crate) use scale::{AT_SCALE, be_at_scale};
 pub(crate) use sealed::{ARRAYS_OVER_NNG, answer_arrays_over_nng, serve_if_asked};
@@ -63,6 +65,8 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "hosts", measure: hosts::hosts },
     Case { name: "containers", measure: containers::containers },
     Case { name: "pods", measure: containers::pods },
+    Case { name: "slurm", measure: machines::slurm },
+    Case { name: "ssh", measure: machines::ssh },
     Case { name: "build", measure: building::building },
     Case { name: "endless", measure: endless::endless },
 ];

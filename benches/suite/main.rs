@@ -40,6 +40,8 @@ fn main() -> ExitCode {
         [name] if name == cases::THROUGH_HOST => cases::answer_through_host(),
         [name] if name == cases::AT_SCALE => cases::be_at_scale(),
         [name] if name == cases::SESSION => cases::be_session(),
+        [name] if name == cases::IN_ALLOCATION => cases::answer_in_allocation(),
+        [name] if name.starts_with(cases::READY_WORKERS) => cases::answer_ready(name),
         names => run(names),
     };
     match done {
