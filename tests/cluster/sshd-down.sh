@@ -20,6 +20,12 @@ for machine in a b c; do
     ip link del "fib-ssh-$machine" 2>/dev/null || true
     ip netns del "fib-ssh-$machine"
 done
+# The control group goes when its last process has gone.
+for _ in $(seq 50); do
+    rmdir /sys/fs/cgroup/{pids/,}fib-ssh-crowded 2>/dev/null || true
+    [[ -d /sys/fs/cgroup/pids/fib-ssh-crowded || -d /sys/fs/cgroup/fib-ssh-crowded ]] || break
+    sleep 0.1
+done
 umount "$ssh/caches/full" 2>/dev/null || true
 rm -rf "$ssh/caches" "$ssh"/run/*
 while iptables -w -D FORWARD -i fib-ssh -o fib-ssh -j ACCEPT 2>/dev/null; do :; done

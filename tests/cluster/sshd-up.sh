@@ -64,6 +64,13 @@ for machine in a b c; do
     ip -n "fib-ssh-$machine" link set eth0 up
 done
 
+# Prints the directory of a control group for the processes of a machine.
+processes_of() { # name
+    local root=/sys/fs/cgroup
+    [[ -d $root/pids ]] && root=$root/pids
+    echo "$root/fib-ssh-$1"
+}
+
 # Starts an sshd with a script of its name, so the tests can start it again.
 serve() { # name namespace port [option…]
     local name=$1 namespace=$2 port=$3
@@ -79,6 +86,7 @@ serve() { # name namespace port [option…]
     } >"run/$name.conf"
     cat >"run/$name" <<SCRIPT
 #!/bin/sh
+if [ -d "$(processes_of "$name")" ]; then echo \$\$ >"$(processes_of "$name")/cgroup.procs"; fi
 setsid nohup ip netns exec fib-ssh-$namespace $sshd -D -f $ssh/run/$name.conf -E $ssh/run/$name.log \\
     >>$ssh/run/$name.log 2>&1 </dev/null &
 echo \$! >$ssh/run/$name.pid
@@ -95,13 +103,17 @@ mount -t tmpfs -o size=64k fib-ssh-full caches/full
 serve full a 23
 serve alien a 24 "PATH=$ssh/tools/alien:/usr/bin:/bin"
 serve old a 25 "PATH=$ssh/tools/old:/usr/bin:/bin"
+# One that runs out of processes: sshd, a shell and a host with its threads are more.
+mkdir "$(processes_of crowded)"
+echo 10 >"$(processes_of crowded)/pids.max"
+serve crowded a 27
 
 host_key=$(cut -d' ' -f1,2 keys/host.pub)
 {
     for number in 11 12 13; do
         echo "$net.$number $host_key"
     done
-    for port in 23 24 25; do
+    for port in 23 24 25 27; do
         echo "[$net.11]:$port $host_key"
     done
     echo "changed $(cut -d' ' -f1,2 keys/other.pub)"
@@ -117,6 +129,7 @@ host_key=$(cut -d' ' -f1,2 keys/host.pub)
     entry full "$net.11" 'Port 23'
     entry alien "$net.11" 'Port 24'
     entry old "$net.11" 'Port 25'
+    entry crowded "$net.11" 'Port 27'
     # The bad inputs of a user: a key that the machine does not know, one that changed, one that
     # nobody has confirmed, a machine that does not serve ssh, one that is off, and no machine.
     entry stranger "$net.11" "IdentityFile $ssh/keys/stranger"

@@ -62,7 +62,7 @@ fn silence() -> Silenced {
 }
 
 fn a_silent_controller_loses_nothing() {
-    let job = Batch::run("work");
+    let job = Batch::run("work for 30 seconds");
     job.prints("begun");
     let silenced = silence();
     job.prints("right: true");

@@ -15,8 +15,9 @@ pub(crate) fn run(name: &str) {
     match name {
         "pi" => tasks::pi(4),
         "places" => places(),
-        "work" => work(1),
-        "work after deaths" => work(3),
+        "work" => work(600, 1),
+        "work for 30 seconds" => work(6000, 1),
+        "work after deaths" => work(600, 3),
         "endless" => endless(),
         "recorded" => recorded(),
         "unrecorded" => unrecorded(),
@@ -49,9 +50,9 @@ fn places() {
     println!("the key is exported: {}", pool.apply(key, ()).wait().unwrap());
 }
 
-/// Maps 600 tasks of 20 ms, and reports when 50 results are there, and whether all are right. A task
+/// Maps tasks of 20 ms, and reports when 50 results are there, and whether all are right. A task
 /// fails after `max_deaths` deaths.
-fn work(max_deaths: u32) {
+fn work(tasks: u64, max_deaths: u32) {
     let task = |index: u64| {
         std::thread::sleep(Duration::from_millis(20));
         index * 3
@@ -60,11 +61,11 @@ fn work(max_deaths: u32) {
     println!("ready");
     let host = pool.apply(|()| std::os::unix::process::parent_id(), ()).wait().unwrap();
     println!("host {host}");
-    let mut results = pool.max_deaths(max_deaths).imap(task, 0..600u64).wait();
+    let mut results = pool.max_deaths(max_deaths).imap(task, 0..tasks).wait();
     let mut all: Vec<u64> = results.by_ref().take(50).map(Result::unwrap).collect();
     println!("begun");
     all.extend(results.map(Result::unwrap));
-    println!("right: {}", all.into_iter().eq((0..600).map(|index| index * 3)));
+    println!("right: {}", all.into_iter().eq((0..tasks).map(|index| index * 3)));
 }
 
 /// Starts workers that work for ever.

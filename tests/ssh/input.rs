@@ -12,6 +12,8 @@ crate::tests![
     a_machine_of_another_architecture,
     a_machine_with_an_older_c_library,
     a_machine_without_room,
+    a_machine_that_is_out_of_processes,
+    an_interface_that_does_not_exist,
     a_directory_that_does_not_exist,
 ];
 
@@ -58,6 +60,16 @@ fn a_machine_with_an_older_c_library() {
 
 fn a_machine_without_room() {
     fails("full", &["`full` has", "free in", "ssh_cache"]);
+}
+
+fn a_machine_that_is_out_of_processes() {
+    let remedy = "raise the limits (`ulimit -u`, that of the control group";
+    fails("crowded", &["`crowded`", "the limit of processes and threads is reached", remedy]);
+}
+
+fn an_interface_that_does_not_exist() {
+    let setup = program("one task", "a").env("FIBER_INTERFACE", "ib77");
+    setup.run().code(0).says(&["error: ", "`ib77`", "`fib-ssh` (10.83.7.1)"]);
 }
 
 fn a_directory_that_does_not_exist() {

@@ -6,6 +6,7 @@ use crate::wait::wait_until;
 crate::tests![
     a_pool_works_on_three_machines,
     managers_queues_pipes_locks_and_rings_work_between_machines,
+    an_interface_is_found_by_its_network,
     output_comes_here,
     a_machine_that_is_off_is_left_out,
     a_machine_that_is_not_waited_for_is_no_failure,
@@ -20,6 +21,11 @@ fn a_pool_works_on_three_machines() {
 fn managers_queues_pipes_locks_and_rings_work_between_machines() {
     let ended = program("together", "a:2,b:2,c:2").run().code(0);
     ended.says(&["consumed: (10100, 2)", "balance: 10101", "ring: [true, true, true]"]);
+}
+
+fn an_interface_is_found_by_its_network() {
+    let network = "10.83.7.0/24";
+    program("pi", "a:1,b:1").env("FIBER_INTERFACE", network).run().code(0).says(&["pi: 3.14"]);
 }
 
 fn output_comes_here() {
