@@ -9,10 +9,11 @@ use fiber_transport::PeerInfo;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use super::host::{Host, hosted_output};
 use super::hosted_link::HostedLink;
 use super::shared::HostWire;
 use super::wire::{self, HostedProcess, Number, ToHost};
-use super::{Host, HostGroup, HostNumber, hosted_output};
+use super::{HostGroup, HostNumber};
 use crate::runtime::listen::hand_over;
 use fiber_transport::{HandshakeError, Peer};
 
