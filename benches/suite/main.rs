@@ -6,7 +6,7 @@
 //! cargo bench --bench suite -- noop map   # some cases: prints a table
 //! ```
 //!
-//! `BENCH_SECONDS` sets how long the endless iterator goes on (60). For `BENCH_PEERS` and
+//! `BENCH_PAGE` names a file for the page, also of some cases. `BENCH_SECONDS` sets how long the endless iterator goes on (60). For `BENCH_PEERS` and
 //! `BENCH_PYTHON` see `peers.rs`.
 
 mod bare;
@@ -15,7 +15,7 @@ mod measure;
 mod peers;
 mod table;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use cases::{CASES, Case};
@@ -76,8 +76,9 @@ fn run(names: &[String]) -> anyhow::Result<()> {
     if !failed.is_empty() {
         anyhow::bail!("these cases failed: {}", failed.join(", "));
     }
-    if names.is_empty() {
-        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/benchmarks.md");
+    let whole = || Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/benchmarks.md");
+    let page = std::env::var_os("BENCH_PAGE").map(PathBuf::from);
+    if let Some(page) = page.or_else(|| names.is_empty().then(whole)) {
         table.write_markdown(&page)?;
         eprintln!("written to {}", page.display());
     }

@@ -1,8 +1,9 @@
 //! The command line. The help, the man pages and docs/cli.md are generated from it.
 
+mod journal;
+mod map;
 mod slurm;
 
-use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,6 +14,8 @@ use clap::{Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use fiber_backends::cluster::VolumeMount;
 
+pub(crate) use self::journal::JournalCommand;
+pub(crate) use self::map::Map;
 pub(crate) use self::slurm::SlurmArgs;
 use crate::stack::Profile;
 use crate::top::Top;
@@ -185,89 +188,6 @@ pub(crate) enum Command {
     },
 }
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum JournalCommand {
-    /// Lists the journals of a folder.
-    Ls {
-        /// Prints JSON: a list of journals.
-        #[arg(long)]
-        json: bool,
-        /// The folder [default: `journals` of the configuration].
-        #[arg(value_hint = ValueHint::DirPath)]
-        folder: Option<PathBuf>,
-    },
-    /// Shows the calls and slots of a journal.
-    ///
-    /// Programs may record meanwhile.
-    Show {
-        /// Prints JSON.
-        #[arg(long)]
-        json: bool,
-        /// A name, or a path with a `/`.
-        #[arg(value_hint = ValueHint::DirPath)]
-        journal: PathBuf,
-    },
-    /// Prints outcomes and slots as JSON lines.
-    ///
-    /// Each line is an object. That of an outcome has the call's `name`, `function` and `version`,
-    /// the task's `index`, its `outcome` (`returned`, `failed` or `abandoned`) and the `value`. That
-    /// of a slot has `slots`, `slot` and `value`. Structs are objects, byte strings are `{"hex": "…"}`,
-    /// and numbers that JSON does not have are texts. An array is a list of the number of its type,
-    /// its shape, and its bytes or, if it is large, the number of an element of `blobs`, which are
-    /// beside `value`, in hex. A value that does not describe itself is `{"hex": "…"}`.
-    #[command(after_help = "Example:\n  fiber journal export sweep-7 | jq -c 'select(.outcome == \
-                            \"returned\") | [.index, .value]'")]
-    Export {
-        /// Prints only outcomes of calls of this name (`#0`, or as given to `Journal::call`).
-        #[arg(long, value_name = "NAME")]
-        call: Vec<String>,
-        /// A name, or a path with a `/`.
-        #[arg(value_hint = ValueHint::DirPath)]
-        journal: PathBuf,
-    },
-    /// Reads all of a journal and checks its checksums.
-    ///
-    /// Exit codes: 0 if it is whole, 1 if something is damaged.
-    Verify {
-        /// Prints JSON.
-        #[arg(long)]
-        json: bool,
-        /// A name, or a path with a `/`.
-        #[arg(value_hint = ValueHint::DirPath)]
-        journal: PathBuf,
-    },
-    /// Removes what is not needed any more.
-    ///
-    /// Superseded values of slots are removed in any case, outcomes only with an option. Their tasks
-    /// run again when a program makes the call again. No program may record meanwhile.
-    #[command(
-        after_help = "Example:\n  fiber journal prune --failed --version 1 --version 2 sweep-7"
-    )]
-    Prune {
-        /// Removes the outcomes of calls of this name.
-        #[arg(long, value_name = "NAME")]
-        call: Vec<String>,
-        /// Removes the outcomes of this version.
-        #[arg(long, value_name = "VERSION")]
-        version: Vec<String>,
-        /// Removes the outcomes of this function, by its path.
-        #[arg(long, value_name = "PATH")]
-        function: Vec<String>,
-        /// Removes the outcomes of failed and abandoned tasks.
-        #[arg(long)]
-        failed: bool,
-        /// Removes what can't be read, and keeps the rest.
-        #[arg(long)]
-        damaged: bool,
-        /// Prints JSON.
-        #[arg(long)]
-        json: bool,
-        /// A name, or a path with a `/`.
-        #[arg(value_hint = ValueHint::DirPath)]
-        journal: PathBuf,
-    },
-}
-
 /// The cluster whose sessions a command acts on.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct ClusterArgs {
@@ -391,97 +311,6 @@ pub(crate) struct Run {
         value_hint = ValueHint::CommandWithArguments
     )]
     pub(crate) command: Vec<String>,
-}
-
-/// Runs a command for each item of a list, on a pool of workers.
-///
-/// An item is a word after `:::`, a line of standard input or of a file, or a row of a CSV. These
-/// stand for it in the command: {} the item; {.} without its extension; {/} its last component;
-/// {//} its directory; {/.} its last component without extension; {#} its number, from 1; {NAME}
-/// the column NAME of a CSV. Without any of them, the item is the last argument.
-///
-/// No shell reads the command: for pipes and variables, run one (see the examples). Its standard
-/// input is empty. A command ends with all processes that it has started.
-///
-/// Output of different commands never mixes. It comes in the order of the items, or with
-/// --unordered as the commands end. If a worker is lost, its command runs again.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:
-  fiber map -- simulate --seed {} ::: $(seq 1000)
-  find . -name '*.png' -print0 | fiber map --null -- convert {} {.}.webp
-  fiber map --csv runs.csv --output-dir out -- train --rate {rate} --seed {seed}
-  fiber map --journal sweep-7 --timeout 10m --retries 2 --input seeds.txt -- simulate --seed {}
-  fiber map -- sh -c 'sort \"$1\" | uniq -c >\"$1.counts\"' sh {} ::: *.txt
-
-Exit codes: 0 if all commands have succeeded; 1 to 100 is the number of those that have failed, and
-101 stands for more; 125 if the command line or the items are wrong; 126 if the command can't be
-executed, 127 if there is none; 75 after SIGTERM with --journal: start it again to go on.")]
-pub(crate) struct Map {
-    #[command(flatten)]
-    pub(crate) cluster: ClusterArgs,
-    /// The number of workers, each of which runs one command at a time [default: one for each CPU
-    /// core].
-    #[arg(short, long, value_name = "COUNT", value_parser = RangedU64ValueParser::<u32>::new().range(1..))]
-    pub(crate) processes: Option<u32>,
-    /// Runs a command that fails again, up to COUNT times.
-    #[arg(long, value_name = "COUNT", default_value = "0")]
-    pub(crate) retries: u32,
-    /// Ends a command with its processes after this time: 90s, 2h. It gets SIGTERM, and SIGKILL a
-    /// second later.
-    #[arg(long, value_name = "TIME", value_parser = timeout)]
-    pub(crate) timeout: Option<Duration>,
-    /// Records outcomes in this journal, a name or a path with a `/`. Run again, the command then
-    /// runs only what is not recorded, or has failed (see docs/durable.md).
-    #[arg(long, value_name = "NAME")]
-    pub(crate) journal: Option<String>,
-    /// CPU cores for each worker: 2, or 0.5.
-    #[arg(long, value_name = "CORES", value_parser = cores)]
-    pub(crate) cpu: Option<f64>,
-    /// Memory for each worker with its command: 512MiB, or 2GiB.
-    #[arg(long, value_name = "SIZE", value_parser = memory)]
-    pub(crate) memory: Option<ByteSize>,
-    /// GPUs for each worker.
-    #[arg(long, value_name = "COUNT")]
-    pub(crate) gpu: Option<u32>,
-    /// The image of containers. It needs this command `fiber` and CMD. Without one, fiber builds it
-    /// of both and their libraries.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) image: Option<String>,
-    /// Reads items from the lines of a file, or of standard input (`-`). Empty lines are left out.
-    #[arg(long, value_name = "FILE", conflicts_with = "csv", value_hint = ValueHint::FilePath)]
-    pub(crate) input: Option<PathBuf>,
-    /// Reads items from the rows of a CSV, whose first line names the columns.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) csv: Option<PathBuf>,
-    /// NUL bytes end the items of --input or standard input, and not line ends.
-    #[arg(short = '0', long, conflicts_with = "csv")]
-    pub(crate) null: bool,
-    /// Writes the output of each command into a directory of DIR, which its number names: files
-    /// `stdout`, `stderr`, `exit-code` and `command`.
-    #[arg(long, value_name = "DIR", conflicts_with = "json", value_hint = ValueHint::DirPath)]
-    pub(crate) output_dir: Option<PathBuf>,
-    /// Prints a line of JSON for each command, with its output.
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Prints the output of commands as they end.
-    #[arg(long)]
-    pub(crate) unordered: bool,
-    /// Ends a command whose output is larger.
-    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = memory)]
-    pub(crate) max_output: ByteSize,
-    /// Prints the commands, quoted for a shell, and runs none.
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// Shows no progress bar on a terminal.
-    #[arg(long)]
-    pub(crate) no_progress: bool,
-    /// The command, and after `:::` its items.
-    #[arg(
-        trailing_var_arg = true,
-        value_name = "CMD",
-        value_hint = ValueHint::CommandWithArguments
-    )]
-    pub(crate) command: Vec<OsString>,
 }
 
 /// Follows a session that runs elsewhere: prints its output and ends with its exit code.

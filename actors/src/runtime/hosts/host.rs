@@ -184,7 +184,7 @@ impl Runtime {
         let launched = loop {
             tokio::select! {
                 launched = &mut launching => break launched,
-                // Nobody waits for it any more. Dropping the launch ends what has started.
+                // No process waits for it any more. Dropping the launch ends what has started.
                 command = commands.recv() => match command {
                     Some(ProcessCommand::Terminate) => {}
                     _ => return self.host_ended(&host, Exit::new(ExitReason::Shutdown, Vec::new())),

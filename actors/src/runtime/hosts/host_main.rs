@@ -84,7 +84,7 @@ struct Hosted {
     link: Option<Arc<dyn Link>>,
 }
 
-/// What the parent wants of a process.
+/// A request of the parent about a process.
 #[derive(Clone, Copy)]
 enum Command {
     Terminate,

@@ -17,7 +17,7 @@ use super::HostedJob;
 pub(super) struct WaitingProcesses {
     /// None is empty.
     queues: Vec<Queue>,
-    /// The reason that they were told.
+    /// The reason to wait that they have last.
     reason: String,
 }
 

@@ -79,7 +79,7 @@ struct Follower<'a> {
     /// When the job was known last.
     known: Instant,
     begun: Instant,
-    /// The last reason to wait that was told.
+    /// The last reason to wait that was reported.
     said: String,
 }
 
