@@ -73,7 +73,7 @@ fn a_host_that_falls_silent_is_replaced() {
     rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
     // The heartbeats of the host and of its workers stop together.
     assert_eq!(pool.map(|x: u64| x, 0..100).wait().unwrap().len(), 100);
-    assert!(!is_running(host));
+    wait_until(|| !is_running(host));
     let events = fiber::stats().unwrap().events;
     let reasons: Vec<_> = events.iter().map(|event| format!("{event:?}")).collect();
     assert!(
