@@ -142,13 +142,25 @@ pub trait Link: Debug + Send + Sync {
     /// message.
     fn send(&self, message: Message) -> Result<(), Closed>;
 
-    /// Sends a message that goes to other peers too, with the same key and the same bytes. Links
-    /// that share a wire may carry it there once.
+    /// Queues a message for the next [`send`](Link::send) or [`flush`](Link::flush), so that one
+    /// write may carry both. A link that gains nothing by that sends it at once.
+    ///
+    /// # Errors
+    /// Those of [`send`](Link::send).
+    fn send_later(&self, message: Message) -> Result<(), Closed> {
+        self.send(message)
+    }
+
+    /// Sends what [`send_later`](Link::send_later) has queued.
+    fn flush(&self) {}
+
+    /// Works as [`send_later`](Link::send_later), for a message that goes to other peers too, with
+    /// the same key and the same bytes. Links that share a wire may carry it there once.
     ///
     /// # Errors
     /// Those of [`send`](Link::send).
     fn send_shared(&self, _key: u64, message: Message) -> Result<(), Closed> {
-        self.send(message)
+        self.send_later(message)
     }
 
     /// Notes that this peer needs the shared message of this key no more, if it was sent it.

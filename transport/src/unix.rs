@@ -159,6 +159,20 @@ impl Link for UnixLink {
         self.push(|state| state.push(message))
     }
 
+    fn send_later(&self, message: Message) -> Result<(), Closed> {
+        let mut state = self.state.lock();
+        if state.closed {
+            return Err(Closed);
+        }
+        state.push(message);
+        Ok(())
+    }
+
+    fn flush(&self) {
+        // A closed link has dropped what was queued.
+        let _ = self.push(|_| {});
+    }
+
     fn close(&self) {
         let mut state = self.state.lock();
         state.closed = true;
@@ -175,7 +189,7 @@ impl Link for UnixLink {
 }
 
 impl UnixLink {
-    /// Adds something to send, and sends it unless another thread does.
+    /// Adds something to send, and sends all that is queued unless another thread does.
     fn push(&self, add: impl FnOnce(&mut SendState)) -> Result<(), Closed> {
         let mut state = self.state.lock();
         if state.closed {
@@ -185,10 +199,12 @@ impl UnixLink {
         if state.writing {
             return Ok(());
         }
-        state.writing = true;
         let pieces = state.waiting.take();
-        drop(state);
-        self.write(pieces);
+        if !pieces.is_empty() {
+            state.writing = true;
+            drop(state);
+            self.write(pieces);
+        }
         Ok(())
     }
 

@@ -20,6 +20,7 @@ use support::{child, filler, promises, run, spawn_child, within};
 
 promises! {
     messages_arrive_whole_and_in_order,
+    messages_for_later_arrive_in_order_with_the_next_one_or_a_flush,
     messages_sent_by_several_threads_all_arrive,
     an_echo_returns_what_was_sent,
     closing_a_link_ends_both_halves_at_both_ends,
@@ -98,6 +99,27 @@ async fn messages_arrive_whole_and_in_order(kind: LinkKind) {
         assert!(received[4..] == filler(index, length(index)), "message {index} is damaged");
     }
     drop(sender.join().unwrap());
+}
+
+async fn messages_for_later_arrive_in_order_with_the_next_one_or_a_flush(kind: LinkKind) {
+    let Ends { mut acceptor, connector, listener: _listener } = ends(kind).await;
+    let link = &connector.link;
+    // More than one write carries.
+    for index in 0..100 {
+        link.send_later(message(filler(index, 10 * index))).unwrap();
+    }
+    link.send(message(filler(100, 1000))).unwrap();
+    for index in 0..=100 {
+        assert!(next(&mut acceptor).await == filler(index, 10 * index), "{index}");
+    }
+    link.send_later(message("later")).unwrap();
+    link.flush();
+    assert_eq!(next(&mut acceptor).await, "later");
+    // Nothing is queued.
+    link.flush();
+    link.close();
+    assert_eq!(link.send_later(message("late")), Err(Closed));
+    link.flush();
 }
 
 async fn messages_sent_by_several_threads_all_arrive(kind: LinkKind) {

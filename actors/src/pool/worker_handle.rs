@@ -89,8 +89,8 @@ impl Worker {
     pub(super) fn assign(&self, assignment: Assignment) {
         // The lock keeps the order: another thread may be sending what was held back.
         let mut held_back = self.held_back.lock();
-        self.send_all(&mut held_back);
-        self.send(ToWorker::Assignment(assignment));
+        self.queue_all(&mut held_back);
+        let _ = self.link.send(ToWorker::Assignment(assignment).message());
     }
 
     /// Sends a broadcast value, at the latest before tasks that may read it.
@@ -99,7 +99,8 @@ impl Worker {
         let is_large = value.len() + value.blobs.private_len() >= LARGE;
         held_back.push(ToWorker::Broadcast { id, value });
         if is_large {
-            self.send_all(&mut held_back);
+            self.queue_all(&mut held_back);
+            self.link.flush();
         }
     }
 
@@ -119,24 +120,24 @@ impl Worker {
     }
 
     pub(super) fn send_held_back(&self) {
-        self.send_all(&mut self.held_back.lock());
+        self.queue_all(&mut self.held_back.lock());
+        self.link.flush();
     }
 
-    fn send_all(&self, held_back: &mut Vec<ToWorker>) {
-        held_back.drain(..).for_each(|message| self.send(message));
-    }
-
-    fn send(&self, message: ToWorker) {
-        let shared = match &message {
-            ToWorker::Broadcast { id, .. } => Some(*id),
-            ToWorker::Assignment(_) | ToWorker::Command(_) => None,
-        };
-        let message = message.message();
-        // It fails if the worker is gone. Its tasks are queued again when `lost` reports that.
-        let _ = match shared {
-            Some(id) => self.link.send_shared(id, message),
-            None => self.link.send(message),
-        };
+    /// Queues messages for the link's next write. That fails if the worker is gone: its tasks are
+    /// queued again when `lost` reports it.
+    fn queue_all(&self, held_back: &mut Vec<ToWorker>) {
+        for message in held_back.drain(..) {
+            let shared = match &message {
+                ToWorker::Broadcast { id, .. } => Some(*id),
+                ToWorker::Assignment(_) | ToWorker::Command(_) => None,
+            };
+            let message = message.message();
+            let _ = match shared {
+                Some(id) => self.link.send_shared(id, message),
+                None => self.link.send_later(message),
+            };
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use fiber_backends::{Job, JobSpec, Room, gpu_count};
 use fiber_core::{Error, Exit, ExitReason, ProcessId, Signals, variables};
 use fiber_transport::{Connection, Link, Message, Peer, Received};
 use serde::{Deserialize, Serialize};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 
 use super::shared::{KeptMessages, into_shared};
@@ -40,11 +40,13 @@ impl ChildMain for HostMain {
             parent: Arc::clone(&link),
             processes: RefCell::default(),
             kept: RefCell::default(),
+            relayed: Notify::new(),
             terminating: Cell::new(false),
             simulates: self.simulates,
             end,
         });
         tokio::task::spawn_local(Rc::clone(&host).forward_sigterm());
+        tokio::task::spawn_local(Rc::clone(&host).flush_relayed());
         let receive = move |message| host.receive(message);
         let run = move || {
             let _ = link.send(ControlMessage::Ready { address: None }.message());
@@ -69,6 +71,8 @@ struct Host {
     parent: Arc<dyn Link>,
     processes: RefCell<HashMap<Number, Hosted>>,
     kept: RefCell<KeptMessages>,
+    /// Whether there are relayed messages to send.
+    relayed: Notify,
     /// Whether SIGTERM asked this host to end.
     terminating: Cell<bool>,
     #[cfg_attr(not(feature = "simulation"), expect(dead_code, reason = "nothing is simulated"))]
@@ -331,7 +335,17 @@ impl Host {
 
     fn relay(&self, number: Number, Received { bytes, blobs }: Received) {
         let head = wire::relay_head(number, 0);
-        let _ = self.parent.send(Message { head, body: bytes, blobs });
+        let _ = self.parent.send_later(Message { head, body: bytes, blobs });
+        self.relayed.notify_one();
+    }
+
+    /// Sends all messages that processes had for the parent at the same time with one write: this
+    /// task runs after those that relay them.
+    async fn flush_relayed(self: Rc<Self>) {
+        loop {
+            self.relayed.notified().await;
+            self.parent.flush();
+        }
     }
 
     fn closed(&self, number: Number, error: Option<std::io::Error>) {

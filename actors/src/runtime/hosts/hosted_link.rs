@@ -52,14 +52,29 @@ impl HostedLink {
     }
 }
 
-impl Link for HostedLink {
-    fn send(&self, message: Message) -> Result<(), Closed> {
+impl HostedLink {
+    /// Returns the message to the host that passes `message` on, unless the link is closed.
+    fn relayed(&self, message: Message) -> Result<Message, Closed> {
         if self.closed.load(Ordering::Acquire) {
             return Err(Closed);
         }
         let mut head = wire::relay_head(self.number, message.head.len());
         head.extend_from_slice(&message.head);
-        self.host.send(Message { head, ..message })
+        Ok(Message { head, ..message })
+    }
+}
+
+impl Link for HostedLink {
+    fn send(&self, message: Message) -> Result<(), Closed> {
+        self.host.send(self.relayed(message)?)
+    }
+
+    fn send_later(&self, message: Message) -> Result<(), Closed> {
+        self.host.send_later(self.relayed(message)?)
+    }
+
+    fn flush(&self) {
+        self.host.flush();
     }
 
     fn send_shared(&self, key: u64, message: Message) -> Result<(), Closed> {

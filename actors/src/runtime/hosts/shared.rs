@@ -45,19 +45,27 @@ impl HostWire {
         self.link.send(message)
     }
 
-    /// Sends a message to a process. Only the first process of the host gets it over the wire.
+    pub(super) fn send_later(&self, message: Message) -> Result<(), Closed> {
+        self.link.send_later(message)
+    }
+
+    pub(super) fn flush(&self) {
+        self.link.flush();
+    }
+
+    /// Queues a message to a process. Only the first process of the host gets it over the wire.
     pub(super) fn send_shared(&self, to: Number, key: Key, message: Message) -> Result<(), Closed> {
-        // Sending under the lock, so that the message is there before it is referred to.
+        // Queueing under the lock, so that the message is there before it is referred to.
         let mut kept = self.kept.lock();
         match kept.entry(key) {
             Entry::Vacant(entry) => {
                 entry.insert(HashSet::from([to]));
                 let head = wire::shared_head(to, key, &message.head);
-                self.link.send(Message { head, ..message })
+                self.link.send_later(Message { head, ..message })
             }
             Entry::Occupied(mut entry) => {
                 entry.get_mut().insert(to);
-                self.link.send(wire::command(&ToHost::SendKept { number: to, key }))
+                self.link.send_later(wire::command(&ToHost::SendKept { number: to, key }))
             }
         }
     }
