@@ -46,7 +46,9 @@ impl Folder {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_fiber"));
+        let mut command = Command::new("env");
+        // A test run in the background of a script, or under `nohup`, inherits ignored signals.
+        command.args(["--default-signal=INT,QUIT,TERM,HUP", env!("CARGO_BIN_EXE_fiber")]);
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("FIBER_") {
                 command.env_remove(name);
