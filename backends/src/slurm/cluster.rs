@@ -94,16 +94,23 @@ impl SlurmCluster {
     ) -> Result<Option<Job>, String> {
         let mut pause = PAUSE.0;
         let mut known = Instant::now();
-        let mut seen = false;
+        let mut seen: Option<String> = None;
         loop {
-            let problem = match self.job(name).await {
+            let job = match &seen {
+                None => self.job(name).await,
+                // Who ends a session also removes its record.
+                Some(id) => {
+                    jobs::all().await.map(|jobs| jobs.into_iter().find(|job| job.id == *id))
+                }
+            };
+            let problem = match job {
                 Ok(Some(job)) if reached(&job) => return Ok(Some(job)),
-                Ok(Some(_)) => {
-                    (known, seen) = (Instant::now(), true);
+                Ok(Some(job)) => {
+                    (known, seen) = (Instant::now(), Some(job.id));
                     None
                 }
                 // It has ended before this command has looked for it.
-                Ok(None) if !seen => return Ok(None),
+                Ok(None) if seen.is_none() => return Ok(None),
                 Ok(None) => Some(None),
                 Err(problem) => Some(Some(problem)),
             };

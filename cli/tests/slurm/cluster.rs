@@ -71,6 +71,13 @@ pub(crate) struct StartedSession {
 }
 
 impl StartedSession {
+    /// Returns the file of its output.
+    pub(crate) fn record(&self) -> String {
+        let state = STATE.path().display().to_string();
+        let pattern = format!("{}.*.out", self.name);
+        command::output("find", &[&state, "-name", &pattern], "").expect("it can be searched")
+    }
+
     #[track_caller]
     pub(crate) fn new(options: &[&str], scenario: &str) -> StartedSession {
         let mut session = StartedSession::under(own_name());

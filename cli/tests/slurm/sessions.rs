@@ -1,14 +1,19 @@
 //! Commands on sessions that run or have ended.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+
 use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::cluster::{StartedSession, fiber, job, output};
+use crate::command;
 use crate::wait::wait_until;
 
 crate::tests![
     a_session_is_seen_followed_asked_and_killed,
     ends_are_waited_for_and_leftovers_removed,
+    a_session_whose_record_is_gone_is_waited_for,
     a_session_that_waits_says_why,
 ];
 
@@ -82,6 +87,33 @@ fn ends_are_waited_for_and_leftovers_removed() {
     assert!(!removed.contains(&lives.name), "{removed:?}");
     wait_until("they are gone", || ended.listed().is_null() && killed.listed().is_null());
     assert_ne!(job(&lives.name), None);
+}
+
+fn a_session_whose_record_is_gone_is_waited_for() {
+    let started = StartedSession::new(&[], "ready");
+    let ready = fiber(&["logs", "--follow", &started.name]).start();
+    ready.line("ready: 2");
+    // Counts the questions about jobs.
+    let folder = tempfile::tempdir().expect("there is room");
+    let (asked, squeue) = (folder.path().join("asked"), folder.path().join("squeue"));
+    let real = command::output("sh", &["-c", "command -v squeue"], "").expect("it is in PATH");
+    let script = format!("#!/bin/sh\necho >>{}\nexec {real} \"$@\"\n", asked.display());
+    fs::write(&squeue, script).expect("there is room");
+    fs::set_permissions(&squeue, Permissions::from_mode(0o755)).expect("it is there");
+    let path = std::env::var("PATH").expect("it is set");
+    let waiting = fiber(&["wait", &started.name])
+        .env("PATH", format!("{}:{path}", folder.path().display()))
+        .start();
+    wait_until("the session was found, and looked at once more", || {
+        fs::read(&asked).is_ok_and(|asked| asked.len() >= 4)
+    });
+    // `fiber kill` removes it, too, at the end.
+    fs::remove_file(started.record()).expect("it is there");
+    fiber(&["kill", "--now", &started.name]).run().code(0);
+    // Slurm reports the signal if the program has ended before the job is cancelled.
+    let code = waiting.end().exit_code().expect("it ends by itself");
+    assert!([Signal::KILL, Signal::TERM].map(|signal| 128 + signal.as_raw()).contains(&code));
+    ready.end();
 }
 
 fn a_session_that_waits_says_why() {
