@@ -15,7 +15,7 @@ use crate::pool::run::{CallId, Run};
 
 /// How many deaths of hosts abandon a task, for each death of a worker that may. A host dies with all
 /// its workers, and one of their tasks at most is the cause.
-pub(super) const HOST_DEATHS_PER_DEATH: u32 = 3;
+const HOST_DEATHS_PER_DEATH: u32 = 3;
 
 /// The end of a worker.
 #[derive(Debug)]
