@@ -14,7 +14,9 @@ use tokio::time::{Instant, sleep, timeout};
 use super::api_server::{ApiServer, is_missing};
 use super::context::PodContext;
 use super::secret::{SecretData, SecretStore, SharedSecret};
-use super::status::{DELETED, PodState, disruption, has_run, pod_state, pull_problem};
+use super::status::{
+    DELETED, PodState, disruption, has_run, pod_state, pull_problem, without_reason,
+};
 use super::watch::{PodEvent, PodSubscription, PodWatch};
 use super::{claims, events, logs, start_error};
 use crate::job_handle::{self, JobCommand, JobCommands};
@@ -435,19 +437,6 @@ impl PodTask {
     }
 }
 
-/// Returns the exit reason of a pod that ended for no reason that Kubernetes gives. If somebody has
-/// deleted it, its kubelet has sent SIGTERM, and SIGKILL later.
-fn without_reason(reason: ExitReason, pod: &Pod) -> ExitReason {
-    match reason {
-        ExitReason::Signal(9 | 15) | ExitReason::LinkLost(_)
-            if pod.metadata.deletion_timestamp.is_some() =>
-        {
-            ExitReason::Terminated
-        }
-        other => other,
-    }
-}
-
 /// Returns Kubernetes' message if a pod was evicted or preempted before it ran. Such a pod waits
 /// for resources again, like one that its node rejects.
 fn displaced(reason: &ExitReason, ran: bool) -> Option<String> {
@@ -480,9 +469,6 @@ fn set_state(states: &watch::Sender<JobState>, state: JobState) {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-    use k8s_openapi::jiff::Timestamp;
-
     use super::*;
 
     #[test]
@@ -492,17 +478,5 @@ mod tests {
         assert!(displaced(&ExitReason::Preempted("by pod x".into()), false).is_some());
         assert_eq!(displaced(&evicted, true), None);
         assert_eq!(displaced(&ExitReason::LinkLost(DELETED.into()), false), None);
-    }
-
-    #[test]
-    fn a_pod_that_somebody_deletes_was_asked_to_end() {
-        let mut pod = Pod::default();
-        let killed = || ExitReason::Signal(9);
-        assert_eq!(without_reason(killed(), &pod), killed(), "nobody deletes it");
-        pod.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
-        assert_eq!(without_reason(killed(), &pod), ExitReason::Terminated);
-        let lost = ExitReason::LinkLost(DELETED.into());
-        assert_eq!(without_reason(lost, &pod), ExitReason::Terminated);
-        assert_eq!(without_reason(ExitReason::Signal(11), &pod), ExitReason::Signal(11));
     }
 }

@@ -175,11 +175,26 @@ fn removal(reason: &str, message: &str) -> Option<ExitReason> {
     }
 }
 
+/// Returns the exit reason of a pod about whose end Kubernetes has no event. The kubelet of a pod that
+/// somebody deletes sends SIGTERM, and SIGKILL later.
+pub(super) fn without_reason(reason: ExitReason, pod: &Pod) -> ExitReason {
+    match reason {
+        ExitReason::Signal(9 | 15) | ExitReason::LinkLost(_)
+            if pod.metadata.deletion_timestamp.is_some() =>
+        {
+            ExitReason::Terminated
+        }
+        other => other,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::{
         ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, PodStatus,
     };
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use k8s_openapi::jiff::Timestamp;
 
     use super::*;
 
@@ -310,5 +325,17 @@ mod tests {
             ..Default::default()
         };
         assert_eq!(pod_state(&pod(status)), PodState::Ended(ExitReason::Preempted("text".into())));
+    }
+
+    #[test]
+    fn a_pod_that_somebody_deletes_was_asked_to_end() {
+        let mut pod = Pod::default();
+        let killed = || ExitReason::Signal(9);
+        assert_eq!(without_reason(killed(), &pod), killed(), "nobody deletes it");
+        pod.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+        assert_eq!(without_reason(killed(), &pod), ExitReason::Terminated);
+        let lost = ExitReason::LinkLost(DELETED.into());
+        assert_eq!(without_reason(lost, &pod), ExitReason::Terminated);
+        assert_eq!(without_reason(ExitReason::Signal(11), &pod), ExitReason::Signal(11));
     }
 }
