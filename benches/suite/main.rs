@@ -6,8 +6,8 @@
 //! cargo bench --bench suite -- noop map   # some cases: prints a table
 //! ```
 //!
-//! `BENCH_PAGE` names a file for the page, also of some cases. `BENCH_SECONDS` sets how long the endless iterator goes on (60). For `BENCH_PEERS` and
-//! `BENCH_PYTHON` see `peers.rs`.
+//! `BENCH_PAGE` names a file for the page, also of some cases. `BENCH_SECONDS` sets how long the
+//! endless iterator goes on (60). For `BENCH_PEERS` and `BENCH_PYTHON` see `peers.rs`.
 
 mod bare;
 mod cases;

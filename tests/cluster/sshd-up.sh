@@ -64,7 +64,7 @@ for machine in a b c; do
     ip -n "fib-ssh-$machine" link set eth0 up
 done
 
-# Prints the directory of a control group for the processes of a machine.
+# Prints the directory of a control group for the processes of a machine, of version 1 or 2.
 processes_of() { # name
     local root=/sys/fs/cgroup
     [[ -d $root/pids ]] && root=$root/pids
@@ -104,8 +104,8 @@ serve full a 23
 serve alien a 24 "PATH=$ssh/tools/alien:/usr/bin:/bin"
 serve old a 25 "PATH=$ssh/tools/old:/usr/bin:/bin"
 # One that runs out of processes: sshd, a shell and a host with its threads are more.
-mkdir "$(processes_of crowded)"
-echo 10 >"$(processes_of crowded)/pids.max"
+{ mkdir "$(processes_of crowded)" && echo 10 >"$(processes_of crowded)/pids.max"; } ||
+    fail "no control group can limit processes: mount cgroups with the controller \`pids\`"
 serve crowded a 27
 
 host_key=$(cut -d' ' -f1,2 keys/host.pub)

@@ -120,8 +120,11 @@ impl Worker {
     }
 
     pub(super) fn send_held_back(&self) {
-        self.queue_all(&mut self.held_back.lock());
-        self.link.flush();
+        let mut held_back = self.held_back.lock();
+        if !held_back.is_empty() {
+            self.queue_all(&mut held_back);
+            self.link.flush();
+        }
     }
 
     /// Queues messages for the link's next write. That fails if the worker is gone: its tasks are

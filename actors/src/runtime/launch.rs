@@ -80,7 +80,7 @@ pub(crate) struct Launched {
     is_host: bool,
     /// Set when it is being lost, which takes a while: its link has ended, or it is killed.
     pub(super) is_failing: Arc<AtomicBool>,
-    /// The same of its host. What a process does not send meanwhile is no fault of its own.
+    /// The same of its host. Heartbeats that are missing meanwhile don't count against the process.
     is_host_failing: Option<Arc<AtomicBool>>,
     peer: MeshPeer,
     job_guard: JobGuard,

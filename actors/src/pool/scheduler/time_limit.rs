@@ -63,8 +63,7 @@ pub(super) fn fitting<W>(worker: &super::Worker<W>, nanos: f64, nanos_left: f64)
 #[cfg(test)]
 mod tests {
     use super::super::tests::{arguments, assigned, caller, options, results};
-    use super::super::{Effects, Results};
-    use super::super::{EntryRef, Run};
+    use super::super::{Effects, EntryRef, Results, Run};
     use super::*;
     use crate::pool::run::CallId;
 
