@@ -1,6 +1,11 @@
 //! Reading: structure, texts and numbers here, i128 and extensions by rmp-serde.
+//!
+//! A value's type calls a method of [`Deserializer`] with a visitor, and each type has its own copy
+//! of that method. So what does not depend on the type is one step for all, [`Deserializer::item`],
+//! and a method has only the arms that its types can meet.
 
 mod access;
+mod item;
 mod packed;
 mod vector;
 
@@ -11,7 +16,8 @@ use rmp_serde::decode::{Error, ReadRefReader};
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{self, Error as _, Visitor};
 
-use self::access::{ExtensionAccess, QueueStream, Variant};
+use self::access::{Elements, ExtensionAccess, Variant};
+use self::item::{Behind, Header, Integer, Item, Scalar, Sign};
 use self::packed::{Packed, Run};
 use self::vector::vector;
 use super::packed::{BYTES_APART, Kind, RUN_APART, TEXT_APART, is_packed};
@@ -107,11 +113,11 @@ impl<'de> Deserializer<'de> {
     }
 
     /// Reads an extension. Types see it as the tuple of its number and its bytes.
-    fn extension(&mut self, marker: Marker) -> Result<SeqAccessDeserializer<ExtensionAccess<'de>>> {
+    fn extension(&mut self, marker: Marker) -> Result<ExtensionAccess<'de>> {
         let len = self.len(marker)?;
         let number = i8::from_be_bytes(*self.array()?);
         let bytes = self.bytes(len as usize)?;
-        Ok(SeqAccessDeserializer::new(ExtensionAccess { number: Some(number), bytes: Some(bytes) }))
+        Ok(ExtensionAccess { number: Some(number), bytes: Some(bytes) })
     }
 
     /// Returns the byte behind the mark, if a packed run or a piece follows.
@@ -148,90 +154,50 @@ impl<'de> Deserializer<'de> {
             .ok_or_else(|| Error::custom(format!("blob {number} did not come with the value")))
     }
 
-    /// Reads what follows a mark.
-    fn marked<V: Visitor<'de>>(&mut self, visitor: V, binary: Binary) -> Result<V::Value> {
+    /// Reads what is behind a mark: a packed run, a piece, or nothing if `Some`'s value follows.
+    fn behind_mark(&mut self) -> Result<Behind<'de>> {
         if let Some(packed) = self.run()? {
-            return self.nested(|_| packed.run().visit(visitor));
+            return Ok(Behind::Run(packed));
         }
-        match self.peek() {
-            Some(TEXT_APART) => {
-                self.rest = &self.rest[1..];
-                visitor.visit_str(std::str::from_utf8(&self.blob()?)?)
-            }
-            Some(BYTES_APART) => {
-                self.rest = &self.rest[1..];
-                let blob = self.blob()?;
-                match binary {
-                    Binary::Bytes => visitor.visit_bytes(&blob),
-                    Binary::Numbers => Run { kind: Kind::U8, bytes: &blob }.visit(visitor),
-                }
-            }
-            _ => self.nested(|inner| visitor.visit_some(inner)),
-        }
+        let piece = match self.peek() {
+            Some(TEXT_APART) => Behind::Text,
+            Some(BYTES_APART) => Behind::Bytes,
+            _ => return Ok(Behind::Value),
+        };
+        self.rest = &self.rest[1..];
+        Ok(piece(self.blob()?))
     }
 
-    /// Reads one level deeper.
+    /// Goes one level deeper, which [`up`](Self::up) ends.
     #[inline]
-    fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+    fn down(&mut self) -> Result<()> {
         if self.depth == 1 {
             return Err(Error::DepthLimitExceeded);
         }
         self.depth -= 1;
-        let value = read(self);
+        Ok(())
+    }
+
+    #[inline]
+    fn up(&mut self) {
         self.depth += 1;
-        value
     }
 
-    fn number<V: Visitor<'de>>(&mut self, marker: Marker, visitor: V) -> Result<V::Value> {
-        match marker {
-            Marker::FixPos(number) => visitor.visit_u8(number),
-            Marker::FixNeg(number) => visitor.visit_i8(number),
-            Marker::U8 => visitor.visit_u8(u8::from_be_bytes(*self.array()?)),
-            Marker::U16 => visitor.visit_u16(u16::from_be_bytes(*self.array()?)),
-            Marker::U32 => visitor.visit_u32(u32::from_be_bytes(*self.array()?)),
-            Marker::U64 => visitor.visit_u64(u64::from_be_bytes(*self.array()?)),
-            Marker::I8 => visitor.visit_i8(i8::from_be_bytes(*self.array()?)),
-            Marker::I16 => visitor.visit_i16(i16::from_be_bytes(*self.array()?)),
-            Marker::I32 => visitor.visit_i32(i32::from_be_bytes(*self.array()?)),
-            Marker::I64 => visitor.visit_i64(i64::from_be_bytes(*self.array()?)),
-            Marker::F32 => visitor.visit_f32(f32::from_be_bytes(*self.array()?)),
-            Marker::F64 => visitor.visit_f64(f64::from_be_bytes(*self.array()?)),
-            Marker::True | Marker::False => visitor.visit_bool(marker == Marker::True),
-            Marker::Null => visitor.visit_unit(),
-            other => Err(Error::TypeMismatch(other)),
-        }
-    }
-
-    fn any<V: Visitor<'de>>(&mut self, visitor: V, binary: Binary) -> Result<V::Value> {
+    /// Reads a value's first item: all of it, the header of an array or a map, or a mark.
+    fn item(&mut self) -> Result<Item<'de>> {
         let marker = self.marker()?;
-        match marker {
+        Ok(match marker {
             Marker::FixStr(_) | Marker::Str8 | Marker::Str16 | Marker::Str32 => {
                 let len = self.len(marker)?;
-                visitor.visit_borrowed_str(std::str::from_utf8(self.bytes(len as usize)?)?)
+                Item::Text(std::str::from_utf8(self.bytes(len as usize)?)?)
             }
             Marker::FixArray(_) | Marker::Array16 | Marker::Array32 => {
-                let len = self.len(marker)?;
-                self.nested(|inner| {
-                    let mut elements = QueueStream { of: inner, left: len };
-                    let value = visitor.visit_seq(&mut elements)?;
-                    elements.end(len, value)
-                })
+                Item::Array(self.len(marker)?)
             }
-            Marker::FixMap(_) | Marker::Map16 | Marker::Map32 => {
-                let len = self.len(marker)?;
-                self.nested(|inner| {
-                    let mut entries = QueueStream { of: inner, left: len };
-                    let value = visitor.visit_map(&mut entries)?;
-                    entries.end(len, value)
-                })
-            }
+            Marker::FixMap(_) | Marker::Map16 | Marker::Map32 => Item::Map(self.len(marker)?),
             Marker::Bin8 | Marker::Bin16 | Marker::Bin32 => {
                 let len = self.len(marker)?;
-                let bytes = self.bytes(len as usize)?;
-                match binary {
-                    Binary::Bytes => visitor.visit_borrowed_bytes(bytes),
-                    Binary::Numbers => Run { kind: Kind::U8, bytes }.visit(visitor),
-                }
+                Item::Bytes(self.bytes(len as usize)?)
             }
             Marker::FixExt1
             | Marker::FixExt2
@@ -240,18 +206,276 @@ impl<'de> Deserializer<'de> {
             | Marker::FixExt16
             | Marker::Ext8
             | Marker::Ext16
-            | Marker::Ext32 => visitor.visit_newtype_struct(self.extension(marker)?),
-            Marker::Reserved => self.marked(visitor, binary),
-            _ => self.number(marker, visitor),
+            | Marker::Ext32 => Item::Extension(self.extension(marker)?),
+            Marker::Reserved => Item::Mark,
+            _ => Item::Scalar(self.scalar(marker)?),
+        })
+    }
+
+    /// Reads the rest of a number; a bool and nil are in their markers.
+    fn scalar(&mut self, marker: Marker) -> Result<Scalar> {
+        let unsigned = |number| Scalar::Integer(Integer::Unsigned(number));
+        let signed = |number| Scalar::Integer(Integer::Signed(number));
+        Ok(match marker {
+            Marker::FixPos(number) => unsigned(number.into()),
+            Marker::FixNeg(number) => signed(number.into()),
+            Marker::U8 => unsigned(u8::from_be_bytes(*self.array()?).into()),
+            Marker::U16 => unsigned(u16::from_be_bytes(*self.array()?).into()),
+            Marker::U32 => unsigned(u32::from_be_bytes(*self.array()?).into()),
+            Marker::U64 => unsigned(u64::from_be_bytes(*self.array()?)),
+            Marker::I8 => signed(i8::from_be_bytes(*self.array()?).into()),
+            Marker::I16 => signed(i16::from_be_bytes(*self.array()?).into()),
+            Marker::I32 => signed(i32::from_be_bytes(*self.array()?).into()),
+            Marker::I64 => signed(i64::from_be_bytes(*self.array()?)),
+            Marker::F32 => Scalar::F32(f32::from_be_bytes(*self.array()?)),
+            Marker::F64 => Scalar::F64(f64::from_be_bytes(*self.array()?)),
+            Marker::True | Marker::False => Scalar::Bool(marker == Marker::True),
+            Marker::Null => Scalar::Nil,
+            other => return Err(Error::TypeMismatch(other)),
+        })
+    }
+
+    /// Reads an integer, and returns its bits. Reads nothing if something else follows.
+    #[inline]
+    fn integer(&mut self) -> (Sign, u64) {
+        match self.peek() {
+            Some(number @ ..=0x7f) => {
+                self.rest = &self.rest[1..];
+                (Sign::Unsigned, number.into())
+            }
+            _ => self.longer_integer(),
         }
     }
-}
 
-/// The form in which a type gets a byte string.
-enum Binary {
-    Bytes,
-    /// A sequence, for a type that asks for one.
-    Numbers,
+    #[inline(never)]
+    fn longer_integer(&mut self) -> (Sign, u64) {
+        macro_rules! read {
+            ($rest:ident $sign:ident $number:ident as $wide:ident) => {{
+                let Some((number, rest)) = $rest.split_first_chunk() else {
+                    return (Sign::None, 0);
+                };
+                self.rest = rest;
+                (Sign::$sign, $number::from_be_bytes(*number) as $wide as u64)
+            }};
+        }
+        let Some((marker, rest)) = self.rest.split_first() else { return (Sign::None, 0) };
+        match Marker::from_u8(*marker) {
+            Marker::U8 => read!(rest Unsigned u8 as u64),
+            Marker::U16 => read!(rest Unsigned u16 as u64),
+            Marker::U32 => read!(rest Unsigned u32 as u64),
+            Marker::U64 => read!(rest Unsigned u64 as u64),
+            Marker::I8 => read!(rest Signed i8 as i64),
+            Marker::I16 => read!(rest Signed i16 as i64),
+            Marker::I32 => read!(rest Signed i32 as i64),
+            Marker::I64 => read!(rest Signed i64 as i64),
+            Marker::FixNeg(number) => {
+                self.rest = rest;
+                (Sign::Signed, i64::from(number) as u64)
+            }
+            _ => (Sign::None, 0),
+        }
+    }
+
+    /// Reads the header of a short array or map. Reads nothing if something else follows.
+    #[inline]
+    fn short_header(&mut self) -> Option<Header> {
+        let byte = self.peek()?;
+        let header = match Marker::from_u8(byte) {
+            Marker::FixArray(len) => Header::Array(len.into()),
+            Marker::FixMap(len) => Header::Map(len.into()),
+            _ => return None,
+        };
+        self.rest = &self.rest[1..];
+        Some(header)
+    }
+
+    /// Reads the header of an array or a map. Reads nothing if something else follows.
+    #[inline]
+    fn header(&mut self) -> Header {
+        match self.short_header() {
+            Some(header) => header,
+            None => self.longer_header(),
+        }
+    }
+
+    #[inline(never)]
+    fn longer_header(&mut self) -> Header {
+        let before = self.rest;
+        match self.item() {
+            Ok(Item::Array(len)) => Header::Array(len),
+            Ok(Item::Map(len)) => Header::Map(len),
+            _ => {
+                self.rest = before;
+                Header::None
+            }
+        }
+    }
+
+    /// The error for a type that can't be made from what follows.
+    #[cold]
+    fn mismatch(&mut self, expected: &dyn de::Expected) -> Error {
+        match self.item() {
+            Ok(item) => self.unexpected(item, expected),
+            Err(error) => error,
+        }
+    }
+
+    /// The error for a type that can't be made from what was read.
+    #[cold]
+    fn unexpected(&mut self, item: Item<'de>, expected: &dyn de::Expected) -> Error {
+        let behind = match item {
+            Item::Mark => self.behind_mark(),
+            _ => Ok(Behind::Value),
+        };
+        behind.map_or_else(|error| error, |behind| item.unexpected(&behind, expected))
+    }
+
+    #[inline]
+    fn elements<V: Visitor<'de>>(&mut self, len: u32, visitor: V) -> Result<V::Value> {
+        self.down()?;
+        let mut elements = Elements { of: self, left: len };
+        let value = visitor.visit_seq(&mut elements)?;
+        elements.end(len)?;
+        self.up();
+        Ok(value)
+    }
+
+    #[inline]
+    fn entries<V: Visitor<'de>>(&mut self, len: u32, visitor: V) -> Result<V::Value> {
+        self.down()?;
+        let mut entries = Elements { of: self, left: len };
+        let value = visitor.visit_map(&mut entries)?;
+        entries.end(len)?;
+        self.up();
+        Ok(value)
+    }
+
+    /// Reads the numbers of a packed run, which counts as a level.
+    #[inline]
+    fn numbers<V: Visitor<'de>>(&mut self, run: Run<'_>, visitor: V) -> Result<V::Value> {
+        self.down()?;
+        let value = run.visit(visitor)?;
+        self.up();
+        Ok(value)
+    }
+
+    #[inline]
+    fn some<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value> {
+        self.down()?;
+        let value = visitor.visit_some(&mut *self)?;
+        self.up();
+        Ok(value)
+    }
+
+    /// Reads a value of any type.
+    fn any<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value> {
+        match self.item()? {
+            Item::Text(text) => visitor.visit_borrowed_str(text),
+            Item::Bytes(bytes) => visitor.visit_borrowed_bytes(bytes),
+            Item::Array(len) => self.elements(len, visitor),
+            Item::Map(len) => self.entries(len, visitor),
+            Item::Extension(extension) => {
+                visitor.visit_newtype_struct(SeqAccessDeserializer::new(extension))
+            }
+            Item::Scalar(Scalar::Integer(Integer::Unsigned(number))) => visitor.visit_u64(number),
+            Item::Scalar(Scalar::Integer(Integer::Signed(number))) => visitor.visit_i64(number),
+            Item::Scalar(Scalar::F32(number)) => visitor.visit_f32(number),
+            Item::Scalar(Scalar::F64(number)) => visitor.visit_f64(number),
+            Item::Scalar(Scalar::Bool(value)) => visitor.visit_bool(value),
+            Item::Scalar(Scalar::Nil) => visitor.visit_unit(),
+            Item::Mark => match self.behind_mark()? {
+                Behind::Run(packed) => self.numbers(packed.run(), visitor),
+                Behind::Text(blob) => visitor.visit_str(std::str::from_utf8(&blob)?),
+                Behind::Bytes(blob) => visitor.visit_bytes(&blob),
+                Behind::Value => self.some(visitor),
+            },
+        }
+    }
+
+    /// Reads a list: of elements, of numbers, or of bytes.
+    fn list<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value> {
+        match self.header() {
+            Header::Array(len) => self.elements(len, visitor),
+            Header::Map(_) => Err(Item::Map(0).unexpected(&Behind::Value, &visitor)),
+            Header::None => {
+                let packed = self.packed(&visitor)?;
+                self.numbers(packed.run(), visitor)
+            }
+        }
+    }
+
+    /// Reads a packed run, or bytes as one.
+    fn packed(&mut self, expected: &dyn de::Expected) -> Result<Packed<'de>> {
+        match self.item()? {
+            Item::Bytes(bytes) => Ok(Packed::Here(Run { kind: Kind::U8, bytes })),
+            Item::Mark => match self.behind_mark()? {
+                Behind::Run(packed) => Ok(packed),
+                Behind::Bytes(blob) => Ok(Packed::Apart(Kind::U8, blob)),
+                other => Err(Item::Mark.unexpected(&other, expected)),
+            },
+            other => Err(self.unexpected(other, expected)),
+        }
+    }
+
+    /// Reads a struct, as a map or as a list of its fields.
+    fn fields<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value> {
+        match self.header() {
+            Header::Map(len) => self.entries(len, visitor),
+            Header::Array(len) => self.elements(len, visitor),
+            Header::None => Err(self.mismatch(&visitor)),
+        }
+    }
+
+    /// Reads a map.
+    fn map<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value> {
+        match self.header() {
+            Header::Map(len) => self.entries(len, visitor),
+            Header::Array(_) => Err(Item::Array(0).unexpected(&Behind::Value, &visitor)),
+            Header::None => Err(self.mismatch(&visitor)),
+        }
+    }
+
+    /// Reads a text, or bytes, which may be a text.
+    fn text<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value> {
+        match self.item()? {
+            Item::Text(text) => visitor.visit_borrowed_str(text),
+            Item::Bytes(bytes) => visitor.visit_borrowed_bytes(bytes),
+            Item::Mark => match self.behind_mark()? {
+                Behind::Text(blob) => visitor.visit_str(std::str::from_utf8(&blob)?),
+                Behind::Bytes(blob) => visitor.visit_bytes(&blob),
+                other => Err(Item::Mark.unexpected(&other, &visitor)),
+            },
+            other => Err(self.unexpected(other, &visitor)),
+        }
+    }
+
+    /// Reads the name of a field or a variant, or its number.
+    fn name<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value> {
+        match self.item()? {
+            Item::Text(text) => visitor.visit_borrowed_str(text),
+            Item::Bytes(bytes) => visitor.visit_borrowed_bytes(bytes),
+            Item::Scalar(Scalar::Integer(Integer::Unsigned(number))) => visitor.visit_u64(number),
+            other => Err(self.unexpected(other, &visitor)),
+        }
+    }
+
+    fn float<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value> {
+        match self.item()? {
+            Item::Scalar(Scalar::F64(number)) => visitor.visit_f64(number),
+            Item::Scalar(Scalar::F32(number)) => visitor.visit_f32(number),
+            Item::Scalar(Scalar::Integer(Integer::Unsigned(number))) => visitor.visit_u64(number),
+            Item::Scalar(Scalar::Integer(Integer::Signed(number))) => visitor.visit_i64(number),
+            other => Err(self.unexpected(other, &visitor)),
+        }
+    }
+
+    fn unit<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value> {
+        if self.peek() != Some(NIL) {
+            return Err(self.mismatch(&visitor));
+        }
+        self.rest = &self.rest[1..];
+        visitor.visit_unit()
+    }
 }
 
 #[cold]
@@ -264,49 +488,52 @@ fn truncated() -> Error {
     Error::InvalidDataRead(ErrorKind::UnexpectedEof.into())
 }
 
-/// Reads numbers, the most frequent form of each ahead of the jump table.
-macro_rules! numbers {
-    (integers: $($method:ident)*) => {
+macro_rules! integers {
+    ($($method:ident)*) => {
         $(#[inline]
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
-            let marker = self.marker()?;
-            if let Marker::FixPos(number) = marker {
-                return visitor.visit_u8(number);
+            match self.integer() {
+                (Sign::Unsigned, bits) => visitor.visit_u64(bits),
+                (Sign::Signed, bits) => visitor.visit_i64(bits as i64),
+                (Sign::None, _) => Err(self.mismatch(&visitor)),
             }
-            self.number(marker, visitor)
         })*
     };
-    (floats: $($method:ident $marker:ident $visit:ident $type:ident)*) => {
+}
+
+/// Reads floats, which may have been written as integers.
+macro_rules! floats {
+    ($($method:ident $marker:ident $visit:ident $type:ident)*) => {
         $(#[inline]
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
-            let marker = self.marker()?;
-            if marker == Marker::$marker {
+            if self.peek() == Some(Marker::$marker.to_u8()) {
+                self.rest = &self.rest[1..];
                 return visitor.$visit($type::from_be_bytes(*self.array()?));
             }
-            self.number(marker, visitor)
+            self.float(visitor)
         })*
     };
 }
 
 /// Reads texts, short ones ahead of the jump table.
 macro_rules! texts {
-    ($($method:ident)*) => {
+    ($other:ident: $($method:ident)*) => {
         $(#[inline]
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
             if let Some(Marker::FixStr(len)) = self.peek().map(Marker::from_u8) {
                 let text = &self.bytes(1 + usize::from(len))?[1..];
                 return visitor.visit_borrowed_str(std::str::from_utf8(text)?);
             }
-            self.any(visitor, Binary::Bytes)
+            self.$other(visitor)
         })*
     };
 }
 
-macro_rules! any {
-    ($binary:ident: $($method:ident($($type:ty),*))*) => {
+macro_rules! forward {
+    ($($method:ident($($type:ty),*) $to:ident;)*) => {
         $(#[inline]
         fn $method<V: Visitor<'de>>(self, $(_: $type,)* visitor: V) -> Result<V::Value> {
-            self.any(visitor, Binary::$binary)
+            self.$to(visitor)
         })*
     };
 }
@@ -314,48 +541,66 @@ macro_rules! any {
 impl<'de> de::Deserializer<'de> for &mut Deserializer<'de> {
     type Error = Error;
 
-    numbers! { integers:
+    integers! {
         deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64
-        deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64
+        deserialize_u16 deserialize_u32 deserialize_u64
     }
 
-    numbers! { floats:
+    /// A visitor may know `visit_u8` alone, as formats without types of their own call it.
+    #[inline]
+    fn deserialize_u8<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
+        match self.integer() {
+            (Sign::Unsigned, bits @ ..=0xff) => visitor.visit_u8(bits as u8),
+            (Sign::Unsigned, bits) => visitor.visit_u64(bits),
+            (Sign::Signed, bits) => visitor.visit_i64(bits as i64),
+            (Sign::None, _) => Err(self.mismatch(&visitor)),
+        }
+    }
+
+    floats! {
         deserialize_f32 F32 visit_f32 f32
         deserialize_f64 F64 visit_f64 f64
     }
 
     #[inline]
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
-        let marker = self.marker()?;
-        self.number(marker, visitor)
+        match self.peek().map(Marker::from_u8) {
+            Some(marker @ (Marker::True | Marker::False)) => {
+                self.rest = &self.rest[1..];
+                visitor.visit_bool(marker == Marker::True)
+            }
+            _ => Err(self.mismatch(&visitor)),
+        }
     }
 
-    any! { Bytes:
-        deserialize_any() deserialize_char() deserialize_str() deserialize_bytes()
-        deserialize_byte_buf() deserialize_unit() deserialize_map() deserialize_ignored_any()
-    }
+    texts! { text: deserialize_char deserialize_str deserialize_string }
 
-    texts! { deserialize_string deserialize_identifier }
+    texts! { name: deserialize_identifier }
 
-    any! { Numbers:
-        deserialize_tuple(usize) deserialize_tuple_struct(&'static str, usize)
-        deserialize_struct(&'static str, &'static [&'static str])
+    forward! {
+        deserialize_any() any;
+        deserialize_ignored_any() any;
+        deserialize_bytes() any;
+        deserialize_byte_buf() any;
+        deserialize_unit() unit;
+        deserialize_tuple(usize) list;
+        deserialize_tuple_struct(&'static str, usize) list;
+        deserialize_map() map;
+        deserialize_struct(&'static str, &'static [&'static str]) fields;
     }
 
     #[inline]
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
-        if self.peek_packed().is_some() {
+        if self.peek_packed().is_some_and(|next| !matches!(next, TEXT_APART | BYTES_APART)) {
             self.rest = &self.rest[1..];
             if let Some(packed) = self.run()? {
-                let run = packed.run();
-                return self.nested(|_| match vector::<V>(&run) {
+                return match vector::<V>(&packed.run()) {
                     Some(vector) => Ok(vector),
-                    None => run.visit(visitor),
-                });
+                    None => self.numbers(packed.run(), visitor),
+                };
             }
-            return self.marked(visitor, Binary::Numbers);
         }
-        self.any(visitor, Binary::Numbers)
+        self.list(visitor)
     }
 
     #[inline]
@@ -377,7 +622,7 @@ impl<'de> de::Deserializer<'de> for &mut Deserializer<'de> {
             }
             Some(SOME) if self.peek_packed().is_none() => {
                 self.rest = &self.rest[1..];
-                self.nested(|inner| visitor.visit_some(inner))
+                self.some(visitor)
             }
             _ => visitor.visit_some(self),
         }
@@ -393,7 +638,7 @@ impl<'de> de::Deserializer<'de> for &mut Deserializer<'de> {
             self.rest = &self.rest[1..];
             return visitor.visit_unit();
         }
-        self.any(visitor, Binary::Bytes)
+        self.unit(visitor)
     }
 
     #[inline]
@@ -404,7 +649,8 @@ impl<'de> de::Deserializer<'de> for &mut Deserializer<'de> {
     ) -> Result<V::Value> {
         if name == rmp_serde::MSGPACK_EXT_STRUCT_NAME {
             let marker = self.marker()?;
-            return visitor.visit_newtype_struct(self.extension(marker)?);
+            let extension = SeqAccessDeserializer::new(self.extension(marker)?);
+            return visitor.visit_newtype_struct(extension);
         }
         visitor.visit_newtype_struct(self)
     }

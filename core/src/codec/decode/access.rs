@@ -5,15 +5,15 @@ use serde::Deserialize;
 use serde::de::value::{BorrowedBytesDeserializer, I8Deserializer};
 use serde::de::{self, DeserializeSeed, Error as _, Unexpected, Visitor};
 
-use super::{Binary, Deserializer, Result};
+use super::{Deserializer, Result};
 
 /// The elements of an array, or the entries of a map.
-pub(super) struct QueueStream<'a, 'de> {
+pub(super) struct Elements<'a, 'de> {
     pub(super) of: &'a mut Deserializer<'de>,
     pub(super) left: u32,
 }
 
-impl QueueStream<'_, '_> {
+impl Elements<'_, '_> {
     #[inline]
     fn next(&mut self) -> bool {
         let more = self.left > 0;
@@ -22,8 +22,8 @@ impl QueueStream<'_, '_> {
     }
 
     #[inline]
-    pub(super) fn end<T>(&self, len: u32, value: T) -> Result<T> {
-        if self.left == 0 { Ok(value) } else { Err(Error::LengthMismatch(len - self.left)) }
+    pub(super) fn end(&self, len: u32) -> Result<()> {
+        if self.left == 0 { Ok(()) } else { Err(Error::LengthMismatch(len - self.left)) }
     }
 
     /// Returns the length that the sender claims, but at most the number of bytes that are left: an
@@ -34,7 +34,7 @@ impl QueueStream<'_, '_> {
     }
 }
 
-impl<'de> de::SeqAccess<'de> for QueueStream<'_, 'de> {
+impl<'de> de::SeqAccess<'de> for Elements<'_, 'de> {
     type Error = Error;
 
     #[inline]
@@ -48,7 +48,7 @@ impl<'de> de::SeqAccess<'de> for QueueStream<'_, 'de> {
     }
 }
 
-impl<'de> de::MapAccess<'de> for QueueStream<'_, 'de> {
+impl<'de> de::MapAccess<'de> for Elements<'_, 'de> {
     type Error = Error;
 
     #[inline]
@@ -105,13 +105,16 @@ impl<'de> de::VariantAccess<'de> for Variant<'_, 'de> {
     #[inline]
     fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value> {
         self.expect_value("newtype variant")?;
-        self.of.nested(|inner| seed.deserialize(inner))
+        self.of.down()?;
+        let value = seed.deserialize(&mut *self.of)?;
+        self.of.up();
+        Ok(value)
     }
 
     #[inline]
     fn tuple_variant<V: Visitor<'de>>(self, _len: usize, visitor: V) -> Result<V::Value> {
         self.expect_value("tuple variant")?;
-        self.of.any(visitor, Binary::Numbers)
+        self.of.list(visitor)
     }
 
     #[inline]
@@ -121,7 +124,7 @@ impl<'de> de::VariantAccess<'de> for Variant<'_, 'de> {
         visitor: V,
     ) -> Result<V::Value> {
         self.expect_value("struct variant")?;
-        self.of.any(visitor, Binary::Numbers)
+        self.of.fields(visitor)
     }
 }
 

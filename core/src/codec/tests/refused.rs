@@ -109,3 +109,62 @@ fn values_that_serde_itself_changes_arrive_as_documented() {
     let arrived: Both = decode(&encode(&both).unwrap()).unwrap();
     assert_eq!(arrived, Both { first: Optional { rest: Some(rest.clone()) }, second: rest });
 }
+
+#[test]
+fn an_error_says_what_was_found() {
+    #[track_caller]
+    fn found<T: DeserializeOwned + Debug>(value: &impl Serialize, found: &str) {
+        let error = decode::<T>(&encode(value).unwrap()).unwrap_err().to_string();
+        assert!(error.contains(&format!("invalid type: {found}, expected ")), "{error}");
+    }
+    let list = vec![1_u8; 20];
+    found::<u32>(&"text", "string \"text\"");
+    found::<u32>(&Some(Some(())), "Option value");
+    found::<bool>(&7, "integer `7`");
+    found::<String>(&-300, "integer `-300`");
+    found::<f64>(&true, "boolean `true`");
+    found::<()>(&1.5, "floating point `1.5`");
+    found::<Vec<u8>>(&(), "unit value");
+    found::<Vec<u8>>(&BTreeMap::from([(1, 2)]), "map");
+    found::<BTreeMap<u8, u8>>(&(1, 2), "sequence");
+    found::<BTreeMap<u8, u8>>(&list, "sequence");
+    found::<Flattened>(&serde_bytes::Bytes::new(&list[..1]), "byte array");
+    found::<(u8, u8)>(&Extension((1, serde_bytes::Bytes::new(b"x"))), "newtype struct");
+}
+
+/// Formats with types of their own, such as bincode, call just the method of the type.
+#[test]
+fn a_visitor_of_one_method_is_enough_for_a_byte() {
+    #[derive(Debug, PartialEq)]
+    struct Byte(u8);
+
+    impl Serialize for Byte {
+        fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            serializer.serialize_u8(self.0)
+        }
+    }
+
+    impl<'de> Deserialize<'de> for Byte {
+        fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Byte, D::Error> {
+            struct Visitor;
+
+            impl serde::de::Visitor<'_> for Visitor {
+                type Value = Byte;
+
+                fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                    f.write_str("a byte")
+                }
+
+                fn visit_u8<E>(self, byte: u8) -> Result<Byte, E> {
+                    Ok(Byte(byte))
+                }
+            }
+
+            deserializer.deserialize_u8(Visitor)
+        }
+    }
+
+    for byte in [0, 127, 128, 255] {
+        assert_eq!(decode::<Byte>(&encode(&Byte(byte)).unwrap()).unwrap(), Byte(byte));
+    }
+}
