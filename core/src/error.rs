@@ -2,6 +2,7 @@
 
 mod debug;
 mod display;
+mod excerpt;
 mod failure;
 mod reasons;
 mod ring;
@@ -16,6 +17,7 @@ use crate::build::BuildId;
 use crate::config::ConfigProblem;
 use crate::exit::{Exit, ExitReason};
 
+pub(crate) use self::excerpt::excerpt;
 pub use self::failure::{Failure, FailureKind};
 pub use self::reasons::{CloseReason, PoolEndReason, RingEndReason};
 pub use self::ring::{RankActivity, RingProblem};

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::rounded::rounded;
 use crate::stacks::ThreadStack;
 
 /// Why an actor or a process ended.
@@ -110,7 +111,9 @@ impl fmt::Display for ExitReason {
             ExitReason::Terminated => f.write_str("was asked to end by SIGTERM"),
             ExitReason::Panicked(message) => write!(f, "panicked: {message}"),
             ExitReason::Failed(error) => write!(f, "failed: {error}"),
-            ExitReason::HeartbeatLost(time) => write!(f, "sent no heartbeat for {time:?}"),
+            ExitReason::HeartbeatLost(time) => {
+                write!(f, "sent no heartbeat for {}", rounded(*time))
+            }
             ExitReason::LinkLost(problem) => write!(f, "lost its link: {problem}"),
             ExitReason::HostEnded { host, reason } => {
                 write!(f, "lost its host {host}, which {reason}")

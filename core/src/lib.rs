@@ -20,6 +20,7 @@ mod meta;
 mod output;
 pub mod panics;
 mod portable;
+mod rounded;
 mod run;
 pub mod secrets;
 pub mod shortage;
@@ -27,6 +28,7 @@ mod signals;
 mod spin;
 pub mod stacks;
 pub mod stats;
+mod threads;
 pub mod transfer;
 pub mod value_memory;
 pub mod variables;
@@ -53,8 +55,10 @@ pub use output::{
     Termination, TryOutput,
 };
 pub use portable::{OwnedNotBorrowed, Portable};
+pub use rounded::rounded;
 pub use run::{BlockOn, Outcome, Tasks};
 pub use signals::{Ignored, Signals};
 pub use spin::{Spin, set_spin};
+pub use threads::on_a_thread;
 pub use value_memory::{ValueMemory, value_memory};
 pub use wait::{block_on, deadline_after, forbid_waiting, waiting_allowed};

@@ -10,6 +10,8 @@ use std::fmt;
 use std::panic::{self, PanicHookInfo};
 use std::sync::Once;
 
+use crate::error::excerpt;
+
 thread_local! {
     static CATCHING: Cell<bool> = const { Cell::new(false) };
     static CAUGHT: RefCell<Option<Panic>> = const { RefCell::new(None) };
@@ -18,7 +20,8 @@ thread_local! {
 /// A caught panic.
 #[derive(Clone, Debug)]
 pub struct Panic {
-    /// The message and the location, in one line if the message is one line.
+    /// The message and the location, in one line if the message is one line. Of a message of more
+    /// than 64 KiB, the middle is left out.
     pub message: String,
     /// The backtrace, if `RUST_BACKTRACE` is set.
     pub backtrace: Option<String>,
@@ -46,7 +49,7 @@ impl Panic {
         };
         let backtrace = Backtrace::capture();
         let captured = backtrace.status() == BacktraceStatus::Captured;
-        Panic { message, backtrace: captured.then(|| backtrace.to_string()) }
+        Panic { message, backtrace: captured.then(|| excerpt(backtrace.to_string())) }
     }
 }
 
@@ -67,10 +70,11 @@ pub fn catch<T>(body: impl FnOnce() -> Result<T, Box<dyn Any + Send>>) -> Result
     })
 }
 
-/// Returns the message of a panic's payload.
+/// Returns the message of a panic's payload. Of one of more than 64 KiB, the middle is left out.
 pub fn message(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().map(ToString::to_string);
-    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| NO_MESSAGE.into())
+    let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+    text.map_or_else(|| NO_MESSAGE.into(), excerpt)
 }
 
 fn install() {

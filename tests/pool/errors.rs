@@ -35,6 +35,27 @@ fn a_panic_gives_its_message_and_location() {
 }
 
 #[test]
+fn a_long_message_arrives_without_its_middle() {
+    let panics = |megabytes: usize| {
+        if megabytes > 0 {
+            panic!("begin {} end", "x".repeat(megabytes << 20))
+        }
+    };
+    let fails = |megabytes: usize| match megabytes {
+        0 => Ok(()),
+        _ => Err(format!("begin {} end", "x".repeat(megabytes << 20))),
+    };
+    let pool = pool(1);
+    for error in [pool.apply(panics, 8).wait(), pool.try_apply(fails, 8).wait()] {
+        let error = error.unwrap_err().to_string();
+        assert!(error.len() < 70_000, "{} bytes", error.len());
+        for part in ["begin xxx", "bytes left out]", "xxx end"] {
+            assert!(error.contains(part), "`{part}` is missing");
+        }
+    }
+}
+
+#[test]
 fn errors_that_only_implement_display_arrive_as_text() {
     let read = |path: String| std::fs::read_to_string(path);
     let error =

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use fiber_core::rounded;
 use tokio::time::{Instant, sleep};
 
 use super::Runtime;
@@ -65,10 +66,11 @@ impl Runtime {
 }
 
 fn announcement(cause: DrainCause, running: u64, grace: Duration) -> String {
+    let grace = rounded(grace);
     let what = match running {
         0 => "no task is running: ending".to_string(),
-        1 => format!("1 task is running: waiting up to {grace:?} for it"),
-        tasks => format!("{tasks} tasks are running: waiting up to {grace:?} for them"),
+        1 => format!("1 task is running: waiting up to {grace} for it"),
+        tasks => format!("{tasks} tasks are running: waiting up to {grace} for them"),
     };
     let (cause, more) = match cause {
         DrainCause::Sigterm if running > 0 => ("SIGTERM", "; a second SIGTERM ends at once"),

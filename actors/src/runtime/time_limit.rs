@@ -8,6 +8,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
+use fiber_core::rounded;
 use tokio::time::sleep;
 
 use super::Runtime;
@@ -48,9 +49,9 @@ async fn end_in_time(runtime: &'static Runtime, end: SystemTime) {
         if for_tasks.is_zero() && !is_announced {
             is_announced = true;
             tracing::warn!(
-                "this program is killed in {:?}, at its time limit; `Pool::durable` would keep its \
+                "this program is killed in {}, at its time limit; `Pool::durable` would keep its \
                  results",
-                left()
+                rounded(left())
             );
         }
         sleep(INTERVAL).await;

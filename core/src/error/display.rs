@@ -2,9 +2,11 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::time::Duration;
 
 use super::Error;
 use crate::exit::{Exit, ExitReason};
+use crate::rounded::rounded;
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -29,21 +31,37 @@ impl fmt::Display for Error {
             }
             Error::Cancelled { function } => write!(f, "the call of `{function}` was cancelled"),
             Error::PoolEnded { pool, reason } => write!(f, "pool `{pool}` {reason}"),
-            Error::TimeLimit { function, usual, left } => write!(
-                f,
-                "no more tasks of `{function}` begin: they usually take {usual:.1?}, and the time \
-                 limit of the allocation leaves {left:.1?} for tasks (`Pool::durable` keeps the \
-                 results for the next start)"
-            ),
+            Error::TimeLimit { function, usual, left } => {
+                write!(f, "no more tasks of `{function}` begin: ")?;
+                if !usual.is_zero() {
+                    write!(f, "they usually take {}, and ", rounded(*usual))?;
+                }
+                f.write_str("the time limit of the allocation leaves ")?;
+                match *left {
+                    Duration::ZERO => f.write_str("no time")?,
+                    left => write!(f, "{}", rounded(left))?,
+                }
+                f.write_str(" for tasks (`Pool::durable` keeps the results for the next start)")
+            }
             Error::TimedOut { what, limit } => write!(f, "{what} did not happen within {limit:?}"),
             Error::Encode { what, cause } => {
                 write!(f, "a value of type `{what}` can't be serialised: {cause}")
             }
-            Error::Decode { what, cause } => write!(
-                f,
-                "a value of type `{what}` can't be deserialised: {cause} (do its `Serialize` and \
-                 `Deserialize` match each other?)"
-            ),
+            Error::Decode { what, cause } => {
+                write!(f, "a value of type `{what}` can't be deserialised: {cause} ")?;
+                // Serde's words for a number that it can't keep until it knows the type.
+                let is_buffered = ["u128 is not supported", "i128 is not supported"];
+                if is_buffered.contains(&cause.to_string().as_str()) {
+                    f.write_str(
+                        "(serde keeps no numbers of 128 bits where it reads a value before it \
+                         knows the type: in enums with `tag` or `untagged`, and in what is \
+                         flattened. Give the enum a `content` too, or carry the number as a text \
+                         or as two of 64 bits)",
+                    )
+                } else {
+                    f.write_str("(do its `Serialize` and `Deserialize` match each other?)")
+                }
+            }
             Error::TooLarge { what, size, limit } => write!(
                 f,
                 "{what} takes {size} bytes, which is more than `max_message` allows ({limit}): \

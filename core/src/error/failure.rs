@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::excerpt;
 use crate::panics::Panic;
 
 /// The failure of a task or a message handler itself, as the worker reports it.
@@ -28,7 +29,8 @@ impl fmt::Debug for Backtrace {
 }
 
 impl Failure {
-    /// Makes a failure without a backtrace.
+    /// Makes a failure without a backtrace. Of a message of more than 64 KiB, the middle is left
+    /// out.
     ///
     /// # Examples
     /// ```
@@ -39,7 +41,7 @@ impl Failure {
     /// assert_eq!(failure.to_string(), "failed: the file is empty");
     /// ```
     pub fn new(kind: FailureKind, message: impl fmt::Display) -> Failure {
-        Failure { kind, message: message.to_string(), backtrace: None }
+        Failure { kind, message: excerpt(message.to_string()), backtrace: None }
     }
 
     /// Returns the backtrace of a panic, if `RUST_BACKTRACE` is set in the process that panicked.

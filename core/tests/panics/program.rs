@@ -3,6 +3,11 @@
 
 #![allow(dead_code)]
 
+#[path = "../../src/error/excerpt.rs"]
+mod excerpt;
+mod error {
+    pub(crate) use crate::excerpt::excerpt;
+}
 #[path = "../../src/panics.rs"]
 mod panics;
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use fiber_core::{Error, ExitReason};
+use fiber_core::{Error, ExitReason, rounded};
 use tokio::sync::oneshot;
 
 use super::super::actor_loop::{catch_panic, catch_panic_async};
@@ -302,7 +302,7 @@ impl Supervisor {
         if std::mem::replace(&mut child.last_start_failed, start_failed) && start_failed {
             tracing::debug!("`{path}` {reason}; restarting it in {pause:?}");
         } else {
-            tracing::warn!("`{path}` {reason}; restarting it in {pause:?}");
+            tracing::warn!("`{path}` {reason}; restarting it in {}", rounded(pause));
         }
         self.restart(key, pause);
     }

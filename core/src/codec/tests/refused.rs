@@ -55,6 +55,44 @@ fn numbers_of_128_bits_are_refused_where_serde_buffers() {
     refused(&Flattened { field: 1, rest: BTreeMap::from([("wide".to_owned(), 1)]) });
 }
 
+/// Serde's words would blame the type.
+#[test]
+fn the_error_of_a_wide_number_that_serde_buffers_names_the_remedy() {
+    #[derive(Debug, Serialize, Deserialize)]
+    #[serde(tag = "tag")]
+    enum Tagged {
+        Wide { number: u128 },
+    }
+
+    #[derive(Debug, Serialize, Deserialize)]
+    struct Signed {
+        number: i128,
+    }
+
+    #[derive(Debug, Serialize, Deserialize)]
+    struct Outer {
+        #[serde(flatten)]
+        inner: Signed,
+    }
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(tag = "tag", content = "content")]
+    enum Adjacent {
+        Wide { number: u128 },
+    }
+
+    #[track_caller]
+    fn remedied<T: Serialize + DeserializeOwned + Debug>(value: &T) {
+        let error = decode::<T>(&encode(value).unwrap()).unwrap_err().to_string();
+        assert!(error.contains("128 bits") && error.contains("`content`"), "{error}");
+        assert!(!error.contains("match each other"), "{error}");
+    }
+    remedied(&Tagged::Wide { number: 1 });
+    remedied(&Outer { inner: Signed { number: -1 } });
+    let remedy = Adjacent::Wide { number: 1 << 100 };
+    assert_eq!(decode::<Adjacent>(&encode(&remedy).unwrap()).unwrap(), remedy);
+}
+
 #[test]
 fn a_unit_struct_in_an_untagged_enum_is_refused() {
     refused(&vec![Untagged::UnitStruct(Unit)]);

@@ -1,0 +1,27 @@
+//! Work that would hold up the runtime.
+
+use std::thread;
+
+use tokio::sync::oneshot;
+
+use crate::error::{Error, Result};
+use crate::shortage::Explained;
+
+/// Runs `work` on a thread of its own, and returns what it returns. If the future is dropped, the
+/// work goes on.
+///
+/// tokio's `spawn_blocking` panics where the system has no thread to spare.
+///
+/// # Errors
+/// [`Error::System`] if no thread can be started, with the limit and the remedy, or if `work`
+/// panics.
+pub async fn on_a_thread<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T> {
+    let (done, result) = oneshot::channel();
+    // Nobody may wait for the result any more.
+    let run = move || drop(done.send(work()));
+    let started = thread::Builder::new().name("fiber-work".into()).spawn(run);
+    started.map_err(|error| Error::system("starting a thread", Explained(error)))?;
+    result.await.map_err(|_| Error::system("work on a thread of its own", "it panicked"))
+}
