@@ -95,6 +95,8 @@ pub(crate) fn run(queue: &Arc<Queue>, mut writer: Writer) {
         let until = (writer.is_dirty() && broken.is_none())
             .then(|| last_sync.unwrap_or_else(Instant::now) + UNSYNCED);
         let Some(entries) = queue.next(pause_until, until) else { break };
+        // It may have been required since: the first entries come with it.
+        let is_synced = queue.is_synced.load(Ordering::Relaxed);
         let count = entries.len() as u64;
         let result = match &broken {
             Some(error) => Err(error.clone()),

@@ -89,6 +89,12 @@ impl Folder {
         Ok(numbers)
     }
 
+    /// Returns whether the folder has segments that can be listed.
+    pub(crate) fn has_segments(&self) -> bool {
+        let has = |kind| self.segments(kind).is_ok_and(|numbers| !numbers.is_empty());
+        has(SegmentKind::Outcomes) || has(SegmentKind::Slots)
+    }
+
     /// Removes files that a killed process has not finished.
     pub(crate) fn remove_unfinished(&self) -> Result<()> {
         for path in self.files()? {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
@@ -25,16 +26,25 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// A lock that this process holds on a journal. The system frees it when the process ends, however
 /// it ends.
 pub(crate) struct Lock {
-    file: File,
+    /// `None` for a journal that can't be written and has no lock.
+    file: Option<File>,
+    /// Why the journal can't be written.
+    refusal: Option<io::Error>,
 }
 
 impl Lock {
-    /// Takes the lock of a journal.
+    /// Takes the lock of a journal. One that is in a folder in which this process can't write is
+    /// shared with others that read it.
     pub(crate) fn take(folder: &Folder) -> Result<Lock> {
         let path = folder.path().join(FILE);
         let mut options = File::options();
         let file = options.read(true).write(true).create(true).truncate(false).open(&path);
-        let file = file.map_err(|error| folder.refusal("open", &path, error))?;
+        let file = match file {
+            Err(error) if forbids_writing(&error) && folder.has_segments() => {
+                return Lock::share(folder, error);
+            }
+            file => file.map_err(|error| folder.refusal("open", &path, error))?,
+        };
         let began = Instant::now();
         let mut has_warned = false;
         loop {
@@ -62,15 +72,42 @@ impl Lock {
         let holder = format!("{} {}\n", std::process::id(), this_host());
         let written = file.set_len(0).and_then(|()| file.write_all_at(holder.as_bytes(), 0));
         written.map_err(|error| folder.refusal("write", &path, error))?;
-        Ok(Lock { file })
+        Ok(Lock { file: Some(file), refusal: None })
     }
+
+    fn share(folder: &Folder, refusal: io::Error) -> Result<Lock> {
+        // A copy may lack the file, or its owner alone may read it.
+        let file = File::open(folder.path().join(FILE)).ok();
+        if let Some(file) = &file
+            && let Err(Errno::WOULDBLOCK) = flock(file, FlockOperation::NonBlockingLockShared)
+        {
+            return Err(held(folder, &named(file)));
+        }
+        Ok(Lock { file, refusal: Some(refusal) })
+    }
+
+    /// Returns the error for what is to be recorded in a journal that can't be written.
+    pub(crate) fn refusal(&self, folder: &Folder) -> Option<Error> {
+        let refusal = self.refusal.as_ref()?;
+        Some(folder.error(format!(
+            "it can't be written ({refusal}): it gives what is recorded in it, and this is not. \
+             Make the folder writable, or copy the journal to one that is"
+        )))
+    }
+}
+
+/// Returns whether the system lets this process read only.
+fn forbids_writing(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::ROFS | Errno::ACCESS | Errno::PERM))
 }
 
 impl Drop for Lock {
     fn drop(&mut self) {
         // A process that another thread starts has a copy of the descriptor until it begins its
         // program, and with it the lock, unless that is given back.
-        let _ = flock(&self.file, FlockOperation::Unlock);
+        if let Some(file) = &self.file {
+            let _ = flock(file, FlockOperation::Unlock);
+        }
     }
 }
 

@@ -26,11 +26,15 @@ pub(crate) struct Opened {
     pub(crate) writer: Writer,
 }
 
-/// Reads a journal whose lock this process holds, and cuts off torn tails.
-pub(crate) fn open(folder: &Arc<Folder>, limits: Limits) -> Result<Opened> {
-    folder.remove_unfinished()?;
+/// Reads a journal whose lock this process holds, and cuts off torn tails. `refusal` says why the
+/// journal can't be written; then nothing is changed, and nothing can be recorded.
+pub(crate) fn open(folder: &Arc<Folder>, limits: Limits, refusal: Option<Error>) -> Result<Opened> {
+    let writes = refusal.is_none();
+    if writes {
+        folder.remove_unfinished()?;
+    }
     let calls = Arc::new(Calls::default());
-    let mut opening = Opening { folder, journal: None };
+    let mut opening = Opening { folder, writes, journal: None };
     let (outcomes, contents, entries) = opening.outcomes(&calls)?;
     let mut slots = Slots::default();
     let slot_stream = opening.slots(&mut slots)?;
@@ -44,12 +48,15 @@ pub(crate) fn open(folder: &Arc<Folder>, limits: Limits) -> Result<Opened> {
         Arc::clone(&slots),
         [outcomes, slot_stream],
         contents,
+        refusal,
     );
     Ok(Opened { index: Index::new(entries), calls, slots, writer })
 }
 
 struct Opening<'a> {
     folder: &'a Arc<Folder>,
+    /// Whether the journal can be written.
+    writes: bool,
     /// The journal's id, when it is known.
     journal: Option<[u8; 16]>,
 }
@@ -78,7 +85,7 @@ impl Opening<'_> {
                     if is_last {
                         stream.current = self.last_segment(file, header, &scanned)?;
                     }
-                    if scanned.is_sealed {
+                    if scanned.is_sealed && self.writes {
                         contents.write(self.folder, &header, len);
                     }
                     contents
@@ -122,9 +129,9 @@ impl Opening<'_> {
         &mut self,
         kind: SegmentKind,
         number: u32,
-        writes: bool,
+        is_last: bool,
     ) -> Result<(Arc<File>, SegmentHeader)> {
-        let (file, header) = open_segment(self.folder, kind, number, writes)?;
+        let (file, header) = open_segment(self.folder, kind, number, is_last && self.writes)?;
         if *self.journal.get_or_insert(header.journal) != header.journal {
             let path = self.folder.segment(kind, number);
             return Err(self.folder.error(format!("`{}` is of another journal", path.display())));
@@ -149,13 +156,17 @@ impl Opening<'_> {
         Ok(scanned)
     }
 
-    /// Cuts the torn tail off the last segment. Returns the segment, unless it is sealed.
+    /// Cuts the torn tail off the last segment. Returns the segment, unless it is sealed or can't be
+    /// written.
     fn last_segment(
         &self,
         file: Arc<File>,
         header: SegmentHeader,
         scanned: &Scanned,
     ) -> Result<Option<Segment>> {
+        if !self.writes {
+            return Ok(None);
+        }
         let path = self.folder.segment(header.kind, header.number);
         cut_tail(&file, scanned)
             .map_err(|error| self.folder.refusal("cut the torn end of", &path, error))?;

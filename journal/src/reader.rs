@@ -104,8 +104,8 @@ impl Reader {
     /// [`Error::Journal`] if there is none.
     pub fn open(path: &Path) -> Result<Reader> {
         let folder = Folder::open(path)?;
-        if !is_journal(path) {
-            return Err(folder.error("this folder is no journal"));
+        if !is_journal(&folder) {
+            return Err(folder.error("this folder is no journal: it has no segments"));
         }
         Ok(Reader { folder })
     }
@@ -328,7 +328,7 @@ pub fn journals(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for file in files {
         let path = file?.path();
-        if is_journal(&path) {
+        if Folder::open(&path).is_ok_and(|folder| is_journal(&folder)) {
             found.push(path);
         }
     }
@@ -336,6 +336,7 @@ pub fn journals(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-fn is_journal(path: &Path) -> bool {
-    path.join(lock::FILE).is_file()
+/// A copy may lack the lock. A journal without records has nothing else.
+fn is_journal(folder: &Folder) -> bool {
+    folder.path().join(lock::FILE).is_file() || folder.has_segments()
 }

@@ -36,7 +36,8 @@ pub struct Store {
 
 impl Store {
     /// Opens the journal in this folder, or returns the store that this process has open there. A
-    /// torn end is cut off.
+    /// torn end is cut off. If this process can't write there, the journal gives what is recorded,
+    /// and an entry that is to be recorded fails.
     ///
     /// # Errors
     /// [`fiber_core::Error::Journal`] if the folder can't be used, if another process has the
@@ -56,7 +57,7 @@ impl Store {
 
     fn new(folder: Arc<Folder>, limits: Limits, ended: Arc<Ended>) -> Result<Arc<Store>> {
         let lock = Lock::take(&folder)?;
-        let opened = opening::open(&folder, limits)?;
+        let opened = opening::open(&folder, limits, lock.refusal(&folder))?;
         let queue = Arc::new(Queue::default());
         let thread = std::thread::Builder::new().name("fiber-journal".into()).spawn({
             let queue = Arc::clone(&queue);

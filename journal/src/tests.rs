@@ -1,6 +1,7 @@
 //! Tests of whole journals with small files.
 
 mod closure;
+mod copies;
 mod crash;
 mod damage;
 mod prune;

@@ -36,7 +36,7 @@ pub(crate) struct Writer {
     changes: Vec<SlotChange>,
     /// The values that have to be moved out of the oldest segment of slots.
     moves: Vec<(String, u64)>,
-    /// Why no segment could be made.
+    /// Why nothing can be written.
     error: Option<Error>,
 }
 
@@ -58,6 +58,7 @@ impl Writer {
         slots: Arc<Mutex<Slots>>,
         streams: [Stream; 2],
         contents: Contents,
+        error: Option<Error>,
     ) -> Writer {
         let [outcome_stream, slot_stream] = streams;
         Writer {
@@ -72,7 +73,7 @@ impl Writer {
             outcomes: contents.outcomes,
             changes: Vec::new(),
             moves: Vec::new(),
-            error: None,
+            error,
         }
     }
 
