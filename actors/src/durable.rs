@@ -49,7 +49,7 @@ impl ObjectKind {
 pub(crate) struct DurableState {
     store: Arc<Store>,
     name: String,
-    _claim: Option<Claim>,
+    claim: Mutex<Option<Claim>>,
 }
 
 /// A change of slots.
@@ -70,11 +70,11 @@ impl DurableState {
         kind: ObjectKind,
         name: Option<&str>,
     ) -> Result<DurableState> {
-        let mut state = DurableState::open_shared(runtime, journal, kind, name)?;
+        let state = DurableState::open_shared(runtime, journal, kind, name)?;
         // An earlier object of the name may have changes on their way.
         state.store.flush();
         let path = state.store.path().to_path_buf();
-        state._claim = Some(Claim::new(path, state.name.clone()).ok_or_else(|| {
+        *state.claim.lock() = Some(Claim::new(path, state.name.clone()).ok_or_else(|| {
             let (word, name) = (kind.word(), name.unwrap_or_default());
             kind.refused(format!(
                 "the program has a durable {word} `{name}` in journal `{}` already: give this one \
@@ -139,7 +139,12 @@ impl DurableState {
             version => format!("{word}/{name}@{version}"),
         };
         let store = Store::open(&journal.path(runtime.config())?, journal)?;
-        Ok(DurableState { store, name, _claim: None })
+        Ok(DurableState { store, name, claim: Mutex::default() })
+    }
+
+    /// Lets another object have the name, although changes of this one may be on their way.
+    pub(crate) fn release(&self) {
+        self.claim.lock().take();
     }
 
     /// Returns the name of the object's slots.

@@ -96,6 +96,16 @@ fn another_version_begins_anew_and_leaves_the_old_one_as_it_is() {
 }
 
 #[test]
+fn a_name_is_free_when_its_actor_has_ended() {
+    let place = tempfile::tempdir().unwrap();
+    for sum in 1..=20 {
+        let counter = start("counter", Journal::at(place.path()));
+        assert_eq!(add(&counter, 1), sum);
+        counter.stop().wait().unwrap();
+    }
+}
+
+#[test]
 fn a_state_of_another_type_is_refused() {
     struct Name;
     impl Actor for Name {

@@ -35,6 +35,11 @@ impl LastSnapshot {
         Ok(Arc::new(LastSnapshot { status: watch::Sender::new(status), durable }))
     }
 
+    /// Lets another durable actor have the name.
+    pub(super) fn release(&self) {
+        self.durable.iter().for_each(DurableState::release);
+    }
+
     /// Sets the last snapshot.
     pub(super) fn set(self: &Arc<Self>, snapshot: EncodedValue) {
         if self.durable.is_none() {

@@ -151,7 +151,7 @@ impl Start for ManagerStart {
     }
 
     fn removed(&mut self, reason: &ExitReason) {
-        self.incarnations.owned.gone(reason.clone());
+        self.incarnations.gone(reason.clone());
     }
 }
 
@@ -203,7 +203,7 @@ impl Incarnations {
             Restart::Temporary => false,
         };
         if !restarts {
-            self.owned.gone(reason.clone());
+            self.gone(reason.clone());
         }
         reason
     }
@@ -214,6 +214,12 @@ impl Incarnations {
         if let Some(process) = &*self.process.borrow() {
             let _ = process.commands.send(ProcessCommand::Kill(reason.clone()));
         }
+        self.gone(reason);
+    }
+
+    /// Ends the actor for good. Its name is free before anybody learns of the end.
+    fn gone(&self, reason: ExitReason) {
+        self.snapshot.release();
         self.owned.gone(reason);
     }
 }
@@ -221,8 +227,7 @@ impl Incarnations {
 impl Drop for ManagerStart {
     fn drop(&mut self) {
         // The supervisor has removed the child, or has never started it.
-        let owned = &self.incarnations.owned;
-        owned.gone(ExitReason::Shutdown);
-        self.runtime.registry().retire(owned.id());
+        self.incarnations.gone(ExitReason::Shutdown);
+        self.runtime.registry().retire(self.incarnations.owned.id());
     }
 }
