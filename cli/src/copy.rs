@@ -9,10 +9,9 @@ use anyhow::{Context, anyhow, bail};
 use fiber_backends::Step;
 use fiber_backends::cluster::archive::{drain, pack, rename, unpack};
 use fiber_backends::cluster::{Cluster, Volume, VolumeKind};
-use fiber_core::{Signals, random};
+use fiber_core::{Signals, on_a_thread, random};
 use futures_util::TryStreamExt;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::task::spawn_blocking;
 use tokio_util::io::{ReaderStream, SyncIoBridge};
 
 use crate::killed_by;
@@ -276,7 +275,7 @@ impl<'a> OpenPath<'a> {
 }
 
 async fn blocking(work: impl FnOnce() -> io::Result<()> + Send + 'static) -> anyhow::Result<()> {
-    Ok(spawn_blocking(work).await??)
+    Ok(on_a_thread(work).await??)
 }
 
 impl fmt::Display for CopyPath {

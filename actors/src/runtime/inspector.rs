@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use fiber_core::inspect::{Answer, PREFIX, Request};
 use fiber_core::stats::{ProcessRole, ProcessStats, Report, SessionStats};
-use fiber_core::{ProcessId, Result, stacks, variables};
+use fiber_core::{ProcessId, Result, on_a_thread, stacks, variables};
 use serde::Serialize;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
@@ -151,9 +151,8 @@ fn shown(result: Result<impl Display>) -> Result<String, String> {
 async fn in_background<T: Serialize + 'static>(
     compute: impl FnOnce() -> Result<T, String> + Send + 'static,
 ) -> Result<String, String> {
-    let answer = tokio::task::spawn_blocking(move || {
-        serde_json::to_string(&compute()?).map_err(|error| error.to_string())
-    });
+    let answer =
+        on_a_thread(move || serde_json::to_string(&compute()?).map_err(|error| error.to_string()));
     answer.await.unwrap_or_else(|error| Err(error.to_string()))
 }
 

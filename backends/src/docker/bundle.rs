@@ -13,7 +13,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use fiber_core::BuildId;
+use fiber_core::{BuildId, shortage};
 use futures_util::Stream;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -235,7 +235,7 @@ impl Bundle {
         }
     }
 
-    /// Returns the file system as a tar archive, which a blocking task writes while it is read.
+    /// Returns the file system as a tar archive, which a thread writes while it is read.
     pub(super) fn tar(&self) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
         let (chunks, receiver) = mpsc::channel(CHUNKS);
         let mut programs = vec![BundledProgram {
@@ -256,7 +256,8 @@ impl Bundle {
             }
         }
         let libraries = self.libraries.clone();
-        tokio::task::spawn_blocking(move || {
+        let refused = chunks.clone();
+        let write = move || {
             let mut sink = Sink { chunks, buffer: Vec::with_capacity(CHUNK) };
             let written =
                 write(&mut sink, &programs, &loaders, &libraries).and_then(|()| sink.flush());
@@ -264,7 +265,11 @@ impl Bundle {
                 // The receiver is gone if the engine gave up.
                 let _ = sink.chunks.blocking_send(Err(error));
             }
-        });
+        };
+        if let Err(error) = std::thread::Builder::new().name("fiber-tar".into()).spawn(write) {
+            let error = io::Error::new(error.kind(), shortage::explain(&error));
+            refused.try_send(Err(error)).expect("nothing was sent before");
+        }
         ReceiverStream::new(receiver)
     }
 }

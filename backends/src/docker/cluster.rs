@@ -7,7 +7,7 @@ use bollard::query_parameters::{
     CreateContainerOptions, ListContainersOptions, LogsOptions, StopContainerOptions,
     WaitContainerOptions,
 };
-use fiber_core::{Config, Error, Result};
+use fiber_core::{Config, Error, Result, on_a_thread};
 use futures_util::StreamExt;
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream::LocalBoxStream;
@@ -117,7 +117,7 @@ impl DockerCluster {
         match &run.source {
             ProgramSource::Executable(path) => {
                 let (path, programs) = (path.clone(), self.config.bundle.clone());
-                let bundle = tokio::task::spawn_blocking(move || {
+                let bundle = on_a_thread(move || {
                     Bundle::of(&path).and_then(|bundle| bundle.with(&programs))
                 });
                 let bundle = bundle.await.map_err(|error| error.to_string())??;

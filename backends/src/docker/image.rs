@@ -7,7 +7,7 @@ use std::path::Path;
 use bollard::models::ImageInspect;
 use bollard::query_parameters::{CreateImageOptions, ListImagesOptions, TagImageOptions};
 use bytesize::ByteSize;
-use fiber_core::Config;
+use fiber_core::{Config, on_a_thread};
 use futures_util::StreamExt;
 use tokio::time::timeout;
 
@@ -54,7 +54,7 @@ pub(super) async fn find(
         (None, Some(current)) => same_as_own(config, current),
         (None, None) => {
             let programs = config.bundle.clone();
-            let bundle = tokio::task::spawn_blocking(move || {
+            let bundle = on_a_thread(move || {
                 Bundle::of_this_program().and_then(|bundle| bundle.with(&programs))
             });
             let bundle = bundle.await.map_err(|error| error.to_string())?;

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use fiber_core::{Config, LinkKind, shortage, variables};
+use fiber_core::{Config, LinkKind, on_a_thread, shortage, variables};
 use futures_util::StreamExt;
 use futures_util::stream;
 use tokio::time::timeout;
@@ -142,7 +142,7 @@ async fn own_address_towards(
     let settings = String::from_utf8_lossy(&output.stdout);
     let Some(name) = host_name(&settings) else { return Ok(None) };
     let name = name.to_string();
-    let lookup = tokio::task::spawn_blocking(move || local_address_towards(&name));
+    let lookup = on_a_thread(move || local_address_towards(&name));
     match timeout(LOOKUP, lookup).await {
         Ok(Ok(own)) => own,
         _ => Ok(None),

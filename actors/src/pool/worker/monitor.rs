@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use fiber_core::on_a_thread;
 use fiber_core::stacks::capture_thread;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -136,7 +137,7 @@ fn look_at(
 /// Reports a task that ran past its timeout, with what it is doing. The stack is taken on a thread
 /// of its own, so that the runtime goes on.
 async fn report_overdue(queue: Arc<WorkQueue>, task: CurrentTask, thread: u32) {
-    let taking = tokio::task::spawn_blocking(move || capture_thread(thread, ANSWER_LIMIT));
+    let taking = on_a_thread(move || capture_thread(thread, ANSWER_LIMIT));
     let taken = timeout(STACK_LIMIT, taking).await;
     let stack = taken.ok().and_then(Result::ok).and_then(Result::ok);
     let stack = stack.map(|stack| Box::new(stack.shortened(MOST_FRAMES)));
