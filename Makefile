@@ -94,12 +94,13 @@ test-cluster: setup cluster-up
 		TEST_REGISTRY="$(if $(filter containerd,$(RUNTIME)),$$(tests/cluster/registry-address.sh))" \
 		$(CARGO) test --workspace --all-features $(SUITES:%=--test %) $(ARGS)
 
-## lint: formatting, clippy with all features and with few, documentation: a warning fails
+## lint: formatting, clippy with all features and with few, each feature alone, documentation: a warning fails
 lint: setup
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --all-features -- -D warnings
 	$(CARGO) clippy -p fiber -- -D warnings
 	$(CARGO) clippy -p fiber --features docker -- -D warnings
+	@scripts/check-features.sh
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --manifest-path fuzz/Cargo.toml -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --all-features

@@ -43,6 +43,8 @@
 //! |---|---|
 //! | `docker` | processes as Docker containers; includes `nng` |
 //! | `kubernetes` | processes as Kubernetes pods; includes `docker` |
+//! | `slurm` | processes as steps of Slurm jobs; includes `nng` |
+//! | `ssh` | processes on machines with sshd; includes `nng` |
 //! | `nng` | links over TCP, also on one host (`FIBER_LINK=nng`); takes cmake to build |
 //! | `progress` | progress bars: `progress` of `map` and `imap` |
 //! | `metrics` | metrics for Prometheus: `FIBER_METRICS` |
@@ -51,8 +53,10 @@
 //! | `opentelemetry` | spans of calls and tasks, exported by OTLP: `fiber::opentelemetry` |
 //! | `full` | all of these |
 //!
-//! `k8s-latest`, a default feature, chooses the version of Kubernetes' API for `kubernetes`.
-//! Without default features, the program enables one of k8s-openapi's version features.
+//! Each of them builds alone, also without default features. `kubernetes` enables the latest version
+//! of Kubernetes' API that k8s-openapi knows. A program that needs another one, because it uses
+//! k8s-openapi itself, takes `kubernetes-own-version` in its place, and enables one of
+//! k8s-openapi's version features.
 
 pub use fiber_actors::{actix, init, stats, supervisor, sync};
 pub use fiber_core::Meta;
