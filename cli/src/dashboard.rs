@@ -2,26 +2,31 @@
 //!
 //! - `access`: only browsers with the token of the link see anything.
 //! - `answers`: the pages, and the figures behind them.
+//! - `connections`: how many there are at most.
 //! - `view`: a session's figures in the form that the page reads.
 
 mod access;
 mod answers;
+mod connections;
 mod view;
 
 use std::convert::Infallible;
 use std::io::Write;
 use std::net::Ipv4Addr;
+use std::pin::pin;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::Context;
+use futures_util::future::select;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 
 use self::access::Access;
 use self::answers::Dashboard;
+use self::connections::Connections;
 use crate::args::ClusterArgs;
 use crate::inspect::sessions::Sessions;
 use crate::inspect::target;
@@ -50,20 +55,26 @@ pub(crate) async fn dashboard(
     let _ = writeln!(std::io::stdout(), "{}", access.link());
     eprintln!("Open this link in a browser on this host. Ctrl-C ends the dashboard.");
     let dashboard = Rc::new(Dashboard::new(access, sessions, only));
+    let connections = Rc::new(Connections::default());
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
+        let Some((place, gives_way)) = connections.enter() else { continue };
+        let place = Rc::new(place);
         let dashboard = Rc::clone(&dashboard);
         let answer = service_fn(move |request| {
-            let dashboard = Rc::clone(&dashboard);
-            async move { Ok::<_, Infallible>(dashboard.answer(&request).await) }
+            let (dashboard, place) = (Rc::clone(&dashboard), Rc::clone(&place));
+            async move { Ok::<_, Infallible>(dashboard.answer(&request, &place).await) }
         });
         let connection = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEADER_TIMEOUT)
             .serve_connection(TokioIo::new(stream), answer);
-        tokio::task::spawn_local(connection);
+        tokio::task::spawn_local(async move {
+            // A browser that goes away is no failure.
+            let _ = select(pin!(connection), gives_way).await;
+        });
     }
 }

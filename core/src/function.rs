@@ -258,8 +258,7 @@ where
     K: OutputKind<R>,
 {
     let args = decode().map_err(|error| Failure::new(FailureKind::Arguments, error))?;
-    let output = K::resolve(function(args), executor)
-        .map_err(|message| Failure::new(FailureKind::Returned, message))?;
+    let output = K::resolve(function(args), executor)?;
     // A handle has something to drop.
     let encoded =
         if needs_drop::<K::Value>() { transfer::once(|| encode(&output)) } else { encode(&output) };

@@ -1,9 +1,11 @@
 //! The types that functions return from other processes, and their conversion to results.
 
+use std::any::Any;
 use std::fmt::Display;
 use std::future::Future;
 use std::marker::PhantomData;
 
+use crate::error::{Failure, FailureKind};
 use crate::portable::Portable;
 use crate::run::BlockOn;
 
@@ -35,11 +37,11 @@ pub trait TryOutput<Marker> {
     /// The type that the caller receives from a task that succeeds.
     type Value: Portable + Send + 'static;
 
-    /// Returns the value, or the error as text. Waits for it if it is a future.
+    /// Returns the value, or the error as a failure. Waits for it if it is a future.
     ///
     /// # Errors
     /// The function's own error.
-    fn resolve(self, executor: &dyn BlockOn) -> Result<Self::Value, String>;
+    fn resolve(self, executor: &dyn BlockOn) -> Result<Self::Value, Failure>;
 }
 
 /// Marks outputs that are values.
@@ -116,13 +118,12 @@ impl<F: Future<Output = Never>> Output<FutureOf<Diverging>> for F {
 impl<T, E> TryOutput<Plain> for Result<T, E>
 where
     T: Portable + Send + 'static,
-    E: Display,
+    E: Display + 'static,
 {
     type Value = T;
 
-    fn resolve(self, _: &dyn BlockOn) -> Result<T, String> {
-        // The alternate form prints the whole chain of an `anyhow::Error`.
-        self.map_err(|error| format!("{error:#}"))
+    fn resolve(self, _: &dyn BlockOn) -> Result<T, Failure> {
+        self.map_err(returned)
     }
 }
 
@@ -131,11 +132,11 @@ impl<T, E, F> TryOutput<FutureOf<Plain>> for F
 where
     F: Future<Output = Result<T, E>>,
     T: Portable + Send + 'static,
-    E: Display,
+    E: Display + 'static,
 {
     type Value = T;
 
-    fn resolve(self, executor: &dyn BlockOn) -> Result<T, String> {
+    fn resolve(self, executor: &dyn BlockOn) -> Result<T, Failure> {
         TryOutput::<Plain>::resolve(wait(self, executor), executor)
     }
 }
@@ -144,7 +145,7 @@ where
 impl TryOutput<Diverging> for Never {
     type Value = ();
 
-    fn resolve(self, _: &dyn BlockOn) -> Result<(), String> {
+    fn resolve(self, _: &dyn BlockOn) -> Result<(), Failure> {
         self
     }
 }
@@ -153,8 +154,18 @@ impl TryOutput<Diverging> for Never {
 impl<F: Future<Output = Never>> TryOutput<FutureOf<Diverging>> for F {
     type Value = ();
 
-    fn resolve(self, executor: &dyn BlockOn) -> Result<(), String> {
+    fn resolve(self, executor: &dyn BlockOn) -> Result<(), Failure> {
         wait(self, executor)
+    }
+}
+
+/// Returns the failure of a function that returned an error. A [`Failure`] of its own making keeps
+/// its message, whatever its length: it chose to send it.
+fn returned<E: Display + 'static>(error: E) -> Failure {
+    match (&error as &dyn Any).downcast_ref::<Failure>() {
+        Some(failure) if failure.kind == FailureKind::Returned => failure.clone(),
+        // The alternate form prints the whole chain of an `anyhow::Error`.
+        _ => Failure::new(FailureKind::Returned, format!("{error:#}")),
     }
 }
 
@@ -212,8 +223,8 @@ pub trait OutputKind<R>: 'static {
     /// Waits for the output, and returns the value or the failure.
     ///
     /// # Errors
-    /// The task's own error, as text.
-    fn resolve(output: R, executor: &dyn BlockOn) -> Result<Self::Value, String>;
+    /// The task's own error.
+    fn resolve(output: R, executor: &dyn BlockOn) -> Result<Self::Value, Failure>;
 }
 
 /// Takes any output as a value.
@@ -231,7 +242,7 @@ pub struct AsTermination<Marker>(PhantomData<Marker>);
 impl<R: Output<M>, M: 'static> OutputKind<R> for AsValue<M> {
     type Value = R::Value;
 
-    fn resolve(output: R, executor: &dyn BlockOn) -> Result<R::Value, String> {
+    fn resolve(output: R, executor: &dyn BlockOn) -> Result<R::Value, Failure> {
         Ok(output.resolve(executor))
     }
 }
@@ -239,7 +250,7 @@ impl<R: Output<M>, M: 'static> OutputKind<R> for AsValue<M> {
 impl<R: TryOutput<M>, M: 'static> OutputKind<R> for AsResult<M> {
     type Value = R::Value;
 
-    fn resolve(output: R, executor: &dyn BlockOn) -> Result<R::Value, String> {
+    fn resolve(output: R, executor: &dyn BlockOn) -> Result<R::Value, Failure> {
         output.resolve(executor)
     }
 }
@@ -247,7 +258,7 @@ impl<R: TryOutput<M>, M: 'static> OutputKind<R> for AsResult<M> {
 impl<R: Termination<M>, M: 'static> OutputKind<R> for AsTermination<M> {
     type Value = ();
 
-    fn resolve(output: R, executor: &dyn BlockOn) -> Result<(), String> {
-        output.resolve(executor)
+    fn resolve(output: R, executor: &dyn BlockOn) -> Result<(), Failure> {
+        output.resolve(executor).map_err(|message| Failure::new(FailureKind::Returned, message))
     }
 }

@@ -1,6 +1,7 @@
 //! Tasks that fail.
 
-use fiber::{Error, error::FailureKind};
+use fiber::Error;
+use fiber::error::{Failure, FailureKind};
 
 use crate::pool;
 
@@ -53,6 +54,19 @@ fn a_long_message_arrives_without_its_middle() {
             assert!(error.contains(part), "`{part}` is missing");
         }
     }
+}
+
+#[test]
+fn a_failure_of_the_function_itself_arrives_whole() {
+    let fails = |length: usize| -> Result<(), Failure> {
+        let mut failure = Failure::new(FailureKind::Returned, "");
+        failure.message = "x".repeat(length);
+        Err(failure)
+    };
+    let Err(Error::Task { failure, .. }) = pool(1).try_apply(fails, 200_000).wait() else {
+        panic!("it fails");
+    };
+    assert_eq!(failure.message.len(), 200_000);
 }
 
 #[test]

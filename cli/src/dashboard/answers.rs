@@ -16,6 +16,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::access::{Access, Verdict};
+use super::connections::Place;
 use super::view;
 use crate::flamegraph;
 use crate::inspect::sessions::{Head, Observed, Sessions};
@@ -69,10 +70,14 @@ impl Dashboard {
         Dashboard { access, only, seen: Mutex::new(Seen { sessions, last: None }) }
     }
 
-    pub(super) async fn answer(&self, request: &Request<Incoming>) -> Answer {
+    pub(super) async fn answer(&self, request: &Request<Incoming>, place: &Place) -> Answer {
         let query = parameters(request.uri().query().unwrap_or_default());
         let token = query.get("token").map(String::as_str);
-        let answer = match self.access.judge(request.headers(), token) {
+        let verdict = self.access.judge(request.headers(), token);
+        if matches!(verdict, Verdict::Admitted | Verdict::Granted) {
+            place.keep();
+        }
+        let answer = match verdict {
             Verdict::OtherHost => refusal("This is not the host of this dashboard."),
             Verdict::NoToken => refusal(
                 "This dashboard needs the token in its link. Open the link that `fiber dashboard` \

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use fiber::error::{Failure, FailureKind};
 use serde::{Deserialize, Serialize};
 
 /// How workers run commands. It is not part of a task, so that it can change between two runs with
@@ -88,14 +89,14 @@ impl fmt::Display for End {
 }
 
 impl Outcome {
-    /// Returns the text of a failed task: a line for readers, and the outcome. A pool knows a task
-    /// as failed by its `Err`, of which only the text travels.
-    pub(super) fn to_failure(&self) -> String {
+    /// Returns the failure of a task: a line for readers, and the outcome. A pool knows a task as
+    /// failed by its `Err`, of which only the text travels.
+    pub(super) fn to_failure(&self) -> Failure {
         let encoded = fiber_core::codec::encode(self).expect("an outcome has no special values");
-        let mut text = format!("{}\n", self.end);
+        let mut failure = Failure::new(FailureKind::Returned, format_args!("{}\n", self.end));
         // Each byte is the character of its number: a text can't have bytes as they are.
-        text.extend(encoded.iter().map(|byte| char::from(*byte)));
-        text
+        failure.message.extend(encoded.iter().map(|byte| char::from(*byte)));
+        failure
     }
 
     /// Returns the outcome in the text of a failed task.
@@ -121,7 +122,7 @@ mod tests {
             stdout: (0..=255).collect(),
             stderr: b"line\nline\n".to_vec(),
         };
-        let text = outcome.to_failure();
+        let text = outcome.to_failure().message;
         assert!(text.starts_with("exit code 3\n"), "{text}");
         assert_eq!(Outcome::of_failure(&text), Some(outcome));
         assert_eq!(Outcome::of_failure("it panicked"), None);

@@ -11,6 +11,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use fiber::error::Failure;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 
@@ -42,13 +43,13 @@ pub(super) fn prepare(settings: Settings) -> io::Result<()> {
 
 /// Runs a command, and again if it fails, up to the number of retries. It is the task function: its
 /// path and its argument identify a task in a journal.
-pub(super) fn run(command: Vec<Vec<u8>>) -> Result<Outcome, String> {
-    let worker = WORKER.get().ok_or("the worker was not prepared")?;
+pub(super) fn run(command: Vec<Vec<u8>>) -> Result<Outcome, Failure> {
+    let worker = WORKER.get().expect("the initializer of the pool has prepared it");
     worker.lock().unwrap_or_else(PoisonError::into_inner).run(command)
 }
 
 impl Worker {
-    fn run(&mut self, command: Vec<Vec<u8>>) -> Result<Outcome, String> {
+    fn run(&mut self, command: Vec<Vec<u8>>) -> Result<Outcome, Failure> {
         let mut attempts = 0;
         loop {
             attempts += 1;

@@ -16,9 +16,10 @@ use self::sessions::{Dashboard, FakeSession, Program};
 /// A test and its name.
 type Test = (&'static str, fn());
 
-const TESTS: [Test; 4] = [
+const TESTS: [Test; 5] = [
     ("the_page_shows_what_the_program_did", the_page_shows_what_the_program_did),
     ("a_page_without_the_token_shows_nothing", a_page_without_the_token_shows_nothing),
+    ("half_requests_of_strangers_give_way", half_requests_of_strangers_give_way),
     ("a_thousand_workers_are_readable", a_thousand_workers_are_readable),
     ("an_ended_session_is_told", an_ended_session_is_told),
 ];
@@ -125,6 +126,28 @@ fn a_page_without_the_token_shows_nothing() {
     assert!(admitted.contains("HttpOnly; SameSite=Strict"), "{admitted}");
     let mut page = Browser::open(&format!("http://127.0.0.1:{}/", dashboard.port));
     page.wait_for("document.body.innerText.includes('needs the token in its link')");
+}
+
+fn half_requests_of_strangers_give_way() {
+    let head = FakeSession::start(7);
+    let dashboard = Dashboard::start(&head.pid());
+    let mut page = Browser::open(&dashboard.link);
+    page.wait_for("document.body.innerText.includes('7 workers')");
+    let half = |_| {
+        let mut stream = TcpStream::connect(("127.0.0.1", dashboard.port)).expect("it listens");
+        // The dashboard may have closed it.
+        let _ = write!(stream, "GET / HTTP/1.1\r\nHost:");
+        stream
+    };
+    let strangers: Vec<TcpStream> = (0..500).map(half).collect();
+    // It has answered after it has accepted all of them.
+    let host = format!("Host: 127.0.0.1:{}\r\n", dashboard.port);
+    assert!(request(dashboard.port, "/", &host).starts_with("HTTP/1.1 403"));
+    let open = dashboard.descriptors();
+    assert!(open < 150, "{open} descriptors are open");
+    page.run("location.reload()");
+    page.wait_for("document.body.innerText.includes('7 workers')");
+    drop(strangers);
 }
 
 fn a_thousand_workers_are_readable() {

@@ -121,6 +121,12 @@ impl Dashboard {
         let port = port.and_then(|port| port.parse().ok()).expect("it prints its link");
         Dashboard { process, link, port }
     }
+
+    /// Returns how many descriptors it has open.
+    pub(crate) fn descriptors(&self) -> usize {
+        let folder = format!("/proc/{}/fd", self.process.id());
+        std::fs::read_dir(folder).expect("it lives").count()
+    }
 }
 
 impl Drop for Dashboard {
