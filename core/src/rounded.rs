@@ -8,9 +8,9 @@ use humantime::FormattedDuration;
 pub fn rounded(time: Duration) -> FormattedDuration {
     let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let unit = match nanos {
-        ..1_000_000 => 1_000,
-        ..1_000_000_000 => 1_000_000,
-        ..10_000_000_000 => 100_000_000,
+        0..1_000_000 => 1_000,
+        1_000_000..1_000_000_000 => 1_000_000,
+        1_000_000_000..10_000_000_000 => 100_000_000,
         _ => 1_000_000_000,
     };
     let rounded = Duration::from_nanos(nanos.saturating_add(unit / 2) / unit * unit);

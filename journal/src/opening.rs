@@ -48,8 +48,8 @@ pub(crate) fn open(folder: &Arc<Folder>, limits: Limits, refusal: Option<Error>)
         Arc::clone(&slots),
         [outcomes, slot_stream],
         contents,
-        refusal,
     );
+    let writer = writer.refusing(refusal);
     Ok(Opened { index: Index::new(entries), calls, slots, writer })
 }
 

@@ -58,7 +58,6 @@ impl Writer {
         slots: Arc<Mutex<Slots>>,
         streams: [Stream; 2],
         contents: Contents,
-        error: Option<Error>,
     ) -> Writer {
         let [outcome_stream, slot_stream] = streams;
         Writer {
@@ -73,8 +72,13 @@ impl Writer {
             outcomes: contents.outcomes,
             changes: Vec::new(),
             moves: Vec::new(),
-            error,
+            error: None,
         }
+    }
+
+    /// Makes it write nothing if there is an error, which says why.
+    pub(crate) fn refusing(self, error: Option<Error>) -> Writer {
+        Writer { error, ..self }
     }
 
     pub(crate) fn outcome(

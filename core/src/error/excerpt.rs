@@ -6,8 +6,14 @@ const LONGEST: usize = 64 << 10;
 /// Leaves out the middle of a text of more than 64 KiB, and says so in a line of its own.
 pub(crate) fn excerpt(mut text: String) -> String {
     if text.len() > LONGEST {
-        let head = text.floor_char_boundary(LONGEST / 2);
-        let tail = text.ceil_char_boundary(text.len() - LONGEST / 2);
+        let mut head = LONGEST / 2;
+        while !text.is_char_boundary(head) {
+            head -= 1;
+        }
+        let mut tail = text.len() - LONGEST / 2;
+        while !text.is_char_boundary(tail) {
+            tail += 1;
+        }
         let note = format!("\n[{} bytes left out]\n", tail - head);
         text.replace_range(head..tail, &note);
         text.shrink_to_fit();
