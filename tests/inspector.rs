@@ -199,7 +199,7 @@ fn queues_and_actors_show() {
     }
     let actor = wait_for(|session| {
         let mut actors = session.report.actors.iter();
-        actors.find(|actor| actor.name.ends_with("Adder") && actor.handled == 10).cloned()
+        actors.find(|actor| actor.name == adder.name() && actor.handled == 10).cloned()
     });
     assert!(actor.latency.max() > Duration::ZERO);
     assert_eq!((actor.waiting, actor.failed), (0, 0));
@@ -351,4 +351,22 @@ fn a_stopped_worker_does_not_answer_and_nobody_hangs() {
     let error = answer["error"].as_str().unwrap_or_else(|| panic!("{answer}"));
     assert!(error.contains("stopped/worker-1") && error.contains("did not answer"), "{error}");
     drop(call);
+}
+
+#[test]
+fn a_stopped_process_is_seen_from_outside() {
+    let pool = pool_called("stopped", 1);
+    let pid = pool.apply(std::process::id, ()).wait().unwrap();
+    let worker = wait_for(|session| {
+        session.report.processes.iter().find(|process| process.pid == Some(pid)).map(|one| one.id)
+    });
+    let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    let mut connection = connect(&fiber::stats().unwrap().session);
+    let request = serde_json::json!({ "stack": { "process": worker } });
+    let answer = ask(&mut connection, &request.to_string());
+    rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
+    let stack = answer["ok"].as_str().unwrap_or_else(|| panic!("{answer}"));
+    assert!(stack.contains("is stopped") && stack.contains("did not answer within"), "{stack}");
+    pool.apply(std::process::id, ()).wait().unwrap();
 }

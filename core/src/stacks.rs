@@ -18,7 +18,7 @@ mod enabled;
 mod enabled;
 mod types;
 
-pub use self::enabled::{capture, capture_thread, profile};
+pub use self::enabled::{capture, capture_thread, from_outside, profile};
 pub use self::types::{Frame, ProcessStack, Profile, ThreadStack, ThreadState};
 
 /// Returns the calling thread's id in the kernel.

@@ -7,9 +7,9 @@ use std::time::{Duration, SystemTime};
 
 use dashmap::DashMap;
 use fiber_backends::{Job, JobState, WaitReason};
-use fiber_core::ProcessId;
 use fiber_core::inspect::Request;
 use fiber_core::stats::{Event, ProcessFigures, ProcessRole, ProcessState, ProcessStats, Report};
+use fiber_core::{ProcessId, stacks};
 use fiber_transport::{Link, PeerInfo};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -101,7 +101,14 @@ impl Children {
         for (_, id) in ids {
             let Some(record) = self.records.get(&id) else { continue };
             report.processes.push(record.stats(id, parent));
-            if let Some(below) = record.below.as_deref().cloned() {
+            if let Some(mut below) = record.below.as_deref().cloned() {
+                // A managed actor has one name: that of its process.
+                let mut own = below.actors.iter_mut().filter(|actor| actor.process == id);
+                if let (ProcessRole::Actor, Some(actor), None) =
+                    (record.role, own.next(), own.next())
+                {
+                    actor.name.clone_from(&record.name);
+                }
                 report.add_below(&record.name, below);
             }
         }
@@ -121,17 +128,20 @@ impl Children {
         let is_above = |record: &ChildRecord| {
             record.below.as_deref().is_some_and(|below| below.process(process).is_some())
         };
-        let found = self
-            .records
-            .iter()
-            .find(|record| *record.key() == process || is_above(record))
-            .map(|record| (record.name.clone(), record.job.place(), record.connected.clone()));
-        let Some((name, place, connected)) = found else {
+        let found =
+            self.records.iter().find(|record| *record.key() == process || is_above(record)).map(
+                |record| {
+                    let (name, place) = (record.name.clone(), record.job.place());
+                    (name, place, record.connected.clone(), record.pid_here(process))
+                },
+            );
+        let Some((name, place, connected, pid_here)) = found else {
             return Err("the process has ended meanwhile".into());
         };
         let Some((_, _, link)) = connected else {
             return Err(format!("`{name}` ({place}) has not started yet"));
         };
+        let takes_stack = matches!(request, Request::Stack { .. });
         let number = self.last.fetch_add(1, Ordering::Relaxed);
         let (asker, answer) = oneshot::channel();
         self.asked.lock().insert(number, asker);
@@ -141,17 +151,37 @@ impl Children {
             Err(_) => Ok(Ok(Err(format!("`{name}` ({place}) has just ended")))),
         };
         self.asked.lock().remove(&number);
-        match answer {
-            Ok(Ok(answer)) => answer,
-            _ => Err(format!(
+        let problem = match answer {
+            Ok(Ok(answer)) => return answer,
+            _ => format!(
                 "`{name}` ({place}) did not answer within {limit:?}: it may be stopped, or its \
                  machine overloaded"
-            )),
+            ),
+        };
+        let seen = pid_here.filter(|_| takes_stack).map(|pid| stacks::from_outside(pid, &problem));
+        match seen {
+            Some(Ok(stack)) => {
+                serde_json::to_string(&stack.to_string()).map_err(|error| error.to_string())
+            }
+            _ => Err(problem),
         }
     }
 }
 
 impl ChildRecord {
+    /// Returns the pid of this child, or of a process below it, if `/proc` has it under this pid.
+    fn pid_here(&self, process: ProcessId) -> Option<u32> {
+        let below = self.below.as_deref().and_then(|below| below.process(process));
+        let pid = match (below, &self.connected) {
+            (Some(below), _) => below.pid?,
+            (None, Some((pid, ..))) => *pid,
+            (None, None) => return None,
+        };
+        // A process of another machine or container has its pid there.
+        let own = std::fs::read_link("/proc/self/exe").ok()?;
+        (std::fs::read_link(format!("/proc/{pid}/exe")).ok()? == own).then_some(pid)
+    }
+
     fn stats(&self, id: ProcessId, parent: ProcessId) -> ProcessStats {
         let mut stats = ProcessStats::new(id, self.name.clone(), self.role, self.since);
         stats.parent = Some(parent);

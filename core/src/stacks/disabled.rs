@@ -33,6 +33,14 @@ pub fn capture_thread(_tid: u32, _limit: Duration) -> Result<ThreadStack> {
 ///
 /// # Errors
 /// As [`capture`].
+pub fn from_outside(_pid: u32, _problem: &str) -> Result<ProcessStack> {
+    refused()
+}
+
+/// Returns an error.
+///
+/// # Errors
+/// As [`capture`].
 pub fn profile(_duration: Duration, _hertz: u32, _idle: bool) -> Result<Profile> {
     refused()
 }
@@ -45,6 +53,7 @@ mod tests {
     #[cfg(not(feature = "stacks"))]
     fn the_error_names_the_feature() {
         let results = [
+            from_outside(1, "").map(drop),
             capture(Duration::ZERO).map(drop),
             capture_thread(1, Duration::ZERO).map(drop),
             profile(Duration::ZERO, 1, false).map(drop),

@@ -10,5 +10,5 @@ mod unwind;
 
 use super::{Frame, ProcessStack, Profile, ThreadStack, ThreadState, thread_id};
 
-pub use self::capture::{capture, capture_thread};
+pub use self::capture::{capture, capture_thread, from_outside};
 pub use self::profile::profile;

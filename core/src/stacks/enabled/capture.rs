@@ -8,7 +8,7 @@ use parking_lot::{Mutex, MutexGuard};
 use super::modules::{self, LoadedModule};
 use super::signal::{self, Request};
 use super::symbols::Symbols;
-use super::threads::{self, Status};
+use super::threads::{self, Process, Status};
 use super::unwind::{Unwinder, Unwound};
 use super::{ProcessStack, ThreadStack, ThreadState, thread_id};
 use crate::error::{Error, Result};
@@ -26,7 +26,8 @@ use crate::wait::deadline_after;
 pub fn capture(limit: Duration) -> Result<ProcessStack> {
     let deadline = deadline_after(limit);
     let mut sampler = Sampler::lock(limit)?;
-    let tids = threads::all().map_err(|error| failed("the threads can't be listed", error))?;
+    let tids = threads::all(Process::This)
+        .map_err(|error| failed("the threads can't be listed", error))?;
     let threads = sampler.take_stacks(&tids, deadline)?;
     Ok(ProcessStack { pid: std::process::id(), threads })
 }
@@ -40,6 +41,23 @@ pub fn capture_thread(tid: u32, limit: Duration) -> Result<ThreadStack> {
     let deadline = deadline_after(limit);
     let stack = Sampler::lock(limit)?.take_stacks(&[tid], deadline)?.pop();
     stack.ok_or_else(|| failed("the stack can't be taken", io::Error::other("no such thread")))
+}
+
+/// Returns what the kernel says about the threads of another process of this user, which does not
+/// answer: their states, and what they wait in. `problem` says why there are no stacks.
+///
+/// # Errors
+/// [`Error::System`] if there is no such process. [`Error::Config`] without the feature `stacks`.
+pub fn from_outside(pid: u32, problem: &str) -> Result<ProcessStack> {
+    let process = Process::Other(pid);
+    let tids = threads::all(process)
+        .map_err(|error| failed(&format!("the threads of process {pid} can't be listed"), error))?;
+    let describe = |tid| {
+        let mut stack = threads::describe(process, tid, &threads::status(process, tid)?);
+        stack.problem = Some(problem.into());
+        Some(stack)
+    };
+    Ok(ProcessStack { pid, threads: tids.into_iter().filter_map(describe).collect() })
 }
 
 pub(super) fn failed(what: &str, error: io::Error) -> Error {
@@ -181,8 +199,8 @@ impl Locked {
         let mut stacks = Vec::new();
         let mut asked = Vec::new();
         for tid in tids {
-            let Some(status) = threads::status(*tid) else { continue };
-            let mut stack = threads::describe(*tid, &status);
+            let Some(status) = threads::status(Process::This, *tid) else { continue };
+            let mut stack = threads::describe(Process::This, *tid, &status);
             stack.problem = sampler.obstacle(*tid, &status);
             if stack.problem.is_none() {
                 asked.push(*tid);
@@ -214,7 +232,7 @@ impl Locked {
     /// Returns whether a thread can be asked.
     pub(super) fn may_ask(&mut self, tid: u32) -> Result<bool> {
         let sampler = self.sampler()?;
-        let status = threads::status(tid);
+        let status = threads::status(Process::This, tid);
         Ok(status.is_some_and(|status| sampler.obstacle(tid, &status).is_none()))
     }
 
@@ -262,7 +280,9 @@ impl Sampler {
 /// Installs the handler for a signal that the program does not use, which fewest threads block.
 /// Returns the signal, and the address to which its handler returns.
 fn install() -> io::Result<(i32, u64)> {
-    let statuses: Vec<Status> = threads::all()?.into_iter().filter_map(threads::status).collect();
+    let tids = threads::all(Process::This)?;
+    let status = |tid| threads::status(Process::This, tid);
+    let statuses: Vec<Status> = tids.into_iter().filter_map(status).collect();
     let is_used = |signal: i32| {
         statuses
             .iter()

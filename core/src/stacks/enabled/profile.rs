@@ -26,7 +26,10 @@ struct Seen {
 /// Notes a thread that is new. Returns `None` if it has ended.
 fn notice(seen: &mut HashMap<u32, Seen>, tid: u32) -> Option<&Seen> {
     if let Entry::Vacant(new) = seen.entry(tid) {
-        new.insert(Seen { name: threads::status(tid)?.name, answers: false });
+        new.insert(Seen {
+            name: threads::status(threads::Process::This, tid)?.name,
+            answers: false,
+        });
     }
     seen.get(&tid)
 }
@@ -61,7 +64,9 @@ pub fn profile(duration: Duration, hertz: u32, idle: bool) -> Result<Profile> {
         // Locked for one sample: captures may come in between.
         let mut sampler = Sampler::lock(CAPTURE)?;
         let mut chosen = Vec::new();
-        for tid in threads::all().map_err(|error| failed("the threads can't be listed", error))? {
+        for tid in threads::all(threads::Process::This)
+            .map_err(|error| failed("the threads can't be listed", error))?
+        {
             let Some(thread) = notice(&mut seen, tid).filter(|_| tid != own) else { continue };
             if (idle || threads::runs(tid)) && (thread.answers || sampler.may_ask(tid)?) {
                 chosen.push(tid);

@@ -1,10 +1,28 @@
-//! The threads of this process, as the kernel describes them in `/proc/self/task`.
+//! The threads of a process, as the kernel describes them in `/proc/PID/task`.
 
+use std::fmt;
 use std::fs::{File, read_dir, read_link, read_to_string};
 use std::io::{self, Read};
 use std::time::Duration;
 
 use super::{ThreadStack, ThreadState};
+
+/// Whose threads are meant.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Process {
+    This,
+    /// That with this id.
+    Other(u32),
+}
+
+impl fmt::Display for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Process::This => f.write_str("self"),
+            Process::Other(pid) => pid.fmt(f),
+        }
+    }
+}
 
 /// A set of signals: signal n is bit n - 1.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,9 +50,9 @@ pub(super) struct Status {
 ///
 /// # Errors
 /// An error of the system.
-pub(super) fn all() -> io::Result<Vec<u32>> {
+pub(super) fn all(process: Process) -> io::Result<Vec<u32>> {
     let mut tids = Vec::new();
-    for entry in read_dir("/proc/self/task")? {
+    for entry in read_dir(format!("/proc/{process}/task"))? {
         tids.extend(entry?.file_name().to_str().and_then(|tid| tid.parse::<u32>().ok()));
     }
     tids.sort_unstable();
@@ -42,8 +60,8 @@ pub(super) fn all() -> io::Result<Vec<u32>> {
 }
 
 /// Reads a thread's status. Returns `None` if it has ended.
-pub(super) fn status(tid: u32) -> Option<Status> {
-    let text = read_to_string(format!("/proc/self/task/{tid}/status")).ok()?;
+pub(super) fn status(process: Process, tid: u32) -> Option<Status> {
+    let text = read_to_string(format!("/proc/{process}/task/{tid}/status")).ok()?;
     let field = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;
         Some(line.strip_prefix(':')?.trim())
@@ -80,43 +98,43 @@ pub(super) fn runs(tid: u32) -> bool {
 }
 
 /// Returns what the kernel says about a thread, without its frames.
-pub(super) fn describe(tid: u32, status: &Status) -> ThreadStack {
+pub(super) fn describe(process: Process, tid: u32, status: &Status) -> ThreadStack {
     let waits = status.state != ThreadState::Running;
     ThreadStack {
         tid,
         name: status.name.clone(),
         state: status.state,
-        waits_in: if waits { waits_in(tid) } else { None },
-        cpu: cpu(tid).unwrap_or_default(),
+        waits_in: if waits { waits_in(process, tid) } else { None },
+        cpu: cpu(process, tid).unwrap_or_default(),
         frames: Vec::new(),
         truncated: false,
         problem: None,
     }
 }
 
-fn cpu(tid: u32) -> Option<Duration> {
-    let text = read_to_string(format!("/proc/self/task/{tid}/schedstat")).ok()?;
+fn cpu(process: Process, tid: u32) -> Option<Duration> {
+    let text = read_to_string(format!("/proc/{process}/task/{tid}/schedstat")).ok()?;
     text.split(' ').next()?.parse().ok().map(Duration::from_nanos)
 }
 
 /// Returns the system call in which a thread waits, else the function of the kernel. The kernel may
 /// refuse to tell either.
-fn waits_in(tid: u32) -> Option<String> {
+fn waits_in(process: Process, tid: u32) -> Option<String> {
     let kernel_function = || {
-        let function = read_to_string(format!("/proc/self/task/{tid}/wchan")).ok()?;
+        let function = read_to_string(format!("/proc/{process}/task/{tid}/wchan")).ok()?;
         (!matches!(&*function, "" | "0")).then_some(function)
     };
-    let call = read_to_string(format!("/proc/self/task/{tid}/syscall")).ok();
-    call.as_deref().and_then(system_call).or_else(kernel_function)
+    let call = read_to_string(format!("/proc/{process}/task/{tid}/syscall")).ok();
+    call.as_deref().and_then(|line| system_call(process, line)).or_else(kernel_function)
 }
 
-/// Returns the name of the system call in a line of `/proc/self/task/TID/syscall`, and its file.
-fn system_call(line: &str) -> Option<String> {
+/// Returns the name of the system call in a line of `/proc/PID/task/TID/syscall`, and its file.
+fn system_call(process: Process, line: &str) -> Option<String> {
     let mut words = line.split_whitespace();
     let number: libc::c_long = words.next()?.parse().ok()?;
     let (_, name, has_file) = CALLS.iter().find(|(known, ..)| *known == number)?;
     let descriptor = || u32::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
-    let file = |descriptor| read_link(format!("/proc/self/fd/{descriptor}")).ok();
+    let file = |descriptor| read_link(format!("/proc/{process}/fd/{descriptor}")).ok();
     Some(match has_file.then(descriptor).flatten().and_then(file) {
         Some(file) => format!("{name} of {}", file.display()),
         None => (*name).into(),
