@@ -1,5 +1,7 @@
 //! Values that travel to tasks and back.
 
+use std::time::Duration;
+
 use fiber::Broadcast;
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +39,21 @@ fn structures_with_skipped_fields_travel() {
     let echo = |reading: Reading| reading;
     let reading = || Reading { note: None, values: vec![1.5, -2.5] };
     assert_eq!(pool(1).apply(echo, reading()).wait().unwrap(), reading());
+}
+
+#[test]
+fn a_broadcast_value_stays_while_tasks_refer_to_it() {
+    let pool = pool(2);
+    let table = pool.broadcast((0..1000u64).collect::<Vec<_>>()).unwrap();
+    let read = |index: usize, table: Broadcast<Vec<u64>>| {
+        // The call has taken all arguments by then, and dropped the iterator.
+        std::thread::sleep(Duration::from_millis(20));
+        table.get().map(|table| table[index])
+    };
+    // The iterator has the only handle.
+    let sum: fiber::Result<u64> =
+        pool.try_imap(read, (0..16).map(move |index| (index, table.clone()))).wait().sum();
+    assert_eq!(sum.unwrap(), 120);
 }
 
 #[test]

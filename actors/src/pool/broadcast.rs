@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 
 use dashmap::DashMap;
 use fiber_core::codec::EncodedValue;
-use fiber_core::transfer::{self, KeepAlive};
+use fiber_core::transfer::{self, KeepAlive, Mode};
 use fiber_core::{Error, Result, codec};
 use fiber_transport::Received as Encoded;
 use parking_lot::Mutex;
@@ -21,7 +21,7 @@ use super::state::PoolState;
 ///
 /// As a task's argument, the handle takes 8 bytes. [`get`](Broadcast::get) returns the value in the
 /// worker. The workers drop the value when the last handle in the process that made it is dropped,
-/// so that process has to keep one while tasks use the value.
+/// and no task that has one as its argument is left.
 ///
 /// # Examples
 /// ```
@@ -40,21 +40,32 @@ use super::state::PoolState;
 pub struct Broadcast<T> {
     id: u64,
     /// `None` in processes that received the handle.
-    owner: Option<Arc<BroadcastOwner<T>>>,
+    owned: Option<Owned<T>>,
     value: PhantomData<fn() -> T>,
 }
 
 /// The value in the process that made it.
-struct BroadcastOwner<T> {
-    id: u64,
+struct Owned<T> {
     value: Arc<T>,
+    in_workers: Arc<InWorkers>,
+}
+
+/// The value in the workers, which drop it with this.
+struct InWorkers {
+    id: u64,
     _keep_alive: KeepAlive,
     pool: Arc<PoolState>,
 }
 
-impl<T> Drop for BroadcastOwner<T> {
+impl Drop for InWorkers {
     fn drop(&mut self) {
         self.pool.drop_broadcast(self.id);
+    }
+}
+
+impl<T> Clone for Owned<T> {
+    fn clone(&self) -> Owned<T> {
+        Owned { value: Arc::clone(&self.value), in_workers: Arc::clone(&self.in_workers) }
     }
 }
 
@@ -64,8 +75,9 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Broadcast<T> {
         let (blobs, keep_alive) = transfer::repeatable(|| codec::append_apart(&mut bytes, &value));
         let id = u64::from_le_bytes(fiber_core::random());
         pool.send_broadcast(id, Encoded { bytes: bytes.into(), blobs: blobs? })?;
-        let owner = BroadcastOwner { id, value: Arc::new(value), _keep_alive: keep_alive, pool };
-        Ok(Broadcast { id, owner: Some(Arc::new(owner)), value: PhantomData })
+        let in_workers = Arc::new(InWorkers { id, _keep_alive: keep_alive, pool });
+        let owned = Owned { value: Arc::new(value), in_workers };
+        Ok(Broadcast { id, owned: Some(owned), value: PhantomData })
     }
 
     /// Returns the value.
@@ -75,7 +87,8 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Broadcast<T> {
     ///
     /// # Errors
     /// [`Error::Invalid`] if this process does not have the value, because it is no worker of the
-    /// pool or all handles in the process that made it are dropped, or if the value has another
+    /// pool or all handles in the process that made it are dropped, those in the arguments of
+    /// pending tasks included, or if the value has another
     /// type than `T`; [`Error::Decode`] if it can't be deserialised.
     ///
     /// # Examples
@@ -91,8 +104,8 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Broadcast<T> {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn get(&self) -> Result<Arc<T>> {
-        if let Some(owner) = &self.owner {
-            return Ok(Arc::clone(&owner.value));
+        if let Some(owned) = &self.owned {
+            return Ok(Arc::clone(&owned.value));
         }
         let invalid = |problem: &str| Error::invalid("Broadcast::get", problem);
         let received = RECEIVED.get(&self.id).map(|received| Arc::clone(received.value()));
@@ -116,7 +129,7 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Broadcast<T> {
 
 impl<T> Clone for Broadcast<T> {
     fn clone(&self) -> Broadcast<T> {
-        Broadcast { id: self.id, owner: self.owner.clone(), value: PhantomData }
+        Broadcast { id: self.id, owned: self.owned.clone(), value: PhantomData }
     }
 }
 
@@ -129,13 +142,16 @@ impl<T> fmt::Debug for Broadcast<T> {
 impl<T> Serialize for Broadcast<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         transfer::note_handle();
+        if let (Some(owned), Mode::Repeatable) = (&self.owned, transfer::mode()) {
+            transfer::keep_alive(Arc::clone(&owned.in_workers) as Arc<dyn Any + Send + Sync>);
+        }
         self.id.serialize(serializer)
     }
 }
 
 impl<'de, T> Deserialize<'de> for Broadcast<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Broadcast<T>, D::Error> {
-        Ok(Broadcast { id: u64::deserialize(deserializer)?, owner: None, value: PhantomData })
+        Ok(Broadcast { id: u64::deserialize(deserializer)?, owned: None, value: PhantomData })
     }
 }
 
@@ -169,11 +185,11 @@ mod tests {
         receive(id, Bytes::from(codec::encode("words").unwrap()).into());
         let has_encoded = || RECEIVED.get(&id).unwrap().encoded.lock().is_some();
         assert!(has_encoded());
-        let broadcast = Broadcast::<String> { id, owner: None, value: PhantomData };
+        let broadcast = Broadcast::<String> { id, owned: None, value: PhantomData };
         assert_eq!(*broadcast.get().unwrap(), "words");
         assert!(!has_encoded());
         assert_eq!(*broadcast.get().unwrap(), "words");
-        let other = Broadcast::<u32> { id, owner: None, value: PhantomData };
+        let other = Broadcast::<u32> { id, owned: None, value: PhantomData };
         assert!(other.get().unwrap_err().to_string().contains("another type"));
         forget(id);
         assert!(broadcast.get().is_err());
