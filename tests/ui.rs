@@ -9,6 +9,7 @@ fn misuse_is_a_compile_error_that_names_the_remedy() {
     // A program that passes makes trybuild build, and not only check: only a build finds captures.
     tests.pass("tests/ui/accepted.rs");
     tests.compile_fail("tests/ui/captures.rs");
+    tests.compile_fail("tests/ui/captures_moved.rs");
     tests.compile_fail("tests/ui/pointer.rs");
     tests.compile_fail("tests/ui/error_without_serde.rs");
     tests.compile_fail("tests/ui/references.rs");

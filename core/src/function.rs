@@ -23,8 +23,11 @@ use crate::transfer;
 /// Every `fn` and every closure that captures nothing implements it. The compiler always infers
 /// `Marker`, which distinguishes how the arguments are taken.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` can't be called with `{Args}` as a task",
-    label = "not a task function for `{Args}`",
+    message = "`{Self}` is no task function for `{Args}`: it captures variables, or takes other \
+               arguments",
+    label = "captures variables, or does not take `{Args}`",
+    note = "another process does not have what a closure captures, with or without `move`: pass it \
+            as an argument (a tuple for several), or share it with `Pool::broadcast`",
     note = "a task function is an `fn` or a closure that captures nothing; it takes the item as \
             its one parameter, or the parts of a tuple as two to eight parameters",
     note = "for several parameters, make each item a tuple with a value for each of them; for more \
