@@ -257,7 +257,7 @@ fn clients_that_hang_or_send_garbage_hold_up_nobody() {
     let mut garbage = connect();
     let _ = garbage.write_all(&[0xff; 4096]);
     does(&mut program, "map");
-    // Others are served as soon as these have run into their time limit.
+    // Others are served at once: the oldest of these give way.
     program.wait_until("the tasks in the metrics", || {
         sum(&metrics(port), "fiber_tasks_done_total", "square\"") == 1_000.0
     });

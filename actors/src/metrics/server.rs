@@ -3,6 +3,7 @@
 //! It has a thread of its own, one connection of which can't hold up others, and none of which can
 //! hold up the runtime: the figures are read at most ten times in a second.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, mpsc};
@@ -19,7 +20,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
 
 use super::Renderer;
 use super::samples::EventCounts;
@@ -27,7 +28,8 @@ use super::text::Format;
 use crate::stats;
 use crate::tokio_runtime::new_runtime;
 
-/// Connections at a time. Others wait in the system's queue.
+/// Connections at a time. Beyond them, the oldest gives way: an answer takes no time, so what stays
+/// open is a client that hangs.
 const CONNECTIONS: usize = 64;
 /// Time limit for a request's header, after which a client that hangs loses its connection.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(2);
@@ -101,9 +103,8 @@ pub(crate) fn bind(address: SocketAddr) -> Result<Server> {
 
 async fn serve(listener: tokio::net::TcpListener, page: Arc<Mutex<Page>>) {
     tokio::spawn(collect_ended(Arc::clone(&page)));
-    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut open: VecDeque<AbortHandle> = VecDeque::new();
     loop {
-        let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
@@ -112,6 +113,12 @@ async fn serve(listener: tokio::net::TcpListener, page: Arc<Mutex<Page>>) {
                 continue;
             }
         };
+        open.retain(|connection| !connection.is_finished());
+        if open.len() >= CONNECTIONS
+            && let Some(oldest) = open.pop_front()
+        {
+            oldest.abort();
+        }
         let page = Arc::clone(&page);
         let answer = service_fn(move |request| {
             let answer = answer(&request, &page);
@@ -122,13 +129,13 @@ async fn serve(listener: tokio::net::TcpListener, page: Arc<Mutex<Page>>) {
             .header_read_timeout(HEADER_TIMEOUT)
             .keep_alive(false)
             .serve_connection(TokioIo::new(stream), answer);
-        tokio::spawn(async move {
+        let serving = tokio::spawn(async move {
             // A client that sends garbage or goes away is no concern of the program's user.
             if let Ok(Err(error)) = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await {
                 tracing::debug!("a request for metrics failed: {error}");
             }
-            drop(place);
         });
+        open.push_back(serving.abort_handle());
     }
 }
 
