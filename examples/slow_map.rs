@@ -26,7 +26,7 @@ fn median(document: u64, quick: bool) -> u64 {
 }
 
 fn load(document: u64) -> Vec<u64> {
-    let length = if document % 100 == 37 { 120_000 } else { 4_000 };
+    let length = if document % 100 == 37 { 500_000 } else { 4_000 };
     let scrambled = |number: u64| (document + number).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16;
     (0..length).map(scrambled).collect()
 }

@@ -148,10 +148,12 @@ function renderHead() {
   if (!now?.processes) return void ($("summary").textContent = "");
   const figures = now.processes.map((one) => one.figures).filter(Boolean);
   const memory = figures.reduce((sum, one) => sum + one.memory, 0);
-  const cpu = now.processes.reduce((sum, one) => sum + (cpuShare.get(one.id) || 0), 0);
+  // A share takes two looks.
+  const shares = now.processes.map((one) => cpuShare.get(one.id)).filter((one) => one !== undefined);
+  const cpu = shares.length ? shares.reduce((sum, one) => sum + one).toFixed(1) : "–";
   $("summary").textContent = [
     now.backend, plural(now.processes.length, "process").replace("processs", "processes"),
-    plural(now.pools.length, "pool"), `${cpu.toFixed(1)} cores`, bytes(memory),
+    plural(now.pools.length, "pool"), `${cpu} cores`, bytes(memory),
     `runs for ${time(now.taken_at - now.processes[0].since)}`,
   ].join(" · ");
 }
@@ -182,6 +184,8 @@ function spark(pool) {
 }
 
 function bar(label, parts) {
+  if (!parts)
+    return h("div", { class: "bar endless", role: "img", "aria-label": label, title: label });
   const total = Math.max(1, parts.reduce((sum, [, value]) => sum + value, 0));
   return h("div", { class: "bar", role: "img", "aria-label": label, title: label },
     parts.map(([kind, value]) => h("i", { class: kind, style: { width: (100 * value) / total + "%" } })));
@@ -206,9 +210,10 @@ function overview(now) {
     const calls = pool.calls.map((call) => [
       call.function, call.total === null ? "?" : count(call.total), count(call.done),
       count(call.pending), count(call.waiting), time(now.taken_at - call.since),
-      bar(`${count(call.done)} of ${call.total === null ? "?" : count(call.total)} tasks`, [
-        ["done", call.done], ["pending", call.pending],
-        ["waiting", Math.max(call.waiting, (call.total || 0) - call.done - call.pending)]]),
+      call.total === null ? bar(`${count(call.done)} tasks, the end is not known`)
+        : bar(`${count(call.done)} of ${count(call.total)} tasks`, [
+          ["done", call.done], ["pending", call.pending],
+          ["waiting", Math.max(call.waiting, call.total - call.done - call.pending)]]),
     ]);
     const functions = pool.functions.map((one) => [
       one.function, count(one.done),
@@ -440,7 +445,7 @@ function renderDetail() {
     ["runs for", time(now.taken_at - one.since)], ["restarts", one.restarts],
   ];
   if (one.figures)
-    terms.push(["CPU", `${percent(cpuShare.get(one.id) || 0)} of a core, ${time(one.figures.cpu)} in all`],
+    terms.push(["CPU", `${cpuShare.has(one.id) ? percent(cpuShare.get(one.id)) : "–"} of a core, ${time(one.figures.cpu)} in all`],
       ["memory", bytes(one.figures.memory)], ["values", bytes(one.figures.stored + one.figures.shared)],
       ["links", `${bytes(one.figures.sent)} sent, ${bytes(one.figures.received)} received`],
       ["threads", one.figures.threads]);
