@@ -429,8 +429,8 @@ pub mod task {
     pub use fiber_actors::NoArguments;
     pub use fiber_core::{
         Arguments, AsResult, AsTermination, AsValue, Diverging, Fallible, Function, FutureOf,
-        OneArgument, Output, OutputKind, OwnedNotBorrowed, Plain, Portable, Termination, TryOutput,
-        TupleArguments,
+        OneArgument, Output, OutputKind, OwnedLikeStringNotStr, Plain, Portable, Termination,
+        TryOutput, TupleArguments,
     };
 }
 

@@ -41,7 +41,7 @@ use fiber_backends::{Backend, Job, ListenAddress, backend};
 use fiber_core::blob::arena;
 use fiber_core::{
     Config, ConfigProblem, Error, Ignored, LinkKind, ProcessId, Result, SessionKey, entry,
-    set_spin, shortage, value_memory,
+    set_spin, shortage, spill, value_memory,
 };
 use parking_lot::Mutex;
 
@@ -73,6 +73,7 @@ static INITIALISED: AtomicBool = AtomicBool::new(false);
 fn limit_value_memory(config: &Config) {
     let limit = config.value_memory.map_or_else(value_memory::default_limit, |size| size.as_u64());
     value_memory::set_limit(limit);
+    spill::set_folder(config.spill_dir.clone());
     let can_lend = config.link == LinkKind::Unix && config.backend == "local";
     arena::enable(config.shared_memory && can_lend);
 }

@@ -102,6 +102,9 @@ options! {
             /// host in the job starts and watches them. Backends that have machines, as Slurm does,
             /// always have one job a machine.
             processes_per_job: usize = 1,
+            /// How many levels of processes there may be below this one: 1 lets it start workers, and
+            /// these none. At least 1 in a program's first process.
+            max_depth: u32 = 8,
             /// Where the output of children goes: `inherit` (to the parent's output), `prefix` (the
             /// same, each line after the name of its process), `file` (one file for each process,
             /// in `log_dir`) or `null` (nowhere).
@@ -140,9 +143,14 @@ options! {
             /// that made it.
             call_buffer: ByteSize = ByteSize::mib(64),
             /// The limit of the memory that values take in one process: encoded arguments, results
-            /// and elements of queues, and large arrays in shared memory. At the limit, calls and
-            /// queues wait for room. Without one: half of the memory that the process can have.
+            /// and elements of queues, and large arrays in shared memory. At the limit, calls wait
+            /// for room, and elements of queues go to a file. Without one: half of the memory that
+            /// the process can have.
             value_memory: Option<ByteSize> = None,
+            /// The folder of that file, which has no name and ends with its process. Without one:
+            /// `TMPDIR`, or `/var/tmp`.
+            #[serde(deserialize_with = "lenient::path")]
+            spill_dir: Option<PathBuf> = None,
             /// Whether a process writes large arrays, vectors of numbers and texts into shared
             /// memory, for other processes of its host to read. Otherwise, and between hosts, their
             /// bytes are sent.

@@ -25,6 +25,7 @@ mod run;
 pub mod secrets;
 pub mod shortage;
 mod signals;
+pub mod spill;
 mod spin;
 pub mod stacks;
 pub mod stats;
@@ -54,7 +55,7 @@ pub use output::{
     AsResult, AsTermination, AsValue, Diverging, Fallible, FutureOf, Output, OutputKind, Plain,
     Termination, TryOutput,
 };
-pub use portable::{OwnedNotBorrowed, Portable};
+pub use portable::{OwnedLikeStringNotStr, Portable};
 pub use rounded::rounded;
 pub use run::{BlockOn, Outcome, Tasks};
 pub use signals::{Ignored, Signals};

@@ -34,7 +34,7 @@ use serde::{Deserialize, Serialize};
 pub trait Portable: Serialize + DeserializeOwned {}
 
 #[diagnostic::do_not_recommend]
-impl<T: Serialize + for<'de> OwnedNotBorrowed<'de>> Portable for T {}
+impl<T: Serialize + for<'de> OwnedLikeStringNotStr<'de>> Portable for T {}
 
 /// A value that serde can read from a message that does not stay: a `String`, not a `&str`.
 ///
@@ -42,7 +42,7 @@ impl<T: Serialize + for<'de> OwnedNotBorrowed<'de>> Portable for T {}
 /// type borrows is a question of lifetimes, for which it prints the trait's name and no note of
 /// [`Portable`].
 #[diagnostic::on_unimplemented(message = "`{Self}` can't travel between processes")]
-pub trait OwnedNotBorrowed<'de>: Deserialize<'de> {}
+pub trait OwnedLikeStringNotStr<'de>: Deserialize<'de> {}
 
 #[diagnostic::do_not_recommend]
-impl<'de, T: Deserialize<'de>> OwnedNotBorrowed<'de> for T {}
+impl<'de, T: Deserialize<'de>> OwnedLikeStringNotStr<'de> for T {}

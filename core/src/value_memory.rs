@@ -4,8 +4,9 @@
 //! here, and bytes of arrays that this process has written to *shared* memory. Each byte is counted
 //! once, by the process that has to free it: an array that another process lends counts there.
 //!
-//! Nothing fails at the limit. Pools hand out no more tasks than they have workers, queues with
-//! elements admit no more, and new arrays stay outside of shared memory, until values are gone.
+//! Nothing fails at the limit. Pools hand out no more tasks than they have workers, elements of
+//! queues go to a [file](crate::spill), and new arrays stay outside of shared memory, until values
+//! are gone.
 
 use std::fmt;
 use std::pin::pin;
@@ -19,6 +20,7 @@ use tokio::sync::Notify;
 static LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
 static STORED: AtomicU64 = AtomicU64::new(0);
 static SHARED: AtomicU64 = AtomicU64::new(0);
+static SPILLED: AtomicU64 = AtomicU64::new(0);
 /// Wakes those that wait for room.
 static ROOM: Notify = Notify::const_new();
 static AWAITED: AtomicBool = AtomicBool::new(false);
@@ -33,13 +35,21 @@ pub struct ValueMemory {
     pub shared: u64,
     /// The limit of both together: the option `value_memory`.
     pub limit: u64,
+    /// Bytes of elements of queues that are in a file, because there was no room. They do not count
+    /// towards the limit.
+    #[serde(default)]
+    pub spilled: u64,
 }
 
 impl fmt::Display for ValueMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let size = |bytes| ByteSize(bytes).display().iec();
         let (stored, shared, limit) = (size(self.stored), size(self.shared), size(self.limit));
-        write!(f, "values: {stored} stored, {shared} shared, limit {limit}")
+        write!(f, "values: {stored} stored, {shared} shared, limit {limit}")?;
+        match self.spilled {
+            0 => Ok(()),
+            spilled => write!(f, ", {} in a file", size(spilled)),
+        }
     }
 }
 
@@ -57,6 +67,7 @@ pub fn value_memory() -> ValueMemory {
         stored: STORED.load(Relaxed),
         shared: SHARED.load(Relaxed),
         limit: LIMIT.load(Relaxed),
+        spilled: SPILLED.load(Relaxed),
     }
 }
 
@@ -153,6 +164,23 @@ impl Drop for Stored {
     }
 }
 
+/// Counts bytes in a file until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Spilled(u64);
+
+impl Spilled {
+    pub(crate) fn new(bytes: usize) -> Spilled {
+        SPILLED.fetch_add(bytes as u64, Relaxed);
+        Spilled(bytes as u64)
+    }
+}
+
+impl Drop for Spilled {
+    fn drop(&mut self) {
+        SPILLED.fetch_sub(self.0, Relaxed);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,7 +201,9 @@ mod tests {
 
     #[test]
     fn it_shows_its_bytes_in_units() {
-        let memory = ValueMemory { stored: 1536, shared: 64 << 20, limit: 2 << 30 };
+        let mut memory = ValueMemory { stored: 1536, shared: 64 << 20, limit: 2 << 30, spilled: 0 };
         assert_eq!(memory.to_string(), "values: 1.5 KiB stored, 64.0 MiB shared, limit 2.0 GiB");
+        memory.spilled = 3 << 20;
+        assert!(memory.to_string().ends_with("limit 2.0 GiB, 3.0 MiB in a file"), "{memory}");
     }
 }

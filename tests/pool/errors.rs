@@ -103,3 +103,13 @@ fn retries_run_a_failed_task_again() {
     let error = pool(2).retries(1).try_map(flaky, paths("b")).wait().unwrap_err();
     assert!(error.to_string().contains("attempt 2"), "{error}");
 }
+
+#[test]
+fn processes_that_start_processes_are_limited_in_depth() {
+    fn nest(levels: u32) -> fiber::Result<u32> {
+        if levels == 0 { Ok(0) } else { pool(1).try_apply(nest, levels - 1).wait().map(|n| n + 1) }
+    }
+    assert_eq!(nest(8).unwrap(), 8);
+    let error = nest(9).unwrap_err().to_string();
+    assert!(error.contains("FIBER_MAX_DEPTH"), "{error}");
+}

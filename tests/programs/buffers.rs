@@ -8,7 +8,9 @@ crate::tests![
     results_that_become_large_take_bounded_memory,
     waiting_arguments_take_bounded_memory,
     all_calls_together_take_bounded_memory,
-    unbounded_queues_take_bounded_memory,
+    unbounded_queues_go_on_in_a_file,
+    queues_without_a_file_wait_for_memory_and_say_so,
+    a_thread_that_puts_and_takes_goes_on_beyond_the_memory_of_values,
 ];
 
 /// Runs the program. Returns its peak memory in MiB.
@@ -64,9 +66,27 @@ fn all_calls_together_take_bounded_memory() {
     assert!(number(&ending, "peak") < 200, "{}", ending.out);
 }
 
-fn unbounded_queues_take_bounded_memory() {
-    let ending = Setup::new("full queues").env("FIBER_VALUE_MEMORY", "16MiB").run().code(0);
-    assert_eq!(number(&ending, "stored"), 16);
+fn unbounded_queues_go_on_in_a_file() {
+    let ending = Setup::new("spilled queue").env("FIBER_VALUE_MEMORY", "16MiB").run().code(0);
+    assert!((183..186).contains(&number(&ending, "spilled")), "{}", ending.out);
+    assert!(number(&ending, "stored") <= 17, "{}", ending.out);
+    assert_eq!(number(&ending, "left"), 0);
+}
+
+fn queues_without_a_file_wait_for_memory_and_say_so() {
+    let setup = Setup::new("full queues")
+        .env("FIBER_VALUE_MEMORY", "16MiB")
+        .env("FIBER_SPILL_DIR", "/proc/no-folder");
+    let ending = setup.run().code(0);
+    assert!((16..18).contains(&number(&ending, "stored")), "{}", ending.out);
+    for part in ["waits for memory (values: ", "/proc/no-folder", "FIBER_SPILL_DIR"] {
+        assert!(ending.errors.contains(part), "{part}: {}", ending.errors);
+    }
     assert_eq!(number(&ending, "left"), 0);
     assert!(number(&ending, "peak") < 150, "{}", ending.out);
+}
+
+fn a_thread_that_puts_and_takes_goes_on_beyond_the_memory_of_values() {
+    let ending = Setup::new("circle").env("FIBER_VALUE_MEMORY", "1MiB").run().code(0);
+    assert!(ending.out.contains("all came back"), "{}{}", ending.out, ending.errors);
 }

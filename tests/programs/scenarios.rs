@@ -70,6 +70,8 @@ pub(crate) fn run(name: &str) -> ExitCode {
         "slow worker" => buffers::slow_worker(),
         "value memory" => buffers::value_memory(),
         "full queues" => buffers::full_queues(),
+        "spilled queue" => buffers::spilled_queue(),
+        "circle" => buffers::circle(),
         "shortage of some" => shortages::of_some(),
         "shortage while growing" => shortages::while_growing(),
         "shortage of a managed actor" => managed::shortage(),

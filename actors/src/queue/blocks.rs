@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use fiber_core::blob::Blobs;
 use fiber_core::codec::EncodedValue;
-use fiber_core::value_memory;
+use fiber_core::{spill, value_memory};
 use fiber_transport::Received;
 
 use super::encoded::Encoded;
@@ -168,9 +168,9 @@ impl Blocks {
             return self.append(&block.bytes, block.count);
         }
         self.seal();
+        self.keep(&mut block.bytes, &mut block.blobs);
         self.count += block.count;
         self.bytes += block.len();
-        block.bytes = value_memory::stored(block.bytes, block.blobs.private_len());
         block.position = self.next;
         self.next += block.count as u64;
         self.whole.push_back(block);
@@ -212,11 +212,25 @@ impl Blocks {
         }
     }
 
+    /// Counts a value, or writes it to a file if there is no room in memory. An empty queue takes
+    /// one without that: it is on its way through.
+    fn keep(&self, bytes: &mut Bytes, blobs: &mut Blobs) {
+        if !self.whole.is_empty()
+            && value_memory::is_full()
+            && spill::is_possible()
+            && let Ok(spilled) = spill::spill(bytes, blobs)
+        {
+            (*bytes, *blobs) = spilled;
+        } else {
+            *bytes = value_memory::stored(std::mem::take(bytes), blobs.private_len());
+        }
+    }
+
     fn seal(&mut self) {
         if self.in_tail > 0 {
             let mut bytes = Bytes::from(std::mem::take(&mut self.tail));
             if bytes.len() >= COUNTED {
-                bytes = value_memory::stored(bytes, 0);
+                self.keep(&mut bytes, &mut Blobs::default());
             }
             let count = std::mem::take(&mut self.in_tail);
             let position = self.next - count as u64;

@@ -23,13 +23,16 @@ mod unfinished;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Buf;
+use fiber_backends::print_message;
 use fiber_core::codec::{self, EncodedValue};
 use fiber_core::stats::{QueueStats, Report};
 use fiber_core::value_memory::{self, value_memory};
-use fiber_core::{FailureKind, ProcessId};
+use fiber_core::{FailureKind, ProcessId, spill};
 use parking_lot::{Mutex, MutexGuard};
+use tokio::time::timeout;
 
 use self::clients::Clients;
 use self::deliveries::Deliveries;
@@ -46,6 +49,9 @@ use crate::mesh::{PeerId, Port, PortId, Request, Requester};
 use crate::objects::Ticket;
 use crate::runtime::Runtime;
 use crate::stats::{Registration, Source};
+
+/// The time after which a queue that waits for memory says so, and tries to write to a file again.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// The capacity of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,13 +128,19 @@ impl Store {
         self.state.lock()
     }
 
-    /// Admits elements when there is room in the memory of values. Nothing of this queue announces
-    /// that: other queues and calls may free it.
+    /// Admits elements when there is room in the memory of values, or a file can be written again.
+    /// Nothing of this queue announces that: other queues and calls may free memory.
     fn await_memory(&self) {
         let (runtime, port) = (self.runtime, self.port);
         runtime.spawn(move || async move {
+            let mut has_said = false;
             loop {
-                value_memory::wait_for_room().await;
+                if timeout(RETRY, value_memory::wait_for_room()).await.is_err() {
+                    if !std::mem::replace(&mut has_said, true) {
+                        print_message(waiting_text(port)).await;
+                    }
+                    spill::try_again();
+                }
                 let port = runtime.registry().ports().get(port);
                 let Some(Ok(store)) = port.map(|port| port.as_any().downcast::<Store>()) else {
                     return;
@@ -142,6 +154,16 @@ impl Store {
             }
         });
     }
+}
+
+fn waiting_text(port: PortId) -> String {
+    format!(
+        "fiber: queue {} waits for memory ({}), and its elements can't be written to {}: free room \
+         there, name another folder (`FIBER_SPILL_DIR`), or raise `FIBER_VALUE_MEMORY`\n",
+        port.0,
+        value_memory(),
+        spill::folder().display()
+    )
 }
 
 impl Drop for Store {
@@ -194,7 +216,6 @@ impl Port for Store {
             _ => requester.fail(FailureKind::Arguments, &"a queue has no such request"),
         }
         if state.waits_for_memory() && !std::mem::replace(&mut state.memory_awaited, true) {
-            tracing::warn!("a queue waits for memory: {}", value_memory());
             self.await_memory();
         }
     }

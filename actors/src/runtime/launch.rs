@@ -10,8 +10,8 @@ mod monitor;
 mod readiness;
 
 use std::cell::Cell;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use fiber_backends::{Job, JobSpec, JobState, Locality};
@@ -42,6 +42,9 @@ use crate::mesh::MeshPeer;
 pub(super) const MAX_LAG: Duration = Duration::from_secs(1);
 /// The same for a container or pod, whose end comes by way of its engine.
 const MAX_LAG_REMOTE: Duration = Duration::from_secs(5);
+
+/// With fewer levels of processes left, a process that starts some says so.
+const FEW_LEVELS: u32 = 6;
 
 /// A child process to start.
 pub(crate) struct Launch {
@@ -128,6 +131,29 @@ fn beside_host(config: &Config) -> Config {
     beside
 }
 
+/// Returns how many levels of processes a child of this one may have below it.
+///
+/// # Errors
+/// This process may have no children.
+fn levels_below(config: &Config) -> Result<u32, String> {
+    static WARN: Once = Once::new();
+    let Some(levels) = config.max_depth.checked_sub(1) else {
+        return Err("processes that start processes are nested deeper than `max_depth` allows. A \
+                    pool in a `static` is made again in each process that uses it: make it where \
+                    only one process does, or raise `FIBER_MAX_DEPTH`"
+            .into());
+    };
+    if levels < FEW_LEVELS {
+        WARN.call_once(|| {
+            tracing::warn!(
+                "workers start workers of their own: {levels} more levels of processes may follow \
+                 (`max_depth`). A pool in a `static` is made again in each process that uses it"
+            );
+        });
+    }
+    Ok(levels)
+}
+
 /// Starts a child process, and waits until it works.
 ///
 /// # Errors
@@ -135,6 +161,7 @@ fn beside_host(config: &Config) -> Config {
 pub(crate) async fn launch(runtime: &'static Runtime, launch: Launch) -> Result<Launched, Exit> {
     let began = Instant::now();
     let config = &runtime.endpoint.config;
+    let levels_below = levels_below(config).map_err(not_started)?;
     let address = runtime.listen().await.map_err(|error| not_started(error.to_string()))?;
     time_limit::watch(runtime);
     let (place, hosted, machine, processes) = match launch.kind {
@@ -164,6 +191,7 @@ pub(crate) async fn launch(runtime: &'static Runtime, launch: Launch) -> Result<
     } else {
         config.clone()
     };
+    child_config.max_depth = levels_below;
     if place != ChildPlace::Host || !runtime.hosts.have_machines() {
         // A container's interfaces are not those of machines.
         child_config.interface = None;

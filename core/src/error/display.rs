@@ -76,6 +76,11 @@ impl fmt::Display for Error {
                 "`.wait()` was called on fiber's own thread, which would then wait for itself for \
                  ever: use `.await` here, or call it from another thread",
             ),
+            Error::ActorStopped { name, reason: ExitReason::Shutdown } => write!(
+                f,
+                "actor `{name}` was stopped: it was asked to stop, or the last handle of its \
+                 manager was dropped"
+            ),
             Error::ActorStopped { name, reason } => write!(f, "actor `{name}` {reason}"),
             Error::Call { actor, message, failure } => {
                 write!(f, "actor `{actor}` {failure} (handling `{message}`)")

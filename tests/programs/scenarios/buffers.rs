@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use fiber::{Pool, Process, Queue, Result};
+use fiber::{Array, Pool, Process, Queue, Result};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use serde_bytes::ByteBuf;
 
+const SECOND: Duration = Duration::from_secs(1);
 const MEMORY: u64 = 1 << 30;
 /// The number of large results that the program takes.
 const TAKEN: usize = 40;
@@ -106,8 +107,8 @@ pub(super) fn value_memory() {
     print_peak();
 }
 
-/// Fills an unbounded queue, and another one, from this process and from a child. Prints when
-/// elements wait and when they get in.
+/// Fills an unbounded queue while its elements can't go to a file, and another one, from this
+/// process and from a child. Prints when elements wait and when they get in.
 pub(super) fn full_queues() {
     fiber::init();
     let moment = Duration::from_millis(50);
@@ -116,11 +117,14 @@ pub(super) fn full_queues() {
     while first.put(give(1 << 20)).timeout(moment).wait().is_ok() {
         stored += 1;
     }
+    // The first of them found that there is no file, and was stored beyond the limit.
     println!("stored {stored}");
     first.try_put(give(1 << 20)).wait().expect("the queue lives").expect_err("there is no room");
+    // The queue says so after a second.
+    first.put(give(1 << 20)).timeout(3 * SECOND).wait().expect_err("there is no room");
     // An empty queue takes an element, however full the memory is.
     second.put(give(8 << 20)).wait().expect("it is empty");
-    for _ in 0..8 {
+    for _ in 0..9 {
         first.get().wait().expect("there is an element");
     }
     // The second queue's element alone keeps this one out.
@@ -142,4 +146,46 @@ pub(super) fn full_queues() {
     drop(queue);
     println!("left {}", fiber::value_memory().stored);
     print_peak();
+}
+
+/// Puts 200 elements into a queue, and takes them.
+pub(super) fn spilled_queue() {
+    fiber::init();
+    let queue = Queue::<ByteBuf>::new().expect("a queue is made");
+    let mut element = give(1 << 20);
+    for number in 0..200 {
+        element[0] = number;
+        queue.put(element.clone()).wait().expect("an unbounded queue takes it");
+    }
+    println!("spilled {}", fiber::value_memory().spilled >> 20);
+    println!("stored {}", fiber::value_memory().stored >> 20);
+    for number in 0..200 {
+        let element = queue.get().wait().expect("there is an element");
+        assert_eq!((element.len(), element[0]), (1 << 20, number));
+    }
+    println!("left {}", fiber::value_memory().spilled + fiber::value_memory().stored);
+    print_peak();
+}
+
+/// Puts arrays into a queue, from which two processes move them to another, and takes them there,
+/// all on one thread.
+pub(super) fn circle() {
+    const COUNT: usize = 300;
+    fiber::init();
+    let [there, back] = [(); 2].map(|()| Queue::<Array<u8>>::new().expect("a queue is made"));
+    let carry = |there: Queue<Array<u8>>, back: Queue<Array<u8>>| {
+        while let Ok(element) = there.get_acknowledged().wait() {
+            back.put((*element).clone()).wait().expect("the program lives");
+            back.flush().wait().expect("the program lives");
+            element.acknowledge().wait().expect("the program lives");
+        }
+    };
+    let _carriers = [(); 2].map(|()| Process::spawn(carry, (there.clone(), back.clone())));
+    for number in 0..COUNT {
+        let array = Array::from(vec![number as u8; 8000 + number * 1000]);
+        there.put(array).wait().expect("an unbounded queue takes it");
+    }
+    let sum: usize = (0..COUNT).map(|_| back.get().wait().expect("it comes back").len()).sum();
+    assert_eq!(sum, (0..COUNT).map(|number| 8000 + number * 1000).sum::<usize>());
+    println!("all came back");
 }

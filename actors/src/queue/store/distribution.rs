@@ -1,8 +1,7 @@
 //! Which consumer gets an element, and which elements get in.
 
 use fiber_core::codec::EncodedValue;
-
-use fiber_core::value_memory;
+use fiber_core::{spill, value_memory};
 
 use super::demands::Demand;
 use super::durable::{DurableElements, PutAnswer};
@@ -13,10 +12,11 @@ use crate::queue::blocks::Block;
 use crate::queue::wire::{ADMITTED, Closing};
 
 impl QueueState {
-    /// Returns whether an element may get in. An empty queue takes one however much memory values
-    /// take, so the queue goes on.
+    /// Returns whether an element may get in. Beyond the memory of values, elements go to a file; if
+    /// that can't be written, an empty queue still takes one, so the queue goes on.
     pub(super) fn has_room(&self) -> bool {
-        self.is_below_capacity() && (self.ready.is_empty() || !value_memory::is_full())
+        let is_kept = || self.ready.is_empty() || !value_memory::is_full() || spill::is_possible();
+        self.is_below_capacity() && is_kept()
     }
 
     /// Returns whether only the memory of values keeps elements out.
