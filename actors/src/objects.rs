@@ -15,5 +15,5 @@ pub(crate) use attachments::{are_attached, wait_until_attached, when_attached};
 pub(crate) use handle::Handle;
 pub(crate) use held_back::{hold_back, release, send_held_back, set_send_all};
 pub(crate) use operations::{ObjectRef, SendOnDrop};
-pub(crate) use port_ref::{PortRef, Response};
+pub(crate) use port_ref::{PortConnection, PortRef, Response};
 pub(crate) use ticket::{Ticket, made_at};

@@ -99,39 +99,68 @@ impl PortRef {
         payload: impl Into<Payload>,
         then: impl FnOnce(Result<Received>) + Send + 'static,
     ) {
-        match self.channel() {
-            Ok((runtime, channel)) => {
-                let name = Arc::clone(&self.name);
-                let waiter =
-                    Waiter::Callback(Box::new(move |answer| then(conclude(&name, answer))));
-                send(runtime, &channel, payload, Some(waiter));
-            }
+        match self.connection() {
+            Ok(connection) => connection.request_then(payload, then),
             Err(error) => then(Err(error)),
         }
     }
 
     /// Sends a message that began as [`payload`](PortRef::payload). The future is the answer.
     pub(crate) fn request(&self, payload: impl Into<Payload>) -> Response {
-        match self.channel() {
-            Ok((runtime, channel)) => {
-                let (sender, answer) = oneshot::channel();
-                send(runtime, &channel, payload, Some(Waiter::Sender(sender)));
-                Response { name: Arc::clone(&self.name), answer }
-            }
+        match self.connection() {
+            Ok(connection) => connection.request(payload),
             Err(error) => Response::failed(&self.name, error),
         }
     }
 
     /// Sends a message that began as [`payload`](PortRef::payload) and has no answer.
     pub(crate) fn send(&self, payload: impl Into<Payload>) {
-        if let Ok((runtime, channel)) = self.channel() {
-            send(runtime, &channel, payload, None);
+        if let Ok(connection) = self.connection() {
+            connection.send(payload);
         }
     }
 
-    fn channel(&self) -> Result<(&'static Runtime, Arc<Channel>)> {
+    /// Returns the present connection to the owner, which is made if there is none.
+    ///
+    /// # Errors
+    /// As [`PortRef::runtime`].
+    pub(crate) fn connection(&self) -> Result<PortConnection> {
         let runtime = self.runtime()?;
-        Ok((runtime, runtime.mesh().channel(&self.owner)))
+        let channel = runtime.mesh().channel(&self.owner);
+        Ok(PortConnection { runtime, channel, name: Arc::clone(&self.name) })
+    }
+}
+
+/// A connection to the owner of a port. What is sent over one that was lost fails, also if there is
+/// another one by then.
+pub(crate) struct PortConnection {
+    runtime: &'static Runtime,
+    channel: Arc<Channel>,
+    name: Arc<str>,
+}
+
+impl PortConnection {
+    /// As [`PortRef::request_then`].
+    pub(crate) fn request_then(
+        &self,
+        payload: impl Into<Payload>,
+        then: impl FnOnce(Result<Received>) + Send + 'static,
+    ) {
+        let name = Arc::clone(&self.name);
+        let waiter = Waiter::Callback(Box::new(move |answer| then(conclude(&name, answer))));
+        send(self.runtime, &self.channel, payload, Some(waiter));
+    }
+
+    /// As [`PortRef::request`].
+    pub(crate) fn request(&self, payload: impl Into<Payload>) -> Response {
+        let (sender, answer) = oneshot::channel();
+        send(self.runtime, &self.channel, payload, Some(Waiter::Sender(sender)));
+        Response { name: Arc::clone(&self.name), answer }
+    }
+
+    /// As [`PortRef::send`].
+    pub(crate) fn send(&self, payload: impl Into<Payload>) {
+        send(self.runtime, &self.channel, payload, None);
     }
 }
 

@@ -23,12 +23,14 @@ use self::sending::Sending;
 use super::handle::operation_payload;
 use super::wire::{Closing, DELIVER, ENDED, Operation, PREFETCH, RECALL};
 use crate::mesh::{Payload, PeerId, Port, PortId, Request};
-use crate::objects::{Handle, Response, set_send_all};
+use crate::objects::{Handle, PortConnection, Response, set_send_all};
 use crate::runtime::Runtime;
 
 /// This process's side of a queue of another process.
 pub(super) struct Client {
     queue: Handle,
+    /// All messages take it, so that none arrives after others were lost with it.
+    owner: PortConnection,
     port: PortId,
     runtime: &'static Runtime,
     state: Mutex<ClientState>,
@@ -70,8 +72,10 @@ impl Client {
             // The last client is being dropped. Its messages have to be sent before this one's.
             thread::yield_now();
         };
+        let owner = queue.connection()?;
         let client = runtime.registry().ports().open(|port| Client {
             queue: queue.clone(),
+            owner,
             port,
             runtime,
             state: Mutex::default(),
@@ -79,7 +83,7 @@ impl Client {
         drop(place.insert(Arc::downgrade(&client)));
         let weak = Arc::downgrade(&client);
         let attach = client.payload(&Operation::Attach { port: client.port });
-        client.queue.request_then(attach, move |answer| {
+        client.owner.request_then(attach, move |answer| {
             if let (Some(client), Err(error)) = (weak.upgrade(), answer) {
                 client.fail(error);
             }
@@ -95,14 +99,14 @@ impl Client {
     pub(super) fn request(self: &Arc<Self>, operation: &Operation) -> Response {
         let mut state = self.state.lock();
         self.catch_up(&mut state);
-        self.queue.request(self.payload(operation))
+        self.owner.request(self.payload(operation))
     }
 
     /// Sends an operation that has no result, as [`request`](Client::request).
     pub(super) fn send(self: &Arc<Self>, operation: &Operation) {
         let mut state = self.state.lock();
         self.catch_up(&mut state);
-        self.queue.send(self.payload(operation));
+        self.owner.send(self.payload(operation));
     }
 
     /// Settles `uncommitted` after a message that says that all elements which were got are used.
@@ -194,7 +198,7 @@ impl Drop for Client {
         if state.failed.is_none() {
             // This is sent even if there is nothing to return: more elements may be on their way.
             let operation = state.receiving.return_unused();
-            self.queue.send(self.payload(&operation));
+            self.owner.send(self.payload(&operation));
         }
         self.runtime.registry().ports().close(self.port);
         self.unregister();

@@ -126,7 +126,7 @@ impl Client {
         payload.extend_from_slice(&(receiving.waiting.len() as u32).to_le_bytes());
         payload.extend_from_slice(&(prefetch as u32).to_le_bytes());
         payload.extend_from_slice(&receiving.used.to_le_bytes());
-        self.queue.send(payload);
+        self.owner.send(payload);
     }
 
     /// Sends the number of used elements, if the owner does not know it. The owner keeps elements
@@ -145,7 +145,7 @@ impl Client {
         if let Ok(element) = promise.try_recv() {
             // Later elements go back first, so that this one is before them again.
             self.return_unused(&mut state);
-            self.queue.send(self.payload(&Operation::ReturnElement(element)));
+            self.owner.send(self.payload(&Operation::ReturnElement(element)));
         }
         self.want_no_more(&mut state.receiving);
     }
@@ -159,7 +159,7 @@ impl Client {
     /// Returns all elements that this process has not used.
     pub(super) fn return_unused(&self, state: &mut ClientState) {
         let operation = state.receiving.return_unused();
-        self.queue.send(self.payload(&operation));
+        self.owner.send(self.payload(&operation));
     }
 
     /// Stores elements that the owner sent: `demanded` ones, or prefetched ones.

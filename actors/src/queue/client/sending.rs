@@ -106,7 +106,7 @@ impl Client {
     fn send_elements(self: &Arc<Self>, state: &mut State<'_>, frame: Payload) {
         state.sending.in_flight += 1;
         let client = Arc::clone(self);
-        self.queue.request_then(frame, move |answer| client.arrived(answer));
+        self.owner.request_then(frame, move |answer| client.arrived(answer));
     }
 
     /// Handles the answer to a frame of elements.
@@ -116,6 +116,10 @@ impl Client {
             Err(error) => return self.fail(error),
         };
         let mut state = self.state.lock();
+        if state.failed.is_some() {
+            // What was in flight is forgotten.
+            return;
+        }
         state.sending.in_flight -= 1;
         if outcome != ADMITTED {
             state.closing = Some(Closing::from_byte(outcome));
