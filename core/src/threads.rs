@@ -2,13 +2,14 @@
 
 use std::thread;
 
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use crate::error::{Error, Result};
 use crate::shortage::Explained;
 
-/// Runs `work` on a thread of its own, and returns what it returns. If the future is dropped, the
-/// work goes on.
+/// Runs `work` on a thread of its own, in the context of the caller's runtime, and returns what it
+/// returns. If the future is dropped, the work goes on.
 ///
 /// tokio's `spawn_blocking` panics where the system has no thread to spare.
 ///
@@ -19,8 +20,12 @@ pub async fn on_a_thread<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T> {
     let (done, result) = oneshot::channel();
-    // Nobody may wait for the result any more.
-    let run = move || drop(done.send(work()));
+    let runtime = Handle::try_current();
+    let run = move || {
+        let _entered = runtime.as_ref().map(Handle::enter);
+        // Nobody may wait for the result any more.
+        drop(done.send(work()));
+    };
     let started = thread::Builder::new().name("fiber-work".into()).spawn(run);
     started.map_err(|error| Error::system("starting a thread", Explained(error)))?;
     result.await.map_err(|_| Error::system("work on a thread of its own", "it panicked"))

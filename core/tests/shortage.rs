@@ -34,6 +34,8 @@ fn work_for_which_there_is_no_thread_is_an_error() {
     let error = refused.unwrap_err().to_string();
     assert!(error.contains("ulimit"), "{error}");
     assert_eq!(runtime.block_on(on_a_thread(|| 1)).unwrap(), 1);
+    let in_its_context = || tokio::runtime::Handle::try_current().is_ok();
+    assert!(runtime.block_on(on_a_thread(in_its_context)).unwrap());
     let error = runtime.block_on(on_a_thread(|| panic!("at work"))).unwrap_err().to_string();
     assert!(error.contains("panicked"), "{error}");
 }
