@@ -28,7 +28,7 @@ pub async fn connect(config: &Config) -> Result<Box<dyn Cluster>> {
         #[cfg(feature = "kubernetes")]
         "kubernetes" => Ok(Box::new(crate::kubernetes::KubernetesCluster::connect(config).await?)),
         #[cfg(feature = "slurm")]
-        "slurm" => Ok(Box::new(crate::slurm::SlurmCluster::connect().await?)),
+        "slurm" => Ok(Box::new(crate::slurm::SlurmCluster::connect(config).await?)),
         other => Err(Error::from(ConfigProblem::value(
             "backend",
             other,

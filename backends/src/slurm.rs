@@ -11,6 +11,7 @@ mod commands;
 mod launcher;
 mod listen;
 mod notices;
+mod options;
 mod pilot;
 mod queue;
 mod step;

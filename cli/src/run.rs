@@ -48,7 +48,7 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     }
     let run = run_request(&args, &config).map_err(refused)?;
     if args.slurm.dry_run {
-        slurm::print_script(&run).await.map_err(|error| refused(start_problem(error)))?;
+        slurm::print_script(&config, &run).await.map_err(|error| refused(start_problem(error)))?;
         return Ok(ExitCode::SUCCESS);
     }
     let cluster = cluster::connect(&config).await.map_err(|error| refused(error.into()))?;

@@ -28,6 +28,8 @@ pub enum ExitReason {
     Evicted(String),
     /// The cluster preempted it for something of higher priority. Holds the cluster's message.
     Preempted(String),
+    /// Somebody cancelled its job, and fiber did not. Holds the cluster's message.
+    Cancelled(String),
     /// SIGTERM asked the worker to end, and fiber had not sent it: the machine of the worker, its
     /// cluster or a user did. The worker finished its tasks, or its grace period was over.
     Terminated,
@@ -76,7 +78,10 @@ impl ExitReason {
     #[doc(hidden)]
     pub fn is_displacement(&self) -> bool {
         match self {
-            ExitReason::Evicted(_) | ExitReason::Preempted(_) | ExitReason::Terminated => true,
+            ExitReason::Evicted(_)
+            | ExitReason::Preempted(_)
+            | ExitReason::Cancelled(_)
+            | ExitReason::Terminated => true,
             // Its machine or the network failed, which is not the work of a process.
             ExitReason::HostEnded { reason, .. } => {
                 matches!(**reason, ExitReason::LinkLost(_) | ExitReason::HeartbeatLost(_))
@@ -108,6 +113,7 @@ impl fmt::Display for ExitReason {
             ExitReason::OutOfMemory => f.write_str("was killed by the OOM killer: out of memory"),
             ExitReason::Evicted(message) => write!(f, "was evicted from its node: {message}"),
             ExitReason::Preempted(message) => write!(f, "was preempted: {message}"),
+            ExitReason::Cancelled(message) => write!(f, "was cancelled: {message}"),
             ExitReason::Terminated => f.write_str("was asked to end by SIGTERM"),
             ExitReason::Panicked(message) => write!(f, "panicked: {message}"),
             ExitReason::Failed(error) => write!(f, "failed: {error}"),
@@ -267,6 +273,7 @@ mod tests {
             ExitReason::LinkLost("cut".into()),
             ExitReason::HeartbeatLost(Duration::from_secs(10)),
             ExitReason::Evicted("drained".into()),
+            ExitReason::Cancelled("by scancel".into()),
             ExitReason::Terminated,
         ] {
             assert!(lost(reason.clone()).is_displacement(), "{reason}");

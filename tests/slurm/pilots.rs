@@ -11,7 +11,7 @@ use crate::wait::wait_until;
 
 pub(crate) const TESTS: &[(&str, fn())] = &[
     ("pi_with_pilots_leaves_no_job_and_no_file", pi_with_pilots_leaves_no_job_and_no_file),
-    ("a_killed_program_leaves_no_pilot", a_killed_program_leaves_no_pilot),
+    ("a_killed_program_leaves_no_pilot_and_no_file", a_killed_program_leaves_no_pilot_and_no_file),
     (
         "orphaned_pilots_are_cancelled_by_the_next_program",
         orphaned_pilots_are_cancelled_by_the_next_program,
@@ -66,7 +66,7 @@ fn pi_with_pilots_leaves_no_job_and_no_file() {
     assert!(left.is_empty(), "{left:?}");
 }
 
-fn a_killed_program_leaves_no_pilot() {
+fn a_killed_program_leaves_no_pilot_and_no_file() {
     let directory = TempDir::new().expect("a directory can be created");
     let mut program = Command::new("env")
         .args(arguments("endless", directory.path(), &[]))
@@ -79,6 +79,16 @@ fn a_killed_program_leaves_no_pilot() {
     program.kill().expect("it runs");
     program.wait().expect("it is a child");
     wait_until("the end of its pilots", || live(directory.path()) == 0);
+    // Nothing of the program is left to remove them.
+    assert!(files(directory.path()) > 0);
+    let arguments = arguments("pi", directory.path(), &[]);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    assert_eq!(output("env", &arguments, "").as_deref(), Ok("pi: 3.14"));
+    assert_eq!(files(directory.path()), 0);
+}
+
+fn files(directory: &Path) -> usize {
+    directory.read_dir().expect("it exists").count()
 }
 
 /// A program whose pilots wait for an hour. Dropping this kills it.

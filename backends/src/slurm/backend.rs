@@ -89,7 +89,8 @@ impl Slurm {
         let id = format!("fiber-{}-{number}", self.session);
         if spec.machine.as_ref().is_some_and(|machine| machine.starts_with(PILOT)) {
             if number == 1 {
-                spawn_sweep(pilot::sweep());
+                let directory = self.config.slurm_dir.clone();
+                spawn_sweep(async move { pilot::sweep(&directory).await });
             }
             return pilot::submit(&self.config, &self.queue, &id, &spec).await.map_err(failed);
         }
@@ -245,15 +246,15 @@ impl Backend for Slurm {
         self.allocation.get().and_then(Option::as_ref).and_then(|allocation| allocation.ends_at)
     }
 
-    /// Cancels the pilots of processes that are gone. Steps end with their `srun`, and that with this
+    /// Cancels the pilots of processes that are gone, and removes their files. Steps end with their `srun`, and that with this
     /// process.
     fn sweep(&self) -> LocalBoxFuture<'_, Result<Vec<String>>> {
-        Box::pin(async {
+        Box::pin(async move {
             if !self.has_pilots() {
                 return Ok(Vec::new());
             }
-            pilot::sweep().await.map_err(|problem| {
-                Error::system("pilots of dead sessions can't be cancelled", problem)
+            pilot::sweep(&self.config.slurm_dir).await.map_err(|problem| {
+                Error::system("leftovers of dead pilots can't be removed", problem)
             })
         })
     }

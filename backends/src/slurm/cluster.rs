@@ -14,15 +14,17 @@ mod script;
 mod status;
 mod submission;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use fiber_core::{Error, Result};
+use fiber_core::{Config, Error, Result};
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream::LocalBoxStream;
 use tokio::time::{Instant, sleep};
 
 use self::jobs::Job;
 use self::records::Records;
+use super::pilot;
 use crate::cluster::session::{
     ByteStream, Cluster, ExitStatus, OutputChunk, ProcessState, RunRequest, SessionProcess,
 };
@@ -40,6 +42,8 @@ const KILLED: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct SlurmCluster {
     records: Records,
+    /// The files of pilots.
+    pilots: PathBuf,
 }
 
 impl SlurmCluster {
@@ -47,14 +51,14 @@ impl SlurmCluster {
     ///
     /// # Errors
     /// [`Error::System`] if Slurm's commands are missing or its controller does not answer.
-    pub async fn connect() -> Result<SlurmCluster> {
+    pub async fn connect(config: &Config) -> Result<SlurmCluster> {
         let connect = async {
             let cluster = jobs::cluster_name().await?;
             Records::open(&cluster)
         };
         let records =
             connect.await.map_err(|problem| Error::system("Slurm can't be used", problem))?;
-        Ok(SlurmCluster { records })
+        Ok(SlurmCluster { records, pilots: config.slurm_dir.clone() })
     }
 
     /// Returns the batch script with which [`Cluster::start`] starts a session.
@@ -303,6 +307,7 @@ impl Cluster for SlurmCluster {
                         removed.push(record.name);
                     }
                 }
+                removed.extend(pilot::sweep(&self.pilots).await?);
                 Ok(removed)
             };
             let swept: Result<Vec<String>, String> = sweep.await;

@@ -18,6 +18,8 @@ const LIMIT: Duration = Duration::from_secs(30);
 const SEPARATOR: char = '\u{1f}';
 /// The variables by which users change what the commands list, and how.
 const PRESENTATION: &[&str] = &["SQUEUE_", "SINFO_"];
+/// Variables that make several jobs of one, or `sbatch` wait for its end.
+const MANIFOLD: &[&str] = &["SBATCH_ARRAY_INX", "SBATCH_WAIT"];
 
 /// Why a command did not do its work.
 #[derive(Debug)]
@@ -127,6 +129,7 @@ async fn run_within<A: AsRef<OsStr>>(
             command.env_remove(name);
         }
     }
+    MANIFOLD.iter().for_each(|name| drop(command.env_remove(name)));
     let child = command.spawn().map_err(|error| CommandError::NotRun { program, error })?;
     let group = child.id().and_then(|pid| Pid::from_raw(pid.cast_signed()));
     let Ok(output) = timeout(limit, child.wait_with_output()).await else {

@@ -100,7 +100,7 @@ impl Notices {
         let status = self.status.map(|status| ExitStatus::from_raw(status.cast_signed()));
         let ended_by_itself = status.is_some_and(|status| status.signal().is_none());
         if let Some(words) = self.cancelled.as_ref().filter(|_| !terminated && !ended_by_itself) {
-            return ExitReason::Evicted(format!("its step was cancelled: {words}"));
+            return ExitReason::Cancelled(words.clone());
         }
         if let Some(problem) = &self.not_executed {
             return ExitReason::NotStarted(format!(
@@ -215,7 +215,7 @@ mod tests {
         assert!(matches!(ended(" DUE TO PREEMPTION", false, false), ExitReason::Preempted(_)));
         assert!(matches!(ended(" DUE TO NODE FAILURE", false, false), ExitReason::Evicted(_)));
         assert!(matches!(ended(" DUE TO TIME LIMIT", false, false), ExitReason::Evicted(_)));
-        assert!(matches!(ended("", false, false), ExitReason::Evicted(_)));
+        assert!(matches!(ended("", false, false), ExitReason::Cancelled(_)));
         assert_eq!(ended("", true, false), ExitReason::Signal(9));
         assert_eq!(ended("", false, true), ExitReason::Signal(9));
     }

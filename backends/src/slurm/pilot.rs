@@ -1,30 +1,44 @@
 //! Pilots: Slurm jobs that this process submits for more hosts. Each has one node for itself, unless
 //! the configured options say otherwise.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt::{self, Write as _};
 use std::fs::{self, OpenOptions};
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use fiber_core::{Config, Exit, ExitReason};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use super::commands::{self, QueuedJob};
-use super::launcher;
 use super::queue::Queue;
+use super::{launcher, options};
 use crate::job_handle::{self, JobCommand, JobCommands};
 use crate::output::{Tail, print_message};
 use crate::owner::JobOwner;
 use crate::{Job, JobSpec, JobState, WaitReason};
 
-/// The begin of a pilot's comment, before its owner.
+/// The begin of a pilot's comment, before its id and its owner.
 const COMMENT: &str = "fiber-pilot ";
+/// The begin of a pilot's id, and of the names of its files.
+const ID: &str = "fiber-";
+/// Options that a pilot can't have from outside.
+const RESERVED: [(&str, &str); 5] = [
+    ("comment", "fiber finds its pilots by their comments"),
+    ("array", "a pilot is one job: raise `slurm_pilots`"),
+    ("wrap", "a pilot runs this program"),
+    ("parsable", "fiber reads the job's id itself"),
+    ("wait", "fiber waits for its pilots itself"),
+];
+/// How long the files of a pilot are left alone that Slurm does not list: it may be submitted just
+/// now, or Slurm may have lost it for a moment.
+const UNKNOWN: Duration = Duration::from_secs(120);
 /// How long a job may be missing in Slurm's answers before it counts as gone.
 const GRACE: Duration = Duration::from_secs(30);
 /// The pause before `scancel` is tried again.
@@ -54,16 +68,23 @@ impl PilotScript {
     /// Writes the script of the pilot called `id`, which finds the secrets of its host in `key`.
     ///
     /// # Errors
-    /// The program's path or the owner is not known.
+    /// The program's path or the owner is not known, or a configured option can't be passed on.
     pub(super) fn new(
         config: &Config,
         id: &str,
         key: &Path,
         spec: &JobSpec,
     ) -> Result<PilotScript, String> {
+        for option in &config.slurm_options {
+            if let Some((_, why)) = options::find(option, &RESERVED) {
+                return Err(format!(
+                    "`slurm_options` has `{option}`, which can't be passed on: {why}"
+                ));
+            }
+        }
         let mut options = vec![
             format!("--job-name={id}"),
-            format!("--comment={COMMENT}{}", JobOwner::this_process()?.to_text()),
+            format!("--comment={COMMENT}{id} {}", JobOwner::this_process()?.to_text()),
             "--nodes=1".into(),
             "--ntasks=1".into(),
             "--exclusive".into(),
@@ -328,32 +349,91 @@ fn progress(job: &QueuedJob, killed: bool) -> Progress {
         "CANCELLED" if killed => Progress::Ended(ExitReason::Signal(9)),
         "OUT_OF_MEMORY" => Progress::Ended(ExitReason::OutOfMemory),
         "PREEMPTED" => Progress::Ended(ExitReason::Preempted(why())),
-        "CANCELLED" | "TIMEOUT" | "DEADLINE" | "NODE_FAIL" | "BOOT_FAIL" | "REVOKED" => {
+        "CANCELLED" => Progress::Ended(ExitReason::Cancelled(why())),
+        "TIMEOUT" | "DEADLINE" | "NODE_FAIL" | "BOOT_FAIL" | "REVOKED" => {
             Progress::Ended(ExitReason::Evicted(why()))
         }
         _ => Progress::In(JobState::Running),
     }
 }
 
-/// Cancels the pilots of processes that are gone, and returns their names.
+/// Cancels the pilots of processes that are gone, removes the files in `directory` that they or
+/// others have left, and returns the names of all.
 ///
 /// # Errors
-/// Slurm's commands fail.
-pub(super) async fn sweep() -> Result<Vec<String>, String> {
+/// Slurm's commands fail, or a file can't be removed.
+pub(crate) async fn sweep(directory: &Path) -> Result<Vec<String>, String> {
+    // Before Slurm is asked: the job of a file that is younger may be missing in its answer.
+    let files = files(directory)?;
     let jobs = commands::jobs_of_this_user().await.map_err(|error| error.to_string())?;
-    let mut removed = Vec::new();
-    for job in jobs.into_iter().filter(is_orphan) {
-        let cancelled = commands::cancel(&[&job.id.to_string()]).await;
-        cancelled.map_err(|error| error.to_string())?;
-        removed.push(job.name);
+    let mut removed = BTreeSet::new();
+    for job in &jobs {
+        if !has_ended(job) && mark(job).is_some_and(|(_, owner)| owner.is_a_dead_process()) {
+            let cancelled = commands::cancel(&[&job.id.to_string()]).await;
+            cancelled.map_err(|error| error.to_string())?;
+            removed.insert(job.name.clone());
+        }
     }
-    Ok(removed)
+    for file in files {
+        if is_left_over(&file, &jobs) {
+            match fs::remove_file(&file.path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(format!("{} can't be removed: {error}", file.path.display()));
+                }
+                _ => removed.insert(file.id),
+            };
+        }
+    }
+    Ok(removed.into_iter().collect())
 }
 
-fn is_orphan(job: &QueuedJob) -> bool {
-    let owner = job.comment.strip_prefix(COMMENT).and_then(JobOwner::from_text);
-    let goes_on = ["PENDING", "CONFIGURING", "RUNNING", "SUSPENDED"].contains(&job.state.as_str());
-    goes_on && owner.is_some_and(|owner| owner.is_a_dead_process())
+/// A file of a pilot.
+struct PilotFile {
+    path: PathBuf,
+    /// The id of the pilot.
+    id: String,
+    written: SystemTime,
+}
+
+fn files(directory: &Path) -> Result<Vec<PilotFile>, String> {
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => {
+            entries.map_err(|error| format!("{} can't be read: {error}", directory.display()))?
+        }
+    };
+    let file = |entry: io::Result<fs::DirEntry>| {
+        let entry = entry.ok()?;
+        let path = entry.path();
+        let is_of_pilot = path.extension().is_some_and(|kind| kind == "key" || kind == "out");
+        let id = path.file_stem()?.to_str().filter(|id| is_of_pilot && id.starts_with(ID))?;
+        let written = entry.metadata().ok()?.modified().ok()?;
+        Some(PilotFile { id: id.to_string(), written, path })
+    };
+    Ok(entries.filter_map(file).collect())
+}
+
+/// Returns whether nobody needs a file any more.
+fn is_left_over(file: &PilotFile, jobs: &[QueuedJob]) -> bool {
+    let is_old = || file.written.elapsed().is_ok_and(|age| age > UNKNOWN);
+    let of_file = |job: &&QueuedJob| mark(job).is_some_and(|(id, _)| id == file.id);
+    match jobs.iter().find(of_file) {
+        Some(job) => {
+            mark(job).is_some_and(|(_, owner)| owner.is_a_dead_process())
+                || has_ended(job) && is_old()
+        }
+        None => is_old(),
+    }
+}
+
+/// Returns a pilot's id and its owner.
+fn mark(job: &QueuedJob) -> Option<(&str, JobOwner)> {
+    let (id, owner) = job.comment.strip_prefix(COMMENT)?.split_once(' ')?;
+    Some((id, JobOwner::from_text(owner)?))
+}
+
+fn has_ended(job: &QueuedJob) -> bool {
+    matches!(progress(job, false), Progress::Ended(_) | Progress::Failed)
 }
 
 #[cfg(test)]
@@ -367,6 +447,21 @@ mod tests {
             reason: reason.into(),
             name: "fiber".into(),
             comment: String::new(),
+        }
+    }
+
+    fn spec() -> JobSpec {
+        JobSpec {
+            name: "host-1".into(),
+            arguments: vec!["a b".into()],
+            environment: vec![("FIBER_PARENT", "tcp://10.0.0.1".into())],
+            secrets: vec![("FIBER_KEY", "hush".into())],
+            restarts: 0,
+            meta: fiber_core::Meta::new(),
+            output: fiber_core::OutputMode::Null,
+            log_dir: "logs".into(),
+            machine: Some("pilot-1".into()),
+            processes: 1,
         }
     }
 
@@ -393,24 +488,50 @@ mod tests {
     }
 
     #[test]
+    fn files_are_left_over_when_nobody_needs_them() {
+        let age = |seconds| PilotFile {
+            path: "x".into(),
+            id: "fiber-1".into(),
+            written: SystemTime::now() - Duration::from_secs(seconds),
+        };
+        let own = JobOwner::this_process().unwrap();
+        let of = |state: &str, owner: &JobOwner| QueuedJob {
+            comment: format!("{COMMENT}fiber-1 {}", owner.to_text()),
+            ..job(state, "None")
+        };
+        for (state, seconds, expected) in [
+            ("RUNNING", 999, false),
+            ("PENDING", 999, false),
+            ("COMPLETED", 1, false),
+            ("FAILED", 999, true),
+        ] {
+            assert_eq!(is_left_over(&age(seconds), &[of(state, &own)]), expected, "{state}");
+        }
+        assert!(is_left_over(&age(999), &[]) && !is_left_over(&age(1), &[]));
+        let JobOwner::Process { boot, namespace, pid, started } = own else { panic!("a process") };
+        let dead = JobOwner::Process { boot, namespace, pid, started: started + 1 };
+        assert!(is_left_over(&age(1), &[of("COMPLETED", &dead)]));
+        assert!(is_left_over(&age(1), &[of("PENDING", &dead)]));
+    }
+
+    #[test]
+    fn options_that_would_break_pilots_are_refused() {
+        let mut config = Config::default();
+        for option in ["--comment=x", "-a1-3", "-QW", "--wrap=true"] {
+            config.slurm_options = vec![option.into()];
+            let refused = PilotScript::new(&config, "fiber-1", Path::new("/x.key"), &spec());
+            let problem = refused.unwrap_err();
+            assert!(problem.contains("`slurm_options`") && problem.contains(option), "{problem}");
+        }
+    }
+
+    #[test]
     fn a_script_takes_options_verbatim_and_shows_no_key() {
         let mut config = Config::default();
         config.slurm_partition = Some("long".into());
         config.slurm_options = vec!["--constraint=a&b|c d".into(), "--licenses=it's".into()];
-        let spec = JobSpec {
-            name: "host-1".into(),
-            arguments: vec!["a b".into()],
-            environment: vec![("FIBER_PARENT", "tcp://10.0.0.1".into())],
-            secrets: vec![("FIBER_KEY", "hush".into())],
-            restarts: 0,
-            meta: fiber_core::Meta::new(),
-            output: fiber_core::OutputMode::Null,
-            log_dir: "logs".into(),
-            machine: Some("pilot-1".into()),
-            processes: 1,
-        };
         let script =
-            PilotScript::new(&config, "fiber-1", Path::new("/shared/x.key"), &spec).unwrap();
+            PilotScript::new(&config, "fiber-1", Path::new("/shared/x.key"), &spec()).unwrap();
         let text = script.to_string();
         for line in [
             "#SBATCH --partition=long\n",

@@ -5,6 +5,7 @@ use std::io::Write;
 use anyhow::bail;
 use fiber_backends::SlurmCluster;
 use fiber_backends::cluster::RunRequest;
+use fiber_core::Config;
 
 use crate::args;
 
@@ -35,8 +36,8 @@ pub(super) fn check(args: &args::Run, backend: &str) -> anyhow::Result<()> {
 }
 
 /// Prints the batch script of a session.
-pub(super) async fn print_script(run: &RunRequest) -> fiber_core::Result<()> {
-    let script = SlurmCluster::connect().await?.batch_script(run)?;
+pub(super) async fn print_script(config: &Config, run: &RunRequest) -> fiber_core::Result<()> {
+    let script = SlurmCluster::connect(config).await?.batch_script(run)?;
     // A reader that stops early is no failure.
     let _ = std::io::stdout().lock().write_all(script.as_bytes());
     Ok(())

@@ -190,7 +190,10 @@ pub(super) fn explain_end(verdict: Option<ExitReason>, exit: Exit) -> Exit {
     let reason = match (verdict, exit.reason) {
         (
             Some(ExitReason::LinkLost(_) | ExitReason::HeartbeatLost(_)),
-            reason @ (ExitReason::Evicted(_) | ExitReason::Preempted(_) | ExitReason::OutOfMemory),
+            reason @ (ExitReason::Evicted(_)
+            | ExitReason::Preempted(_)
+            | ExitReason::Cancelled(_)
+            | ExitReason::OutOfMemory),
         ) => reason,
         (None, reason) if ChildExit::of(&reason) == Some(ChildExit::LinkLost) => {
             ExitReason::LinkLost("its process found it closed".into())

@@ -12,6 +12,8 @@ use tokio::time::timeout;
 const LIMIT: Duration = Duration::from_secs(30);
 /// Variables that change what the commands ask for or print, besides those of an allocation.
 const CHANGING: [&str; 3] = ["SQUEUE_", "SINFO_", "SACCT_"];
+/// Variables that make several jobs of one, or `sbatch` wait for its end.
+const MANIFOLD: [&str; 2] = ["SBATCH_ARRAY_INX", "SBATCH_WAIT"];
 /// The variables of Slurm that say which cluster is meant.
 const KEPT: [&str; 3] = ["SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS"];
 
@@ -65,6 +67,7 @@ async fn run(name: &str, arguments: &[&str], input: &str) -> Result<String, Stri
     let mut command = command(name);
     command.args(arguments).kill_on_drop(true);
     if name == "sbatch" {
+        MANIFOLD.iter().for_each(|variable| drop(command.env_remove(variable)));
         // The job inherits the environment.
         command.env_remove("SLURM_TIME_FORMAT").env_remove("LC_ALL");
         for variable in ["SLURM_TIME_FORMAT", "LC_ALL"] {

@@ -4,33 +4,29 @@ use std::path::Path;
 
 use super::jobs::MARK;
 use crate::cluster::session::{Allocation, ProgramSource, RunRequest};
+use crate::slurm::options;
 
 /// Options with which fiber knows its jobs, or that would start several heads.
-const RESERVED: [(&str, &str); 9] = [
-    ("--comment", "fiber finds its jobs by their comments"),
-    ("--job-name", "give the session a name with --name"),
-    ("-J", "give the session a name with --name"),
-    ("--array", "a program has one head: start several sessions"),
-    ("-a", "a program has one head: start several sessions"),
-    ("--wrap", "the program is CMD"),
-    ("--parsable", "fiber reads the job's id itself"),
-    ("--wait", "use --attach"),
-    ("-W", "use --attach"),
+const RESERVED: [(&str, &str); 6] = [
+    ("comment", "fiber finds its jobs by their comments"),
+    ("job-name", "give the session a name with --name"),
+    ("array", "a program has one head: start several sessions"),
+    ("wrap", "the program is CMD"),
+    ("parsable", "fiber reads the job's id itself"),
+    ("wait", "use --attach"),
 ];
 /// Options by which a user says how much of a node a job gets.
-const SIZES: [&str; 12] = [
-    "--exclusive",
-    "--oversubscribe",
-    "--ntasks",
-    "-n",
-    "--ntasks-per-node",
-    "--cpus-per-task",
-    "-c",
-    "--cpus-per-gpu",
-    "--mincpus",
-    "--mem",
-    "--mem-per-cpu",
-    "--mem-per-gpu",
+const SIZES: [&str; 10] = [
+    "exclusive",
+    "oversubscribe",
+    "ntasks",
+    "ntasks-per-node",
+    "cpus-per-task",
+    "cpus-per-gpu",
+    "mincpus",
+    "mem",
+    "mem-per-cpu",
+    "mem-per-gpu",
 ];
 
 /// Returns the options of `sbatch`.
@@ -72,10 +68,10 @@ pub(super) fn options(run: &RunRequest, folder: &Path) -> Result<Vec<String>, St
 /// Returns the options that say how much of each node the job gets: whole nodes, unless the request
 /// says otherwise.
 fn sizes(run: &RunRequest, allocation: &Allocation) -> Vec<String> {
-    let names: Vec<&str> = allocation.options.iter().map(|option| name(option)).collect();
-    let is_sized = names.iter().any(|name| {
-        SIZES.iter().any(|size| size == name || size.len() == 2 && name.starts_with(size))
-    });
+    let is_sized = allocation
+        .options
+        .iter()
+        .any(|option| SIZES.iter().any(|size| options::sets(option, size)));
     let mut options = Vec::new();
     match run.meta.cpu {
         Some(cores) => {
@@ -105,15 +101,10 @@ fn verbatim(option: &str) -> Result<String, String> {
              `--slurm=--constraint=skylake`"
         ));
     }
-    match RESERVED.iter().find(|(reserved, _)| *reserved == name(option)) {
+    match options::find(option, &RESERVED) {
         Some((_, why)) => Err(format!("`--slurm {option}` can't be passed on: {why}")),
         None => Ok(option.to_string()),
     }
-}
-
-/// Returns the name of an option: `--mem` of `--mem=4G`.
-fn name(option: &str) -> &str {
-    option.split(['=', ' ']).next().unwrap_or(option)
 }
 
 /// Returns a duration in Slurm's form, `DAYS-HOURS:MINUTES:SECONDS`.
@@ -276,7 +267,7 @@ mod tests {
         }
         assert!(!options.contains(&"--exclusive".into()), "{options:?}");
         // A size of the user's own takes the place of whole nodes.
-        for own in ["--ntasks=3", "-n3", "--mem-per-cpu=1G"] {
+        for own in ["--ntasks=3", "-n3", "-Hc4", "--mem-per-cpu=1G"] {
             let mut request = run();
             request.allocation.options = vec![own.into()];
             let options = super::tests::options(&request).unwrap();
@@ -292,7 +283,10 @@ mod tests {
             options(&request).unwrap_err()
         };
         assert!(refused("--job-name=x").contains("--name"));
-        assert!(refused("--array=1-3").contains("one head"));
+        for array in ["--array=1-3", "--arr=1-3", "-a1-3", "-Qa1-3"] {
+            assert!(refused(array).contains("one head"), "{array}");
+        }
+        assert!(refused("-Jx").contains("--name"));
         assert!(refused("gpu").contains("--slurm=--constraint"));
         assert!(refused("--licenses=a\nb").contains("line break"));
     }
