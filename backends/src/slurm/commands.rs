@@ -129,7 +129,9 @@ async fn run_within<A: AsRef<OsStr>>(
             command.env_remove(name);
         }
     }
-    MANIFOLD.iter().for_each(|name| drop(command.env_remove(name)));
+    for name in MANIFOLD {
+        command.env_remove(name);
+    }
     let child = command.spawn().map_err(|error| CommandError::NotRun { program, error })?;
     let group = child.id().and_then(|pid| Pid::from_raw(pid.cast_signed()));
     let Ok(output) = timeout(limit, child.wait_with_output()).await else {

@@ -44,7 +44,9 @@ fn requests_that_the_cluster_does_not_have() {
     refused(&["--cpu", "999"], &["nodes"]);
     refused(&["--gpu", "99"], &["configuration is not available"]);
     refused(&["--slurm=--bogus=1"], &["unrecognized option '--bogus=1'"]);
-    refused(&["--slurm=--array=1-3"], &["one head"]);
+    for array in ["--array=1-3", "-a1-3", "-Qa1-3"] {
+        refused(&[&format!("--slurm={array}")], &["one head"]);
+    }
     // Nothing of them is queued.
     let queued = slurm("squeue", &["--noheader", "--format", "%o"]);
     assert!(!queued.lines().any(|command| command.contains("/bin/true")), "{queued}");

@@ -2,11 +2,12 @@
 
 use rustix::process::Signal;
 
-use crate::cluster::{StartedSession, fiber, job, output, own_name, run};
+use crate::cluster::{StartedSession, fiber, job, output, own_name, run, slurm};
 use crate::wait::wait_until;
 
 crate::tests![
     an_attached_run_ends_as_its_program_does,
+    a_run_is_one_job_whatever_the_environment_says,
     workers_run_on_all_nodes,
     a_map_runs_its_commands_on_all_nodes,
     a_signal_ends_the_whole_session,
@@ -30,6 +31,17 @@ fn an_attached_run_ends_as_its_program_does() {
     assert_eq!(job(&name), None);
     assert!(StartedSession::under(name).listed().is_null());
     run(&["-a"], "abort").run().code(128 + Signal::ABORT.as_raw());
+}
+
+fn a_run_is_one_job_whatever_the_environment_says() {
+    let name = own_name();
+    let setup = fiber(&["run", "--name", &name, "--slurm=--begin=now+1hour", "/bin/true"]);
+    output(setup.env("SBATCH_ARRAY_INX", "1-3").env("SBATCH_WAIT", "1"));
+    let started = StartedSession::under(name);
+    let jobs =
+        slurm("squeue", &["--noheader", "--array", "--name", &started.name, "--format", "%i"]);
+    assert_eq!(jobs.lines().count(), 1, "{jobs}");
+    assert!(!jobs.contains('_'), "{jobs}");
 }
 
 fn workers_run_on_all_nodes() {

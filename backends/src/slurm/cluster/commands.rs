@@ -67,7 +67,9 @@ async fn run(name: &str, arguments: &[&str], input: &str) -> Result<String, Stri
     let mut command = command(name);
     command.args(arguments).kill_on_drop(true);
     if name == "sbatch" {
-        MANIFOLD.iter().for_each(|variable| drop(command.env_remove(variable)));
+        for variable in MANIFOLD {
+            command.env_remove(variable);
+        }
         // The job inherits the environment.
         command.env_remove("SLURM_TIME_FORMAT").env_remove("LC_ALL");
         for variable in ["SLURM_TIME_FORMAT", "LC_ALL"] {
