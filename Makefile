@@ -13,7 +13,7 @@ FUZZ_SECONDS ?= 60
 export PATH := $(shell scripts/setup.sh bin):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-local run install reference test test-hosts test-nng test-features cluster-up cluster-down slurm-up slurm-down \
+.PHONY: help setup setup-local run install reference test test-docs test-hosts test-nng test-features cluster-up cluster-down slurm-up slurm-down \
 	test-cluster lint deny package bench bench-all fuzz clean
 
 ## help: this list
@@ -62,6 +62,10 @@ test-nng: setup
 ## test-features: fiber with default features: crates, errors that name a missing feature, size of a program
 test-features: setup-local
 	@scripts/test-features.sh
+
+## test-docs: the printed programs, each in a crate outside, with the features that its page names
+test-docs: setup
+	@scripts/check-documents.sh
 
 ## cluster-up: start a Docker engine, a Kubernetes and a Slurm cluster and machines with sshd for the tests, if none answer; as root it installs and builds them; RUNTIME=containerd
 cluster-up:
