@@ -1,10 +1,11 @@
 //! Programs in allocations.
 
-use crate::batch::{Batch, SCENARIO, slurm};
+use crate::batch::{Batch, SCENARIO, line, slurm};
 use crate::command::output;
 
 pub(crate) const TESTS: &[(&str, fn())] = &[
     ("pi_in_a_batch_job", pi_in_a_batch_job),
+    ("srun_that_starts_several_heads_is_named", srun_that_starts_several_heads_is_named),
     ("pi_in_salloc", pi_in_salloc),
     ("hosts_have_the_size_of_the_allocation", hosts_have_the_size_of_the_allocation),
     ("a_copy_of_the_program_leaves_nothing", a_copy_of_the_program_leaves_nothing),
@@ -16,6 +17,13 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
 fn pi_in_a_batch_job() {
     let out = Batch::run("pi").succeeds();
     assert_eq!(out, "pi: 3.14\n");
+}
+
+fn srun_that_starts_several_heads_is_named() {
+    let job = Batch::submit(&[], &format!("srun --nodes=2 --ntasks=2 {}", line("pi")));
+    let out = job.succeeds();
+    assert_eq!(out.matches("pi: 3.14").count(), 2, "{out}");
+    assert_eq!(out.matches("`srun` runs this program 2 times").count(), 1, "{out}");
 }
 
 fn pi_in_salloc() {

@@ -6,6 +6,7 @@ use bytesize::ByteSize;
 
 use super::commands;
 use crate::Room;
+use crate::output::print_message;
 
 /// The nodes that `sbatch` or `salloc` has given to this process.
 #[derive(Debug)]
@@ -38,6 +39,20 @@ pub(super) fn job() -> Option<String> {
     variable("SLURM_JOB_ID").or_else(|| variable("SLURM_JOBID"))
 }
 
+/// Returns what is wrong if `srun` has started this program more than once. The first of them says
+/// so for all.
+fn several_heads(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let number = |name| variable(name)?.parse::<u32>().ok();
+    let tasks = number("SLURM_STEP_NUM_TASKS").filter(|tasks| *tasks > 1)?;
+    (number("SLURM_PROCID") == Some(0)).then(|| {
+        format!(
+            "fiber: warning: `srun` runs this program {tasks} times, each with workers of its own: \
+             start it once, without `srun` or with `srun --nodes=1 --ntasks=1`; fiber starts its \
+             workers on all nodes of the allocation\n"
+        )
+    })
+}
+
 /// Returns the number of cores of the allocation, as far as the environment says it.
 pub(super) fn cores() -> Option<usize> {
     job()?;
@@ -56,6 +71,9 @@ impl Allocation {
     /// The environment is not Slurm's, or its commands fail.
     pub(super) async fn find() -> Result<Option<Allocation>, String> {
         let Some(job) = job() else { return Ok(None) };
+        if let Some(warning) = several_heads(variable) {
+            print_message(warning).await;
+        }
         let list = variable("SLURM_JOB_NODELIST")
             .or_else(|| variable("SLURM_NODELIST"))
             .ok_or("SLURM_JOB_ID is set, but not SLURM_JOB_NODELIST: this is no allocation")?;
@@ -198,6 +216,20 @@ mod tests {
         assert_eq!(nodes[2].room(), Room { cpu: 8.0, memory: Some(100), gpu: 2 });
         let nodes = of(&[("SLURM_JOB_GPUS", "0,1,3")], Memory::All);
         assert_eq!((nodes[0].cores, nodes[0].memory, nodes[0].gpus), (1, None, 3));
+    }
+
+    #[test]
+    fn the_first_of_several_heads_says_so() {
+        let told = |tasks: &str, process: &str| {
+            several_heads(|name| match name {
+                "SLURM_STEP_NUM_TASKS" => Some(tasks.to_string()),
+                "SLURM_PROCID" => Some(process.to_string()),
+                _ => None,
+            })
+        };
+        assert!(told("2", "0").unwrap().contains("2 times"));
+        assert_eq!((told("2", "1"), told("1", "0")), (None, None));
+        assert_eq!(several_heads(|_| None), None);
     }
 
     #[test]
